@@ -1,0 +1,85 @@
+# Every target builds what it needs in .venv, from nothing but Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+ARGS   ?=
+N      ?= 300
+
+RUNTIME := $(VENV)/.runtime
+DEV     := $(VENV)/.dev
+DOCS    := $(VENV)/.docs
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help venv demo test check format bench crash-test docs lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+venv: $(DEV) ## build .venv with the development tools
+
+demo: $(RUNTIME) ## run a small fleet with jobs on this machine (ARGS="...")
+	@$(VENV)/bin/topmast demo $(ARGS)
+
+test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name")
+	@$(PY) -m pytest -q -n 2 --dist loadfile -m "not slow and not crash" $(ARGS)
+
+check: $(DEV) ## formatting, lint, types, import rules: seconds
+	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
+	@$(VENV)/bin/ruff check --quiet
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+format: $(DEV) ## format the code and mend what ruff can mend
+	@$(VENV)/bin/ruff check --fix --quiet || true
+	@$(VENV)/bin/ruff format --quiet
+
+bench: $(RUNTIME) ## measure submission and recovery, as JSON
+	@$(VENV)/bin/topmast bench submit --json
+	@$(VENV)/bin/topmast bench recover --jobs 100000 --json
+
+crash-test: $(DEV) ## kill the control plane N times and check what it promised
+	@$(PY) -m tests.crash.run --kills $(N)
+
+docs: $(DEV) $(DOCS) ## build the documentation into site/
+	@$(PY) -m mkdocs build --strict --quiet --site-dir site
+	@echo "site/index.html"
+
+lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
+	@rm -f requirements/*.txt
+	@$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
+	@$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	@$(LOCK) --group build -c requirements/dev.txt -o requirements/build.txt
+	@$(LOCK) --group docs -c requirements/dev.txt -o requirements/docs.txt
+
+LOCK = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
+       --generate-hashes --no-emit-index-url --no-header --no-annotate
+
+clean: ## remove everything that make built, .venv included
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of requirements: a second run costs nothing.
+$(RUNTIME): requirements/runtime.txt requirements/build.txt
+$(DEV): requirements/dev.txt
+$(RUNTIME) $(DEV): pyproject.toml
+	@$(new-venv)
+	@echo "installing $(filter requirements/%,$^) into $(VENV)"
+	@$(PIP) install --require-hashes $(addprefix -r ,$(filter requirements/%,$^))
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DOCS): requirements/docs.txt
+	@$(new-venv)
+	@echo "installing $< into $(VENV)"
+	@$(PIP) install --require-hashes -r $<
+	@touch $@
+
+define new-venv
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "Topmast needs Python 3.11 or newer, and $(PYTHON) is not: try 'make PYTHON=python3.12 ...'"; exit 1; }; \
+$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+endef
