@@ -1,0 +1,1 @@
+"""Implementations of the ports: clocks, stores, engines, object stores."""

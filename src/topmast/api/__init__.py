@@ -1,0 +1,1 @@
+"""REST on loopback: presentation only."""

@@ -1,0 +1,1 @@
+"""`topmast bench`: measurements of a real server on this machine."""

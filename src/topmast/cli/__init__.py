@@ -1,0 +1,1 @@
+"""The command line: presentation only, a client of the REST interface."""

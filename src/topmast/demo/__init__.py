@@ -1,0 +1,1 @@
+"""`topmast demo`: a client that injects causes and shows what the system makes of them."""

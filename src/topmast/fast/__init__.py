@@ -1,0 +1,1 @@
+"""The fast path: three scopes that decide in milliseconds where a job runs."""

@@ -1,0 +1,1 @@
+"""A cluster: the life of each gang from launch to its last process."""

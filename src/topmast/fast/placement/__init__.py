@@ -1,0 +1,1 @@
+"""A region: its hosts in columns, the exhaustive search, preemption and scoring."""

@@ -1,0 +1,1 @@
+"""The world: tenants, ranking, the data catalogue and the auction over regions."""

@@ -1,0 +1,41 @@
+"""Errors that people see: each says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TopmastError(Exception):
+    """Anything Topmast reports to a person in one line."""
+
+
+class InvalidInput(TopmastError):
+    """A file, argument or request that cannot be accepted.
+
+    ``field`` is the dotted path of the offending field (``resources.accelerators``), ``where`` the
+    place it was read from (``job.yaml:7``), ``remedy`` what to write instead.
+    """
+
+    def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
+        self.message = message
+        self.field = field
+        self.where = where
+        self.remedy = remedy
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        """The whole error as one line."""
+        place = f"{self.where}: " if self.where else ""
+        field = f"{self.field}: " if self.field else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{place}{field}{self.message}{remedy}"
+
+
+class NotFound(TopmastError):
+    """A job, host, region or dataset that does not exist."""
+
+
+class Conflict(TopmastError):
+    """A request that the present state does not allow, for example a second use of a key."""
+
+
+class Unavailable(TopmastError):
+    """A part of the system that cannot be reached now."""

@@ -1,0 +1,1 @@
+"""Readers of the job file and the fleet file."""

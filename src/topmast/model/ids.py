@@ -1,0 +1,51 @@
+"""Names of things: what an id looks like, and how the address of a machine is spelled."""
+
+from __future__ import annotations
+
+JobId = str
+"""``j`` and the job's number in the order of admission, for example ``j17``. Never reused."""
+
+CopyId = str
+"""``c`` and a number, for example ``c3``."""
+
+Address = str
+"""Who receives a message: ``queue``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``."""
+
+QUEUE: Address = "queue"
+MOVER: Address = "mover"
+
+
+def job_id(number: int) -> JobId:
+    """The id of the job admitted as the ``number``-th."""
+    return f"j{number}"
+
+
+def job_number(job: JobId) -> int:
+    """The number inside a job id, by which ties are broken; -1 when ``job`` is no job id."""
+    digits = job[1:]
+    return int(digits) if job[:1] == "j" and digits.isascii() and digits.isdigit() else -1
+
+
+def copy_id(number: int) -> CopyId:
+    """The id of the ``number``-th copy of a dataset."""
+    return f"c{number}"
+
+
+def placer(region: str) -> Address:
+    """The address of the regional placer of ``region``."""
+    return f"placer/{region}"
+
+
+def cluster(name: str) -> Address:
+    """The address of the manager of cluster ``name``."""
+    return f"cluster/{name}"
+
+
+def engine(cluster_name: str) -> Address:
+    """The address of the engine that runs cluster ``cluster_name``."""
+    return f"engine/{cluster_name}"
+
+
+def attempt_name(job: JobId, epoch: int) -> str:
+    """The name of an attempt's object in an engine; launching it twice finds the first."""
+    return f"{job}.{epoch}"

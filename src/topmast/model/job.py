@@ -1,0 +1,111 @@
+"""Jobs: gangs of task groups that start together in one cluster, or not at all."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from msgspec import Struct
+
+MILLI = 1000
+"""GPUs are counted in thousandths, so that shares of a GPU add up exactly."""
+
+
+class Band(IntEnum):
+    """Priority bands; a higher number wins."""
+
+    CRITICAL = 400
+    HIGH = 300
+    NORMAL = 200
+    LOW = 100
+    OPPORTUNISTIC = 0
+
+
+class Level(IntEnum):
+    """Levels of the topology, tightest first."""
+
+    HOST = 0
+    RACK = 1
+    POD = 2
+    DATACENTER = 3
+    CLUSTER = 4
+
+
+class Accelerator(Struct, frozen=True):
+    """One acceptable GPU model of a task, and how many of it a task takes.
+
+    ``model`` None accepts any model. ``gpus_milli`` is in thousandths of a GPU: a multiple of 1000,
+    or a share below 1000. ``speed`` is the job's throughput on this model relative to the others.
+    """
+
+    model: str | None
+    gpus_milli: int
+    speed: float = 1.0
+
+
+class Resources(Struct, frozen=True):
+    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs."""
+
+    accelerators: tuple[Accelerator, ...] = ()
+    cpus: float = 0.0
+    memory_bytes: int = 0
+
+
+class TaskGroup(Struct, frozen=True):
+    """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
+
+    name: str
+    count: int
+    resources: Resources
+    run: str
+    setup: str = ""
+
+
+class Topology(Struct, frozen=True):
+    """How near to one another the tasks of a gang must be, and would like to be."""
+
+    required: Level | None = None
+    preferred: Level | None = None
+
+
+class Checkpoint(Struct, frozen=True):
+    """Where and how often the job checkpoints, and how long it needs after SIGTERM."""
+
+    path: str = ""
+    interval_s: float = 600.0
+    grace_s: float = 30.0
+
+
+class JobSpec(Struct, frozen=True):
+    """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty."""
+
+    name: str
+    groups: tuple[TaskGroup, ...]
+    tenant: str = "default"
+    user: str = ""
+    band: Band = Band.NORMAL
+    envs: dict[str, str] = {}
+    workdir: str = ""
+    datasets: tuple[str, ...] = ()
+    topology: Topology = Topology()
+    checkpoint: Checkpoint = Checkpoint()
+    time_limit_s: float | None = None
+    max_restarts: int = 3
+    preemptible: bool = True
+    group: str = ""
+
+    @property
+    def tasks(self) -> int:
+        """The size of the gang."""
+        return sum(group.count for group in self.groups)
+
+    def gpus_milli(self, choice: int = 0) -> int:
+        """Thousandths of GPUs of the whole gang when every group takes its ``choice``-th model.
+
+        A group that lists fewer models takes its last.
+        """
+        total = 0
+        for group in self.groups:
+            listed = group.resources.accelerators
+            if listed:
+                total += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
+        return total

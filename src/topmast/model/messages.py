@@ -1,0 +1,445 @@
+"""What the scopes and the outside world say to one another: events in, actions out.
+
+A message is a frozen value with a tag, so that a journal can hold it and another process can read
+it. ``Send`` puts an address on it; who lives at that address (the same process, another one, a
+simulator) is known to the composition root alone.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.model.dataset import Copy
+from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, RegionSpec
+from topmast.model.ids import Address
+from topmast.model.job import Band, JobSpec
+from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.reason import PendingReason
+from topmast.model.states import HostState, Outcome
+
+
+class Message(Struct, frozen=True, tag=True):
+    """Base of all messages."""
+
+
+class Send(Struct, frozen=True):
+    """A message on its way to an address."""
+
+    to: Address
+    message: Message
+
+
+# --- to any machine ---------------------------------------------------------------------------
+
+
+class Wake(Message, frozen=True):
+    """Time has come for what the machine announced as its next wake-up."""
+
+
+class Recovered(Message, frozen=True):
+    """The machine was rebuilt from its journal; it says again what may not have been heard."""
+
+
+# --- people to the queue ------------------------------------------------------------------------
+
+
+class ConfigureFleet(Message, frozen=True):
+    """The fleet file, as read at start-up."""
+
+    fleet: Fleet
+
+
+class SubmitJobs(Message, frozen=True):
+    """Admit jobs, all or none. ``key`` makes a repetition harmless; ``digest`` names the content."""
+
+    jobs: tuple[JobSpec, ...]
+    key: str = ""
+    digest: str = ""
+
+
+class CancelJobs(Message, frozen=True):
+    """End jobs for good."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+
+
+class AddDataset(Message, frozen=True):
+    """Enter a dataset in the catalogue; its replicas are in their stores already."""
+
+    dataset: DatasetSpec
+
+
+class RequestReplica(Message, frozen=True):
+    """Copy a dataset to a region."""
+
+    dataset: str
+    region: str
+    cause: str = ""
+
+
+class DropReplica(Message, frozen=True):
+    """Remove a region's replica of a dataset."""
+
+    dataset: str
+    region: str
+
+
+# --- the mover and the queue ------------------------------------------------------------------
+
+
+class StartCopy(Message, frozen=True):
+    """Copy the objects of a dataset between two stores; a repetition resumes."""
+
+    copy: Copy
+    path: str
+    bytes_per_s: float
+
+
+class DeleteReplica(Message, frozen=True):
+    """Delete the objects of a dropped replica."""
+
+    dataset: str
+    region: str
+    path: str
+
+
+class CopyDone(Message, frozen=True):
+    """All objects are there and verified."""
+
+    copy: str
+    bytes: int
+
+
+class CopyFailed(Message, frozen=True):
+    """The copy cannot go on; nothing became visible."""
+
+    copy: str
+    error: str
+
+
+# --- the queue and the placers ----------------------------------------------------------------
+
+
+class ConfigureRegion(Message, frozen=True):
+    """The part of the fleet file that a placer owns."""
+
+    region: RegionSpec
+
+
+class AskPlans(Message, frozen=True):
+    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number."""
+
+    batch: int
+    asks: tuple[Ask, ...]
+
+
+class Offer(Struct, frozen=True):
+    """A region's answer for one job: its best plan, or why there is none.
+
+    ``retry_at_s``: time alone would change the answer then (a victim grows old enough).
+    """
+
+    job: str
+    plan: Plan | None
+    reason: PendingReason | None = None
+    retry_at_s: float | None = None
+
+
+class PlansOffered(Message, frozen=True):
+    """A region's answers to a batch, computed from its ``version``."""
+
+    batch: int
+    region: str
+    version: int
+    offers: tuple[Offer, ...]
+
+
+class CommitPlan(Message, frozen=True):
+    """The auction was won: take the slots, stop the victims, launch when all slots are free."""
+
+    plan: Plan
+    epoch: int
+    spec: JobSpec
+    band: Band
+
+
+class PlanCommitted(Message, frozen=True):
+    """The slots are taken; ``waiting`` while victims still hold some."""
+
+    job: str
+    epoch: int
+    waiting: bool
+
+
+class PlanRefused(Message, frozen=True):
+    """The plan no longer fits; the job is asked about again."""
+
+    job: str
+    epoch: int
+    why: str
+
+
+class StopAttempt(Message, frozen=True):
+    """End an attempt; ``why`` says with which outcome."""
+
+    job: str
+    epoch: int
+    why: Outcome
+    cause: str = ""
+
+
+class SetHost(Message, frozen=True):
+    """An operator cordons, drains or returns a host."""
+
+    host: str
+    state: HostState
+    by: str = ""
+
+
+class CapacityChanged(Message, frozen=True):
+    """Something in the region changed so that a job refused before might fit now."""
+
+    region: str
+    version: int
+
+
+# --- the placers and the clusters -------------------------------------------------------------
+
+
+class ConfigureCluster(Message, frozen=True):
+    """The part of the fleet file that a cluster manager owns."""
+
+    region: str
+    cluster: ClusterSpec
+
+
+class LaunchGang(Message, frozen=True):
+    """Start all tasks of an attempt, or none."""
+
+    job: str
+    epoch: int
+    spec: JobSpec
+    region: str
+    cluster: str
+    seats: tuple[Seat, ...]
+
+
+class StopGang(Message, frozen=True):
+    """SIGTERM, the job's grace, SIGKILL; the attempt then ends with outcome ``why``."""
+
+    job: str
+    epoch: int
+    why: Outcome
+    cause: str = ""
+
+
+class AttemptStarting(Message, frozen=True):
+    """The gang is being launched."""
+
+    job: str
+    epoch: int
+
+
+class AttemptRunning(Message, frozen=True):
+    """Every task of the gang is up."""
+
+    job: str
+    epoch: int
+
+
+class AttemptStopping(Message, frozen=True):
+    """The gang was told to stop."""
+
+    job: str
+    epoch: int
+    why: Outcome
+    cause: str = ""
+
+
+class AttemptCheckpointed(Message, frozen=True):
+    """The job can resume from ``step``; work up to ``at_s`` is kept whatever happens."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
+class AttemptResumed(Message, frozen=True):
+    """The job said from which step it went on."""
+
+    job: str
+    epoch: int
+    step: int
+
+
+class AttemptEnded(Message, frozen=True):
+    """Nothing of the attempt runs any more; its slots are free.
+
+    ``kept_s`` is the part of the time since the start whose work survives; ``metrics`` are the
+    last the job reported; ``suspects`` are hosts that a new attempt should avoid.
+    """
+
+    job: str
+    epoch: int
+    outcome: Outcome
+    start_s: float
+    end_s: float
+    kept_s: float
+    cause: str = ""
+    exit_code: int | None = None
+    step: int | None = None
+    metrics: dict[str, float] = {}
+    suspects: tuple[str, ...] = ()
+
+
+class HostChanged(Message, frozen=True):
+    """A cluster's engine lost a host, or has it again."""
+
+    host: str
+    up: bool
+
+
+# --- the clusters and their engines -----------------------------------------------------------
+
+
+class StartGang(Message, frozen=True):
+    """Start the tasks of an attempt. Named after job and epoch: a repetition finds the first."""
+
+    job: str
+    epoch: int
+    spec: JobSpec
+    region: str
+    cluster: str
+    seats: tuple[Seat, ...]
+
+
+class StopTasks(Message, frozen=True):
+    """SIGTERM to every process of the attempt, SIGKILL after ``grace_s``. Harmless if gone."""
+
+    job: str
+    epoch: int
+    grace_s: float
+
+
+class AskTruth(Message, frozen=True):
+    """What do you run? Answered by ``EngineTruth``."""
+
+
+class TaskReport(Struct, frozen=True):
+    """The last of what a task reported with ``topmast.progress``."""
+
+    step: int | None = None
+    metrics: dict[str, float] = {}
+
+
+class TaskStarted(Message, frozen=True):
+    """The task's supervisor holds its lock and runs the task's script."""
+
+    job: str
+    epoch: int
+    rank: int
+    at_s: float
+
+
+class TaskExited(Message, frozen=True):
+    """The task ended with ``code``; a signal N is 128 + N."""
+
+    job: str
+    epoch: int
+    rank: int
+    code: int
+    at_s: float
+    report: TaskReport = TaskReport()
+    error: str = ""
+
+
+class TaskLost(Message, frozen=True):
+    """The task is gone without an exit status; nothing of it runs any more."""
+
+    job: str
+    epoch: int
+    rank: int
+    error: str
+
+
+class Checkpointed(Message, frozen=True):
+    """A task reported a checkpoint."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
+class Resumed(Message, frozen=True):
+    """A task reported that it went on from a checkpoint."""
+
+    job: str
+    epoch: int
+    step: int
+
+
+class HostDown(Message, frozen=True):
+    """The host is gone, and every task on it has ended."""
+
+    host: str
+    error: str = ""
+
+
+class HostUp(Message, frozen=True):
+    """The host answers (again)."""
+
+    host: str
+
+
+class TruthTask(Struct, frozen=True):
+    """One task as an engine knows it: running, or ended with ``code`` (None: without a status)."""
+
+    job: str
+    epoch: int
+    rank: int
+    running: bool
+    code: int | None = None
+    at_s: float = 0.0
+    report: TaskReport = TaskReport()
+
+
+class EngineTruth(Message, frozen=True):
+    """Everything an engine runs, or ran and has not forgotten, and its hosts that are down."""
+
+    tasks: tuple[TruthTask, ...]
+    down_hosts: tuple[str, ...] = ()
+
+
+class Progress(Message, frozen=True):
+    """A step of a running task. Shown to people, never journalled."""
+
+    job: str
+    epoch: int
+    rank: int
+    step: int | None
+    metrics: dict[str, float]
+    at_s: float
+
+
+class CopyProgress(Message, frozen=True):
+    """Bytes of a copy so far. Shown to people, never journalled."""
+
+    copy: str
+    bytes: int
+
+
+Event = (
+    Wake | Recovered
+    | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
+    | CopyDone | CopyFailed
+    | ConfigureRegion | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
+    | StopAttempt | SetHost | CapacityChanged
+    | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
+    | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
+    | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
+    | EngineTruth
+)  # fmt: skip
+"""Every message that a machine may be handed, and so a journal may hold."""

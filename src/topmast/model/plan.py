@@ -1,0 +1,83 @@
+"""Plans: where a gang would run, who has to go for it, and what that costs, term by term."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.model.job import MILLI, Band, Level, Resources, Topology
+
+
+class Seat(Struct, frozen=True):
+    """The place of one task: its rank in the gang, its host, its GPU slots there.
+
+    Each slot is held for ``slot_milli`` thousandths (1000: whole).
+    """
+
+    group: str
+    rank: int
+    host: str
+    slots: tuple[int, ...] = ()
+    slot_milli: int = MILLI
+
+
+class Victim(Struct, frozen=True):
+    """A running attempt that a plan would stop, and the work it would lose."""
+
+    job: str
+    epoch: int
+    lost_gpu_s: float
+
+
+class Plan(Struct, frozen=True):
+    """One placement of one job. ``score`` is the weighted sum of ``terms``; lower is better.
+
+    ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs.
+    """
+
+    job: str
+    region: str
+    cluster: str
+    model: str
+    gpus_milli: int
+    seats: tuple[Seat, ...]
+    level: Level
+    score: float
+    terms: dict[str, float]
+    victims: tuple[Victim, ...] = ()
+    region_version: int = 0
+    data_s: float = 0.0
+    data_bytes: int = 0
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts used, in the order of ranks, each once."""
+        return tuple(dict.fromkeys(seat.host for seat in self.seats))
+
+
+class GroupAsk(Struct, frozen=True):
+    """What the search needs to know of a task group."""
+
+    name: str
+    count: int
+    resources: Resources
+
+
+class Ask(Struct, frozen=True):
+    """A question to a region: where would this job best run, at which cost?
+
+    ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the
+    queue allows for this question, None meaning all; ``data_bytes`` and ``data_s`` price
+    bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
+    demand over its supply.
+    """
+
+    job: str
+    groups: tuple[GroupAsk, ...]
+    topology: Topology
+    band: Band
+    preempt: bool
+    models: tuple[int, ...] | None = None
+    avoid_hosts: tuple[str, ...] = ()
+    data_bytes: int = 0
+    data_s: float = 0.0
+    balance: float = 0.0

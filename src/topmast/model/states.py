@@ -1,0 +1,77 @@
+"""The states of a job and the one table of its transitions (reliability: terminal states never change)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job is on its way."""
+
+    PENDING = "PENDING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PREEMPTING = "PREEMPTING"
+    RECOVERING = "RECOVERING"
+    SUSPENDED = "SUSPENDED"
+    CANCELLING = "CANCELLING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+_S = JobState
+
+TRANSITIONS: dict[JobState, tuple[JobState, ...]] = {
+    # Waiting in the queue; FAILED when it turns out that it may never run.
+    _S.PENDING: (_S.STARTING, _S.CANCELLED, _S.FAILED),
+    # A gang is being launched; it may fail, be preempted or be cancelled before all tasks are up.
+    _S.STARTING: (
+        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING, _S.PENDING,
+    ),
+    _S.RUNNING: (
+        _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.SUSPENDED, _S.CANCELLING, _S.PENDING,
+    ),
+    # Writing its checkpoint within the grace period; back to the queue, or to its end.
+    _S.PREEMPTING: (_S.PENDING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.CANCELLING),
+    # Failed or lost its host; waits (with a growing delay) to be placed again.
+    _S.RECOVERING: (_S.STARTING, _S.FAILED, _S.CANCELLED, _S.PENDING),
+    _S.SUSPENDED: (_S.RUNNING, _S.PREEMPTING, _S.CANCELLING, _S.RECOVERING, _S.FAILED),
+    _S.CANCELLING: (_S.CANCELLED, _S.SUCCEEDED, _S.FAILED),
+    _S.SUCCEEDED: (),
+    _S.FAILED: (),
+    _S.CANCELLED: (),
+}  # fmt: skip
+
+TERMINAL = (_S.SUCCEEDED, _S.FAILED, _S.CANCELLED)
+WAITING = (_S.PENDING, _S.RECOVERING)
+"""States in which a job stands in the queue."""
+HOLDING = (_S.STARTING, _S.RUNNING, _S.PREEMPTING, _S.SUSPENDED, _S.CANCELLING)
+"""States in which a job may hold GPUs."""
+
+
+def may_move(source: JobState, target: JobState) -> bool:
+    """Whether the table allows ``source`` to become ``target``."""
+    return target in TRANSITIONS[source]
+
+
+class HostState(StrEnum):
+    """Whether a host takes work."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    CORDONED = "cordoned"
+    DOWN = "down"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+    HOST_LOST = "host_lost"
+    LAUNCH_FAILED = "launch_failed"
+    TIME_LIMIT = "time_limit"

@@ -1,0 +1,1 @@
+"""Scheduling policies: protocols, registry, and named profiles as data files."""

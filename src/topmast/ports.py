@@ -1,0 +1,240 @@
+"""What Topmast wants from the outside world, as Protocols; `adapters` has the implementations.
+
+A port is handed in at the composition root (`app.py`). Nothing below it knows which one it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from topmast.model.messages import Message, Send, StartCopy, StartGang
+
+Post = Callable[[Message], None]
+"""Hands a message to the runtime from any thread; returns at once."""
+
+
+class Clock(Protocol):
+    """Seconds since the UTC epoch when live, since 0 when virtual."""
+
+    def now(self) -> float:
+        """The time, in seconds."""
+        ...
+
+
+class Outcome(Struct, frozen=True):
+    """What a machine made of one event: facts to journal, messages to send, an answer if asked."""
+
+    facts: Sequence[Struct] = ()
+    sends: Sequence[Send] = ()
+    reply: Any = None
+
+
+class Machine(Protocol):
+    """A deterministic state machine without I/O (architecture: three scopes, three machines).
+
+    ``handle`` decides: it changes the state only through facts, which it returns. ``apply`` replays
+    recorded facts and decides nothing, so that an old journal means the same to a new version.
+    """
+
+    def handle(self, event: Message, now: float) -> Outcome:
+        """Take one event; returns the facts it led to and the messages it causes."""
+        ...
+
+    def apply(self, event: Message, fact: Struct, at_s: float) -> None:
+        """Change the state by one fact recorded for ``event`` at ``at_s``."""
+        ...
+
+    def next_wakeup_s(self) -> float | None:
+        """When the machine wants a ``Wake``; None when only an event can change anything."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """The whole durable state."""
+        ...
+
+    def restore(self, blob: bytes) -> None:
+        """Take up the state that ``snapshot`` wrote."""
+        ...
+
+
+class Record(Struct, frozen=True):
+    """One journal entry: an event of one machine and the facts decided. Both JSON."""
+
+    seq: int
+    at_s: float
+    machine: str
+    event: bytes
+    facts: bytes
+
+
+class HistoryRow(Struct, frozen=True):
+    """A line of the audit trail shown to people. ``detail`` is a JSON object."""
+
+    at_s: float
+    job: str
+    kind: str
+    text: str
+    detail: str = "{}"
+
+
+class AttemptRow(Struct, frozen=True):
+    """One finished attempt, for accounting. GPUs in thousandths, times in seconds."""
+
+    job: str
+    epoch: int
+    tenant: str
+    user: str
+    region: str
+    cluster: str
+    model: str
+    gpus_milli: int
+    start_s: float
+    end_s: float
+    kept_s: float
+    outcome: str
+
+
+class JobRow(Struct, frozen=True):
+    """A finished job, kept for ever; ``view`` is the JSON shown to people."""
+
+    job: str
+    number: int
+    finish_s: float
+    view: str
+
+
+class Audit(Struct, frozen=True):
+    """Rows for the audit tables, committed with the records that caused them."""
+
+    history: Sequence[HistoryRow] = ()
+    attempts: Sequence[AttemptRow] = ()
+    jobs: Sequence[JobRow] = ()
+
+
+class Snapshot(Struct, frozen=True):
+    """The state of every machine after record ``seq``."""
+
+    seq: int
+    at_s: float
+    machines: Mapping[str, bytes]
+
+
+class Journal(Protocol):
+    """Durable, ordered storage. A method that returns has reached the disk; one that cannot raises."""
+
+    def append(self, records: Sequence[Record], audit: Audit) -> None:
+        """Commit records (``seq`` increasing) and audit rows in one transaction, then fsync."""
+        ...
+
+    def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+        """Store a snapshot; drop all but the ``keep`` newest, and records no kept one needs."""
+        ...
+
+    def latest_snapshot(self, until_s: float | None = None) -> Snapshot | None:
+        """The newest snapshot (taken at or before ``until_s``)."""
+        ...
+
+    def records(self, after: int = 0, until_s: float | None = None) -> Iterator[Record]:
+        """Records with ``seq`` > ``after``, in order (up to time ``until_s``)."""
+        ...
+
+    def history(self, job: str, limit: int = 1000) -> list[HistoryRow]:
+        """The audit trail of one job, oldest first."""
+        ...
+
+    def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
+        """Finished attempts that overlap a period, ordered by start, job, epoch."""
+        ...
+
+    def attempts_of(self, job: str) -> list[AttemptRow]:
+        """Finished attempts of one job by epoch."""
+        ...
+
+    def finished_job(self, job: str) -> JobRow | None:
+        """One finished job."""
+        ...
+
+    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
+        """Finished jobs, newest number first, for listing with a cursor."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs gangs on the hosts of one cluster. Every method returns soon; news comes by ``post``.
+
+    Contract (tests/contract): `start_gang` twice for one attempt starts it once, also across a
+    restart of Topmast and after the attempt has ended; `TaskExited`, `TaskLost` and `HostDown` are
+    posted only when no process of the task is alive; tasks survive the end of this process.
+    """
+
+    def open(self, post: Post) -> None:
+        """Adopt what runs already and begin to post news; called once, before anything else."""
+        ...
+
+    def start_gang(self, gang: StartGang) -> None:
+        """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
+        ...
+
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """SIGTERM to all processes, SIGKILL after the grace; also ends suspended tasks."""
+        ...
+
+    def suspend(self, job: str, epoch: int) -> None:
+        """Halt every process of the attempt where it stands."""
+        ...
+
+    def resume(self, job: str, epoch: int) -> None:
+        """Let a suspended attempt go on."""
+        ...
+
+    def ask_truth(self) -> None:
+        """Post an `EngineTruth`."""
+        ...
+
+    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
+        """The file with the task's output, or None when there is none (yet)."""
+        ...
+
+    def close(self) -> None:
+        """Stop watching; tasks go on."""
+        ...
+
+
+class Mover(Protocol):
+    """Copies datasets between region stores; posts `CopyDone`, `CopyFailed`, `CopyProgress`."""
+
+    def open(self, post: Post) -> None:
+        """Begin; called once."""
+        ...
+
+    def start_copy(self, order: StartCopy) -> None:
+        """Copy in the background; resumes what an earlier run of the same copy left."""
+        ...
+
+    def delete_replica(self, dataset: str, region: str, path: str) -> None:
+        """Delete a dropped replica's objects in the background."""
+        ...
+
+    def measure(self, region: str, path: str) -> int:
+        """Bytes of the objects under ``path`` in the region's store (0: nothing there)."""
+        ...
+
+    def put_directory(self, region: str, path: str, source: Path) -> int:
+        """Upload a local directory as a dataset; returns its bytes. Blocks."""
+        ...
+
+    def local_path(self, region: str, path: str) -> Path | None:
+        """Where tasks of the region can read the dataset, when the store is a directory."""
+        ...
+
+    def close(self) -> None:
+        """Stop; unfinished copies resume at the next start."""
+        ...

@@ -1,0 +1,1 @@
+"""The loop: journal, machine, actions; snapshots and recovery."""
