@@ -14,7 +14,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test check format bench crash-test docs lock clean
+.PHONY: help venv demo test check format bench crash-test docs lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -44,8 +44,8 @@ bench: $(RUNTIME) ## measure submission and recovery, as JSON
 crash-test: $(DEV) ## kill the control plane N times and check what it promised
 	@$(PY) -m tests.crash.run --kills $(N)
 
-docs: $(DEV) $(DOCS) ## build the documentation into site/
-	@$(PY) -m mkdocs build --strict --quiet --site-dir site
+docs: $(DOCS) ## build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
@@ -57,6 +57,9 @@ lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
 
 LOCK = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
        --generate-hashes --no-emit-index-url --no-header --no-annotate
+
+hooks: $(DEV) ## check each commit before it is made
+	@$(VENV)/bin/pre-commit install
 
 clean: ## remove everything that make built, .venv included
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
