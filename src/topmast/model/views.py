@@ -1,0 +1,293 @@
+"""What people are shown: the JSON of the REST interface, of ``--json`` and of `topmast.Client`.
+
+Times are seconds since the epoch, GPUs whole or fractional numbers, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.reason import ClusterVerdict
+
+
+class JobView(Struct, frozen=True):
+    """One job as it stands. ``attempts`` counts the times it was placed."""
+
+    id: str
+    name: str
+    tenant: str
+    user: str
+    band: str
+    state: str
+    reason: str | None
+    region: str | None
+    cluster: str | None
+    gpu_model: str | None
+    hosts: tuple[str, ...]
+    gpus: float
+    tasks: int
+    attempts: int
+    preemptions: int
+    restarts: int
+    over_quota: bool
+    submit_s: float
+    start_s: float | None
+    finish_s: float | None
+    wait_s: float
+    step: int | None
+    resumed_from_step: int | None
+    metrics: dict[str, float]
+    datasets: tuple[str, ...]
+    group: str
+    cause: str
+
+
+class JobPage(Struct, frozen=True):
+    """A page of jobs, newest first; ``next_cursor`` None ends the listing."""
+
+    jobs: tuple[JobView, ...]
+    next_cursor: str | None
+    counts: dict[str, int]
+
+
+class Receipt(Struct, frozen=True):
+    """The durable acknowledgement of one job."""
+
+    id: str
+    name: str
+    warnings: tuple[str, ...] = ()
+
+
+class BulkReceipt(Struct, frozen=True):
+    """The durable acknowledgement of many jobs, in the order given."""
+
+    ids: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class HistoryView(Struct, frozen=True):
+    """One line of a job's story."""
+
+    at_s: float
+    kind: str
+    text: str
+    detail: dict[str, Any]
+
+
+class AttemptView(Struct, frozen=True):
+    """One finished attempt of a job."""
+
+    epoch: int
+    region: str
+    cluster: str
+    gpu_model: str
+    gpus: float
+    start_s: float
+    end_s: float
+    kept_s: float
+    outcome: str
+
+
+class JobStory(Struct, frozen=True):
+    """A job with its history: what `topmast status` shows."""
+
+    job: JobView
+    history: tuple[HistoryView, ...]
+    attempts: tuple[AttemptView, ...]
+
+
+class PlanView(Struct, frozen=True):
+    """A plan the search found, with its score term by term (lower is better)."""
+
+    region: str
+    cluster: str
+    gpu_model: str
+    hosts: tuple[str, ...]
+    level: str
+    score: float
+    terms: dict[str, float]
+    victims: tuple[dict[str, Any], ...]
+    over_quota: bool
+    data_bytes: int
+    data_s: float
+
+
+class RegionVerdict(Struct, frozen=True):
+    """What one region said, cluster by cluster. ``barred`` names what rules the region out."""
+
+    region: str
+    reachable: bool
+    barred: str | None
+    data_bytes: int
+    data_s: float
+    clusters: tuple[ClusterVerdict, ...]
+
+
+class Explanation(Struct, frozen=True):
+    """Why a job stands where it stands, and what would change that.
+
+    ``expected_start_s`` is None until a forecast exists; ``basis`` then says what it rests on.
+    """
+
+    job: str | None
+    name: str
+    state: str
+    reason: str | None
+    summary: str
+    would_help: tuple[str, ...]
+    regions: tuple[RegionVerdict, ...]
+    plans: tuple[PlanView, ...]
+    warnings: tuple[str, ...] = ()
+    expected_start_s: float | None = None
+    basis: str = ""
+
+
+class RegionView(Struct, frozen=True):
+    """A region at a glance. ``storage_bytes`` None is unlimited."""
+
+    name: str
+    clusters: int
+    hosts: int
+    gpus: float
+    free_gpus: float
+    unavailable_gpus: float
+    running_jobs: int
+    demand_supply: float
+    datasets: int
+    stored_bytes: int
+    storage_bytes: int | None
+    version: int
+
+
+class ClusterView(Struct, frozen=True):
+    """A cluster at a glance."""
+
+    name: str
+    region: str
+    engine: str
+    hosts: int
+    healthy_hosts: int
+    gpus: float
+    free_gpus: float
+    running_jobs: int
+
+
+class HostView(Struct, frozen=True):
+    """A host. ``agent_pid`` is the process that stands for it, where an engine has one."""
+
+    name: str
+    region: str
+    cluster: str
+    state: str
+    gpu_model: str
+    gpus: int
+    free_gpus: float
+    datacenter: str
+    pod: str
+    rack: str
+    jobs: tuple[str, ...]
+    agent_pid: int | None = None
+
+
+class GpuView(Struct, frozen=True):
+    """GPUs of one model in one cluster: present, free, held by jobs, on hosts that take no work."""
+
+    region: str
+    cluster: str
+    gpu_model: str
+    total: float
+    free: float
+    held: float
+    unavailable: float
+
+
+class TenantView(Struct, frozen=True):
+    """One tenant and GPU model: ``nominal`` None is unlimited; ``borrowed`` runs over quota.
+
+    ``lent`` is the part of the nominal quota that others use now.
+    """
+
+    name: str
+    gpu_model: str
+    nominal: float | None
+    used: float
+    borrowed: float
+    lent: float
+    pending: float
+    weight: float
+
+
+class ReplicaView(Struct, frozen=True):
+    """A dataset in one region: ``complete`` or ``copying``."""
+
+    region: str
+    state: str
+
+
+class CopyView(Struct, frozen=True):
+    """A copy in flight."""
+
+    id: str
+    dataset: str
+    source: str
+    target: str
+    bytes: int
+    done_bytes: int
+    cause: str
+    begun_s: float
+
+
+class DatasetView(Struct, frozen=True):
+    """A dataset, where it is, and where it is going."""
+
+    name: str
+    size_bytes: int
+    path: str
+    allowed: tuple[str, ...] | None
+    min_replicas: int
+    replicas: tuple[ReplicaView, ...]
+    copies: tuple[CopyView, ...]
+
+
+class UsageRow(Struct, frozen=True):
+    """GPU-hours of one tenant, user or GPU model over a period: held = kept + lost."""
+
+    key: str
+    attempts: int
+    held_gpu_h: float
+    kept_gpu_h: float
+    lost_gpu_h: float
+
+
+class Health(Struct, frozen=True):
+    """Whether the service works, and on what."""
+
+    version: str
+    now_s: float
+    started_s: float
+    jobs: dict[str, int]
+    journal_seq: int
+
+
+class EventView(Struct, frozen=True):
+    """One line of the event stream; ``seq`` lets a reader go on where it stopped."""
+
+    seq: int
+    at_s: float
+    kind: str
+    job: str
+    text: str
+    detail: dict[str, Any]
+
+
+class Problem(Struct, frozen=True):
+    """RFC 9457 problem details, with the field at fault and the remedy."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str = ""
+    remedy: str = ""
