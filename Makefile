@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
-PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+PIP    := $(PY) -m pip --disable-pip-version-check -qq
 ARGS   ?=
 N      ?= 300
 
