@@ -25,7 +25,7 @@ demo: $(RUNTIME) ## run a small fleet with jobs on this machine (ARGS="...")
 	@$(VENV)/bin/topmast demo $(ARGS)
 
 test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name")
-	@$(PY) -m pytest -q -n 2 --dist loadfile -m "not slow and not crash" $(ARGS)
+	@$(PY) -m pytest -q -n 2 --dist loadgroup -m "not slow and not crash" $(ARGS)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
