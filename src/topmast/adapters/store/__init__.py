@@ -1,0 +1,12 @@
+"""The journal in a SQL database: SQLite beside the server, or PostgreSQL.
+
+`open_journal` is the way in. `tables` says what is stored, `migrations` how it came to be so,
+`sqlite` and `postgresql` hold all that differs between the two.
+"""
+
+from __future__ import annotations
+
+from topmast.adapters.store.errors import JournalFailure
+from topmast.adapters.store.journal import SqlJournal, open_journal
+
+__all__ = ["JournalFailure", "SqlJournal", "open_journal"]

@@ -1,0 +1,51 @@
+"""What can go wrong with a database, in one line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from topmast.model.errors import TopmastError
+
+
+class JournalFailure(TopmastError):
+    """The journal could not be opened, read or written.
+
+    After one of these from ``append`` or ``save_snapshot`` the process has to end: nobody knows
+    whether memory is ahead of the disk.
+    """
+
+
+# A part of the driver's message -> what a person should know.
+_MEANINGS = (
+    ("file is not a database", "this file is not a SQLite database: name another, or move it away"),
+    ("database disk image is malformed", "the database is damaged: restore a backup"),
+    ("database or disk is full", "the disk is full: make room and start again"),
+    ("disk I/O error", "the disk refused a read or write (I/O error; full, or a quota reached?)"),
+    ("database is locked", "another program holds a lock on the database: end it and start again"),
+    ("readonly database", "no permission to write the database"),
+    ("unable to open database file", "the database cannot be opened: do folder and rights fit?"),
+    ("UNIQUE constraint failed", "a second writer: this record is in the journal already"),
+    ("duplicate key", "a second writer: this record is in the journal already"),
+)
+
+
+def explain(error: BaseException, place: str) -> JournalFailure:
+    """The failure to report for a driver's error at ``place``."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    text = " ".join(str(cause).split())
+    for part, meaning in _MEANINGS:
+        if part in text:
+            return JournalFailure(f"{place}: {meaning} [{text}]")
+    return JournalFailure(f"{place}: {text}")
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turn errors of the driver or the file system into `JournalFailure`."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        raise explain(error, place) from error

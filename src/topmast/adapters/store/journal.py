@@ -1,0 +1,326 @@
+"""`ports.Journal` over SQL: what `append` returned from is on the disk."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from msgspec.structs import astuple
+from sqlalchemy import Connection, Dialect, Select, Table, delete, func, make_url, select
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite as sqlite_dialect
+
+from topmast.adapters.store import postgresql, schema, sqlite
+from topmast.adapters.store.database import Database
+from topmast.adapters.store.errors import JournalFailure, explained
+from topmast.adapters.store.tables import ATTEMPTS, FINISHED_JOBS, HISTORY, JOURNAL, SNAPSHOTS
+from topmast.model.errors import InvalidInput, TopmastError
+from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+
+RECORDS_PER_FETCH = 256
+SNAPSHOT_ZLIB_LEVEL = 1
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+
+def open_journal(target: str | Path, *, read_only: bool = False) -> SqlJournal:
+    """Open the journal at a path (SQLite) or URL, creating or migrating it as needed.
+
+    To write is the right of one process at a time: a second is refused with `Conflict`, naming the
+    first. ``read_only`` asks for no such right and changes nothing, not even the version.
+    """
+    database = _open_database(target, read_only)
+    try:
+        return SqlJournal(database)
+    except TopmastError as error:
+        _dispose(database)
+        if isinstance(error, JournalFailure) and database.place not in str(error):
+            raise JournalFailure(f"{database.place}: {error}") from error
+        raise
+    except BaseException:
+        _dispose(database)
+        raise
+
+
+def _open_database(target: str | Path, read_only: bool) -> Database:
+    if isinstance(target, str) and "://" in target:
+        url = make_url(target)
+        place = url.render_as_string(hide_password=True)
+        if url.get_backend_name() == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+            return postgresql.open_database(url, place, read_only)
+        if url.get_backend_name() != "sqlite" or not url.database:
+            remedy = "write a path, or postgresql://HOST/DATABASE"
+            raise InvalidInput(f"no journal can be at {place}", remedy=remedy)
+        target = url.database
+    path = Path(target).expanduser().absolute()
+    with explained(str(path)):
+        return sqlite.open_database(path, read_only)
+
+
+def _dispose(database: Database) -> None:
+    database.reader.dispose()
+    if database.writer is not None:
+        database.writer.dispose()
+    if database.owner is not None:
+        database.owner.release()
+
+
+class SqlJournal:
+    """The journal in SQLite or PostgreSQL; made by `open_journal`.
+
+    Any thread may call any method. Writes wait for one another; reads use connections of their
+    own and wait for nobody.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._place = database.place
+        self._broken: BaseException | None = None
+        self._closed = False
+        self._write_lock = threading.Lock()
+        self._writer: Connection | None = None
+        with explained(self._place):
+            if database.writer is None:
+                with database.reader.begin() as connection:
+                    schema.require_current(connection)
+                return
+            self._writer = database.writer.connect()
+            with self._writer.begin():
+                schema.migrate(self._writer)
+            self._insert = _Inserts(self._writer.dialect)
+            with self._writer.begin():
+                self._last_seq = self._writer.scalar(select(_newest_seq())) or 0
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[Record], audit: Audit) -> None:
+        """Commit records and audit rows in one transaction; they are on the disk on return.
+
+        O(rows), plus one fsync. ``seq`` must go up, from that of the newest record or snapshot.
+        """
+        last_seq = self._last_seq
+        for record in records:
+            if record.seq <= last_seq:
+                raise JournalFailure(f"{self._place}: record {record.seq} after {last_seq}")
+            last_seq = record.seq
+        with self._writing() as connection:
+            insert = self._insert
+            insert.rows(connection, insert.record, [_record_row(record) for record in records])
+            insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
+            insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
+            insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
+        self._last_seq = last_seq
+
+    def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+        """Store a snapshot; retire the older ones, and the records that no kept one needs.
+
+        As long as there are fewer than ``keep``, the empty beginning counts as one of them.
+        O(bytes of the snapshot + records retired).
+        """
+        assert keep >= 1
+        seq = snapshot.seq
+        rows = [
+            (seq, machine, snapshot.at_s, zlib.compress(blob, SNAPSHOT_ZLIB_LEVEL))
+            for machine, blob in snapshot.machines.items()
+        ]
+        with self._writing() as connection:
+            connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq))
+            self._insert.rows(connection, self._insert.snapshot, rows)
+            kept = connection.scalars(_snapshot_seqs().limit(keep)).all()
+            if len(kept) == keep:
+                connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < kept[-1]))
+                connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= kept[-1]))
+        self._last_seq = max(self._last_seq, seq)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """One transaction of the writer; after a failure there is no other."""
+        with self._write_lock, explained(self._place):
+            if self._writer is None:
+                raise JournalFailure(f"{self._place}: the journal is open for reading only")
+            if self._closed:
+                raise JournalFailure(f"{self._place}: the journal is closed")
+            if self._broken is not None:
+                raise JournalFailure(f"{self._place}: an earlier write failed: {self._broken}")
+            try:
+                with self._writer.begin():
+                    yield self._writer
+            except BaseException as error:
+                self._broken = error
+                raise
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def latest_snapshot(self, until_s: float | None = None) -> Snapshot | None:
+        """The newest snapshot (taken at or before ``until_s``) that can be read.
+
+        A damaged one is passed over, with a warning: the records since the one before are kept.
+        """
+        with self._reading() as connection:
+            seqs = _snapshot_seqs()
+            if until_s is not None:
+                seqs = seqs.where(SNAPSHOTS.c.at_s <= until_s)
+            found = connection.scalars(seqs).all()
+            for seq in found:
+                rows = connection.execute(select(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq)).all()
+                try:
+                    machines = {row.machine: zlib.decompress(row.blob) for row in rows}
+                except zlib.error as error:
+                    _log.warning("snapshot damaged", place=self._place, seq=seq, error=str(error))
+                    continue
+                return Snapshot(seq, rows[0].at_s, machines)
+        if found:
+            raise JournalFailure(f"{self._place}: every snapshot is damaged: restore a backup")
+        return None
+
+    def records(self, after: int = 0, until_s: float | None = None) -> Iterator[Record]:
+        """Records with ``seq`` > ``after``, in order, up to the first later than ``until_s``.
+
+        All are of one moment, and few are in memory at a time. Raises when some that were asked
+        for are retired: what follows them would mean nothing without them.
+        """
+        query = select(JOURNAL).where(JOURNAL.c.seq > after).order_by(JOURNAL.c.seq)
+        with self._reading() as connection:
+            self._refuse_retired(connection, after)
+            streamed = connection.execution_options(yield_per=RECORDS_PER_FETCH)
+            for row in streamed.execute(query):
+                if until_s is not None and row.at_s > until_s:
+                    return
+                record = Record(row.seq, row.at_s, row.machine, row.event, row.facts)
+                if _crc(record) != row.crc:
+                    text = f"{self._place}: record {row.seq} is damaged: restore a backup"
+                    raise JournalFailure(text)
+                yield record
+
+    def history(self, job: str, limit: int = 1000) -> list[HistoryRow]:
+        """The audit trail of one job, oldest first; of more than ``limit`` lines the newest."""
+        table = HISTORY.c
+        query = select(table.at_s, table.job, table.kind, table.text, table.detail)
+        query = query.where(table.job == job).order_by(table.id.desc()).limit(limit)
+        return self._all(query, HistoryRow)[::-1]
+
+    def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
+        """Finished attempts that overlap a period, ordered by start, job, epoch."""
+        table = ATTEMPTS.c
+        query = select(ATTEMPTS).where(table.end_s > since_s, table.start_s < until_s)
+        return self._all(query.order_by(table.start_s, table.job, table.epoch), AttemptRow)
+
+    def attempts_of(self, job: str) -> list[AttemptRow]:
+        """Finished attempts of one job by epoch."""
+        query = select(ATTEMPTS).where(ATTEMPTS.c.job == job).order_by(ATTEMPTS.c.epoch)
+        return self._all(query, AttemptRow)
+
+    def finished_job(self, job: str) -> JobRow | None:
+        """One finished job."""
+        found = self._all(_jobs().where(FINISHED_JOBS.c.job == job), JobRow)
+        return found[0] if found else None
+
+    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
+        """Finished jobs, newest number first; the last one's number is the next cursor."""
+        query = _jobs().order_by(FINISHED_JOBS.c.number.desc()).limit(limit)
+        if before_number is not None:
+            query = query.where(FINISHED_JOBS.c.number < before_number)
+        return self._all(query, JobRow)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with explained(self._place):
+            if self._closed:
+                raise JournalFailure(f"{self._place}: the journal is closed")
+            with self._database.reader.begin() as connection:
+                yield connection
+
+    def _all(self, query: Select[Any], make: Callable[..., _T]) -> list[_T]:
+        with self._reading() as connection:
+            return [make(*row) for row in connection.execute(query)]
+
+    def _refuse_retired(self, connection: Connection, after: int) -> None:
+        """Retiring leaves no record at or before the oldest snapshot kept."""
+        oldest_snapshot = connection.scalar(select(func.min(SNAPSHOTS.c.seq)))
+        if oldest_snapshot is None or after >= oldest_snapshot:
+            return
+        first = connection.scalar(select(func.min(JOURNAL.c.seq)))
+        if first is None or first > oldest_snapshot:
+            raise JournalFailure(
+                f"{self._place}: the records after {after} are retired; the oldest snapshot kept "
+                f"is of record {oldest_snapshot}"
+            )
+
+    def close(self) -> None:
+        """Release connections and the right to write; a second call does nothing."""
+        with self._write_lock, explained(self._place):
+            if self._closed:
+                return
+            self._closed = True
+            if self._writer is not None:
+                self._writer.close()
+            _dispose(self._database)
+
+
+class _Inserts:
+    """The insert statements, compiled once: rows go to the driver as tuples."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.record = _insert_sql(JOURNAL, dialect)
+        self.snapshot = _insert_sql(SNAPSHOTS, dialect)
+        self.history = _insert_sql(HISTORY, dialect, omit=("id",))
+        self.attempt = _insert_sql(ATTEMPTS, dialect, replace=True)
+        self.job = _insert_sql(FINISHED_JOBS, dialect, replace=True)
+
+    @staticmethod
+    def rows(connection: Connection, sql: str, rows: list[tuple[Any, ...]]) -> None:
+        """Insert rows; O(rows)."""
+        if rows:
+            connection.exec_driver_sql(sql, rows)
+
+
+def _insert_sql(
+    table: Table, dialect: Dialect, omit: tuple[str, ...] = (), replace: bool = False
+) -> str:
+    """An insert of all columns in the table's order; ``replace`` overwrites by primary key."""
+    insert = sqlite_dialect.insert if dialect.name == "sqlite" else postgresql_dialect.insert
+    names = [column.name for column in table.columns if column.name not in omit]
+    statement = insert(table)
+    if replace:
+        key = [column.name for column in table.primary_key]
+        fresh = {name: statement.excluded[name] for name in names if name not in key}
+        statement = statement.on_conflict_do_update(index_elements=key, set_=fresh)
+    compiled = statement.compile(dialect=dialect, column_keys=names)
+    assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
+    return str(compiled)
+
+
+def _newest_seq() -> Any:
+    newest_record = select(func.max(JOURNAL.c.seq)).scalar_subquery()
+    newest_snapshot = select(func.max(SNAPSHOTS.c.seq)).scalar_subquery()
+    return func.coalesce(newest_record, newest_snapshot)
+
+
+def _snapshot_seqs() -> Select[Any]:
+    return select(SNAPSHOTS.c.seq).distinct().order_by(SNAPSHOTS.c.seq.desc())
+
+
+def _jobs() -> Select[Any]:
+    table = FINISHED_JOBS.c
+    return select(table.job, table.number, table.finish_s, table.view)
+
+
+def _record_row(record: Record) -> tuple[Any, ...]:
+    return (*astuple(record), _crc(record))
+
+
+def _job_row(row: JobRow) -> tuple[Any, ...]:
+    return row.number, row.job, row.finish_s, row.view
+
+
+def _crc(record: Record) -> int:
+    """A checksum of what a record says; SQLite has none of its own."""
+    start = zlib.crc32(record.machine.encode(), record.seq & 0xFFFF_FFFF)
+    return zlib.crc32(record.facts, zlib.crc32(record.event, start))

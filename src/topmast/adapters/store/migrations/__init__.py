@@ -1,0 +1,1 @@
+"""Alembic migrations of the journal, run when it is opened (`schema.migrate`)."""

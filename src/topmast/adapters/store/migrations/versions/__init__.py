@@ -1,0 +1,1 @@
+"""One file a version, each revising the one before."""

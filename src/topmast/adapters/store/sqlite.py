@@ -1,0 +1,103 @@
+"""SQLite: where the file is, who owns it, and the pragmas that make a commit reach the disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event
+
+from topmast.adapters.store.database import Database
+from topmast.adapters.store.errors import JournalFailure
+from topmast.adapters.store.owner import OwnerLock
+from topmast.model.errors import NotFound
+
+BUSY_TIMEOUT_MS = 5_000
+WAL_KEPT_BYTES = 64 * 2**20
+WRITER_CACHE_KIB = 16 * 2**10
+
+
+def open_database(path: Path, read_only: bool) -> Database:
+    """Engines for reading and, unless ``read_only``, for writing as the one owner."""
+    if read_only:
+        if not path.is_file():
+            raise NotFound(f"{path}: no journal here")
+        return Database(str(path), _reader(path, mode="ro"), None, None)
+    owner = _own(path)
+    return Database(str(path), _reader(path, mode="rw"), _writer(path), owner)
+
+
+def _own(path: Path) -> OwnerLock:
+    """Create the file if it is not there, so that it survives a power cut, and lock it."""
+    _make_directory(path.parent)
+    if path.exists() and not path.is_file():
+        raise JournalFailure(f"{path}: not a file: name the database, not its folder")
+    owner = OwnerLock(path.with_name(path.name + ".lock"))
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _sync_directory(path.parent)
+    except BaseException:
+        owner.release()
+        raise
+    return owner
+
+
+def _writer(path: Path) -> Engine:
+    """An engine whose commits are on the disk when they return."""
+    engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
+    _use(
+        engine,
+        begin="BEGIN IMMEDIATE",
+        pragmas=(
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+            "journal_mode=WAL",
+            "synchronous=FULL",  # in WAL mode: fsync the log at every commit
+            f"journal_size_limit={WAL_KEPT_BYTES}",
+            f"cache_size=-{WRITER_CACHE_KIB}",
+        ),
+    )
+    return engine
+
+
+def _reader(path: Path, *, mode: str) -> Engine:
+    """An engine that cannot write; mode "ro" does not even open the file for writing."""
+    url = URL.create("sqlite", database=f"{path.as_uri()}?mode={mode}", query={"uri": "true"})
+    engine = create_engine(url, pool_size=4, max_overflow=28)
+    _use(engine, begin="BEGIN", pragmas=(f"busy_timeout={BUSY_TIMEOUT_MS}", "query_only=ON"))
+    return engine
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_directory(path: Path) -> None:
+    if path.is_dir():
+        return
+    _make_directory(path.parent)
+    path.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+    _sync_directory(path.parent)
+
+
+def _use(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
+    """Set pragmas on every new connection, and begin transactions ourselves.
+
+    The driver would begin none for DDL, and a migration must be all or nothing.
+    """
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Any) -> None:
+        connection.exec_driver_sql(begin)

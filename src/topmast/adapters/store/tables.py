@@ -1,0 +1,87 @@
+"""The tables, in SQL that SQLite and PostgreSQL both speak.
+
+`migrations` creates them; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+# In SQLite only INTEGER (64 bits there) makes a primary key the row's own address: one tree
+# instead of two.
+BIG_KEY = BigInteger().with_variant(Integer(), "sqlite")
+
+METADATA = MetaData()
+
+JOURNAL = Table(
+    "journal",
+    METADATA,
+    Column("seq", BIG_KEY, primary_key=True, autoincrement=False),
+    Column("at_s", Float(53), nullable=False),
+    Column("machine", Text, nullable=False),
+    Column("event", LargeBinary, nullable=False),
+    Column("facts", LargeBinary, nullable=False),
+    Column("crc", BigInteger, nullable=False),
+)
+
+SNAPSHOTS = Table(
+    "snapshots",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("machine", Text, primary_key=True),
+    Column("at_s", Float(53), nullable=False),
+    Column("blob", LargeBinary, nullable=False),
+)
+
+HISTORY = Table(
+    "history",
+    METADATA,
+    Column("id", BIG_KEY, primary_key=True, autoincrement=True),
+    Column("at_s", Float(53), nullable=False),
+    Column("job", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("history_job", "job", "id"),
+)
+
+ATTEMPTS = Table(
+    "attempts",
+    METADATA,
+    Column("job", Text, primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("gpus_milli", BigInteger, nullable=False),
+    Column("start_s", Float(53), nullable=False),
+    Column("end_s", Float(53), nullable=False),
+    Column("kept_s", Float(53), nullable=False),
+    Column("outcome", Text, nullable=False),
+    Index("attempts_end", "end_s"),
+)
+
+FINISHED_JOBS = Table(
+    "finished_jobs",
+    METADATA,
+    Column("number", BIG_KEY, primary_key=True, autoincrement=False),
+    Column("job", Text, nullable=False, unique=True),
+    Column("finish_s", Float(53), nullable=False),
+    Column("view", Text, nullable=False),
+)
+
+VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Alembic's own; one row with the newest migration applied."""
