@@ -1,0 +1,266 @@
+"""Typed access to the parts of a document, with errors that name the place and the remedy.
+
+A `Value` is a node together with its dotted name (``resources.cpus``); a `Record` is a mapping whose
+fields are known beforehand. Both only ever raise `InvalidInput`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.source import Kind, Node
+from topmast.model.units import show
+
+T = TypeVar("T")
+
+NAME_LIMIT = 128
+MODEL_LIMIT = 64
+PATH_LIMIT_BYTES = 1024
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_LONGEST_NUMBER = 40
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` when a known word is near, else the empty text."""
+    words = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(word[:NAME_LIMIT].casefold(), list(words), n=1, cutoff=0.6)
+    return f"did you mean {show(words[found[0]])}?" if found else ""
+
+
+def one_of(word: str, known: Sequence[str]) -> str:
+    """A remedy for a word that is not known: the nearest, or the first few there are."""
+    if not known:
+        return ""
+    few = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+    return nearest(word, known) or f"one of: {few}"
+
+
+class Value:
+    """A part of a document, named by the path of fields that lead to it."""
+
+    __slots__ = ("field", "node", "source")
+
+    def __init__(self, node: Node, field: str, source: str) -> None:
+        self.node = node
+        self.field = field
+        self.source = source
+
+    # --- errors
+
+    def error(self, message: str, remedy: str = "", *, line: int = 0) -> InvalidInput:
+        """An error at this place."""
+        line = line or self.node.line
+        where = f"{self.source}:{line}" if line else self.source
+        return InvalidInput(message, field=self.field, where=where, remedy=remedy)
+
+    def wrong(self, wanted: str, remedy: str = "") -> InvalidInput:
+        """The error for a value of the wrong type."""
+        return self.error(f"wanted {wanted}, found {self.found()}", remedy)
+
+    def found(self) -> str:
+        """What is here, for a message."""
+        kind = self.node.kind
+        if kind is Kind.TEXT:
+            return f"text {show(self.node.text)}"
+        if kind is Kind.NUMBER:
+            shown = self.node.text[:_LONGEST_NUMBER]
+            return f"the number {shown}" + ("…" if shown != self.node.text else "")
+        return self.node.text if kind is Kind.BOOLEAN else kind.value
+
+    # --- scalars
+
+    def text(self, *, limit_bytes: int = 4096, empty: bool = False) -> str:
+        """Text; a number or a truth value must be quoted to be one."""
+        if self.node.kind is not Kind.TEXT:
+            scalar = self.node.kind in (Kind.NUMBER, Kind.BOOLEAN)
+            raise self.wrong("text", f'quote it: "{self.node.text[:20]}"' if scalar else "")
+        self._check_length(limit_bytes)
+        if not empty and not self.node.text.strip():
+            raise self.error("must not be empty")
+        return self.node.text
+
+    def raw(self, *, limit_bytes: int) -> str:
+        """Text, or a number just as it is written."""
+        if self.node.kind is Kind.BOOLEAN:
+            raise self.wrong("text or a number", f'quote it: "{self.node.text}"')
+        if self.node.kind not in (Kind.TEXT, Kind.NUMBER):
+            raise self.wrong("text or a number")
+        if self.node.kind is Kind.NUMBER and self.node.text[-3:].lower() in ("inf", "nan"):
+            raise self.wrong("text or a finite number", f'quote it: "{self.node.text}"')
+        self._check_length(limit_bytes)
+        return self.node.text
+
+    def _check_length(self, limit_bytes: int) -> None:
+        size_bytes = len(self.node.text)
+        if size_bytes <= limit_bytes and not self.node.text.isascii():
+            size_bytes = len(self.node.text.encode())
+        if size_bytes > limit_bytes:
+            raise self.error(f"is longer than {limit_bytes:,} bytes")
+
+    def name(self, *, limit: int = NAME_LIMIT) -> str:
+        """A name: letters, digits, ``.``, ``_`` and ``-``, beginning with a letter or digit."""
+        if self.node.kind not in (Kind.TEXT, Kind.NUMBER):
+            raise self.wrong("a name")
+        return self.check_name(self.node.text, limit=limit)
+
+    def check_name(self, text: str, *, limit: int = NAME_LIMIT) -> str:
+        """``text``, if it is a name."""
+        if len(text) > limit:
+            raise self.error(f"the name {show(text)} is longer than {limit} characters")
+        if not _NAME.fullmatch(text):
+            remedy = "letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            raise self.error(f"{show(text)} is not a name", remedy)
+        return text
+
+    def check_model(self, text: str) -> str:
+        """``text``, if it can be the name of a GPU model."""
+        good = text == text.strip() and text.isprintable() and ":" not in text
+        if not text or not good or len(text) > MODEL_LIMIT:
+            remedy = f"at most {MODEL_LIMIT} printable characters without ':', such as H100"
+            raise self.error(f"{show(text)} is not the name of a GPU model", remedy)
+        return text
+
+    def boolean(self) -> bool:
+        """True or false, spelled so."""
+        if self.node.kind is not Kind.BOOLEAN:
+            yes_or_no = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+            meant = yes_or_no.get(self.node.text.lower())
+            raise self.wrong("true or false", f"write {meant}" if meant else "")
+        return self.node.text.lower() == "true"
+
+    def integer(self, *, low: int, high: int) -> int:
+        """A whole number in ``low..high``."""
+        text = self.node.text
+        if self.node.kind is not Kind.NUMBER or not _INTEGER.fullmatch(text):
+            raise self.wrong("a whole number")
+        if len(text) > _LONGEST_NUMBER:
+            raise self.error("the number is too large", f"at most {high:,}")
+        value = int(text, 0 if text[:2] in ("0o", "0x") else 10)
+        if not low <= value <= high:
+            raise self._out_of_range(f"{low:,}", f"{high:,}")
+        return value
+
+    def number(self, *, low: float = 0.0, high: float, above: bool = False) -> float:
+        """A finite number in ``low..high``; with ``above``, greater than ``low``."""
+        if self.node.kind is not Kind.NUMBER:
+            raise self.wrong("a number")
+        value = self.as_float()
+        if not math.isfinite(value) or not low <= value <= high or (above and value == low):
+            raise self._out_of_range(f"{'more than ' if above else ''}{low:,g}", f"{high:,g}")
+        return value
+
+    def as_float(self) -> float:
+        """The number here, perhaps NaN or infinite."""
+        text = self.node.text
+        if len(text) > _LONGEST_NUMBER:
+            raise self.error("the number is too long", "write fewer digits")
+        if text[:2] in ("0o", "0x"):
+            return float(int(text, 0))
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+    def _out_of_range(self, low: str, high: str) -> InvalidInput:
+        return self.error(f"{self.found()} is out of range", f"from {low} to {high}")
+
+    def choice(self, known: Mapping[str, T], what: str) -> T:
+        """One of a few words."""
+        if self.node.kind not in (Kind.TEXT, Kind.NUMBER):
+            raise self.wrong(what)
+        if self.node.text not in known:
+            raise self.error(
+                f"{show(self.node.text)} is not {what}", one_of(self.node.text, list(known))
+            )
+        return known[self.node.text]
+
+    def quantity(self, parse: Callable[[str], T], wanted: str) -> T:
+        """What ``parse`` makes of text or a number; its errors are put at this place."""
+        if self.node.kind not in (Kind.TEXT, Kind.NUMBER):
+            raise self.wrong(wanted)
+        try:
+            return parse(self.node.text)
+        except InvalidInput as error:
+            raise self.error(error.message, error.remedy) from None
+
+    def relative_path(self) -> str:
+        """A path below some folder, never leaving it, without empty and ``.`` parts."""
+        text = self.text(limit_bytes=PATH_LIMIT_BYTES)
+        parts = text.split("/")
+        remedy = "a path below its folder, such as data/images"
+        if text[0] in "/~" or ".." in parts:
+            raise self.error(f"the path {show(text)} leaves its folder", remedy)
+        if not text.isprintable() or any(len(part.encode()) > 255 for part in parts):
+            raise self.error(f"{show(text)} is not a usable path", remedy)
+        kept = [part for part in parts if part not in ("", ".")]
+        if not kept or kept[0].startswith("~"):
+            raise self.error(f"{show(text)} names no file or folder", remedy)
+        return "/".join(kept)
+
+    # --- lists and mappings
+
+    def items(self, *, limit: int) -> list[Value]:
+        """The items of a list."""
+        if self.node.kind is not Kind.LIST:
+            raise self.wrong("a list", "[a, b] in one line, or a line '- a' for each item")
+        if len(self.node.items) > limit:
+            raise self.error(f"has {len(self.node.items):,} items", f"at most {limit:,}")
+        return [
+            Value(item, f"{self.field}[{index}]", self.source)
+            for index, item in enumerate(self.node.items)
+        ]
+
+    def entries(self, *, limit: int, wanted: str = "a mapping") -> dict[str, Value]:
+        """The entries of a mapping whose keys people choose."""
+        if self.node.kind is not Kind.MAPPING:
+            raise self.wrong(wanted, "'name: value' lines, or {name: value}")
+        if len(self.node.entries) > limit:
+            raise self.error(f"has {len(self.node.entries):,} entries", f"at most {limit:,}")
+        return {key: self.part(key, node) for key, node in self.node.entries.items()}
+
+    def part(self, key: str, node: Node) -> Value:
+        """The value of field ``key``."""
+        plain = key.isprintable() and len(key) <= NAME_LIMIT
+        shown = key if plain else show(key)
+        return Value(node, f"{self.field}.{shown}" if self.field else shown, self.source)
+
+    def record(self, known: Sequence[str], refused: Mapping[str, str] | None = None) -> Record:
+        """A mapping with the fields ``known``; ``refused`` has words for fields of others."""
+        if self.node.kind is not Kind.MAPPING:
+            raise self.wrong("a mapping", f"fields: {', '.join(known)}")
+        return Record(self, known, refused or {})
+
+
+class Record:
+    """A mapping whose fields are known. A field without a value counts as left out."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value, known: Sequence[str], refused: Mapping[str, str]) -> None:
+        self.value = value
+        for key, node in value.node.entries.items():
+            if key in known:
+                continue
+            here = value.part(key, node)
+            line = value.node.key_lines.get(key, 0)
+            if key in refused:
+                raise here.error(refused[key], line=line)
+            raise here.error("unknown field", one_of(key, known), line=line)
+
+    def get(self, key: str) -> Value | None:
+        """The value of an optional field."""
+        node = self.value.node.entries.get(key)
+        return None if node is None or node.kind is Kind.NOTHING else self.value.part(key, node)
+
+    def need(self, key: str, example: str = "") -> Value:
+        """The value of a required field."""
+        found = self.get(key)
+        if found is None:
+            missing = self.value.part(key, self.value.node)
+            remedy = f"for example {key}: {example}" if example else ""
+            raise missing.error("missing", remedy)
+        return found

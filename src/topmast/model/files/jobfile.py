@@ -1,0 +1,373 @@
+"""The job file: what people write to run a job, read into a `JobSpec` and written back.
+
+`read_job` reads a file, `parse_job` a document that is in memory already (a request's body);
+`dump_job` is the inverse of `parse_job`. Each reader below reads one field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.accelerators import dump_accelerators, read_accelerators
+from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
+from topmast.model.files.foreign import RESOURCE_FIELDS, TOP_FIELDS
+from topmast.model.files.source import JOB_LIMITS, Node, from_document, read_file
+from topmast.model.job import (
+    MILLI,
+    Band,
+    Checkpoint,
+    JobSpec,
+    Level,
+    Resources,
+    TaskGroup,
+    Topology,
+)
+from topmast.model.units import exact_bytes, parse_duration_s, parse_memory_gb, show
+
+MAX_TASKS = 100_000
+MAX_GPUS = 1_000_000
+MAX_CPUS = 1_000_000
+MAX_GROUPS = 100
+MAX_DATASETS = 1_000
+MAX_RESTARTS = 100_000
+MAX_GRACE_S = 86_400.0
+SCRIPT_LIMIT_BYTES = 100_000
+ENVS_LIMIT = 1_000
+ENVS_LIMIT_BYTES = 256_000
+ENV_LIMIT_BYTES = 64_000
+
+DEFAULT_NAME = "job"
+DEFAULT_GROUP = "main"
+"""The name of the only group of a job that names none."""
+
+BANDS = {band.name.lower(): band for band in Band}
+LEVELS = {level.name.lower(): level for level in Level}
+
+_JOB_FIELDS = (
+    "name", "tenant", "num_nodes", "resources", "priority", "envs", "workdir", "datasets",
+    "topology", "checkpoint", "time_limit", "max_restarts", "preemptible", "group", "setup", "run",
+    "groups",
+)  # fmt: skip
+_GROUP_FIELDS = ("name", "count", "resources", "setup", "run")
+_RESOURCE_FIELDS = ("accelerators", "cpus", "memory")
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CPUS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\+?")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class JobFile(Struct, frozen=True):
+    """A job as written.
+
+    ``workdir`` is the folder to snapshot, as the file says it and relative to the file's folder;
+    None when there is none, or when the document named a snapshot (then ``spec.workdir`` has it).
+    """
+
+    spec: JobSpec
+    workdir: str | None = None
+
+
+def read_job(path: Path, *, tenant_default: str = "default", user: str = "") -> JobFile:
+    """The job in the file at ``path``. A job without a name takes the file's."""
+    node = read_file(path, JOB_LIMITS)
+    where = str(path) if str(path).isprintable() else show(str(path))
+    name = re.sub(r"[^A-Za-z0-9._-]+|^[._-]+", "-", path.stem).strip("-._")[:100]
+    return _job(node, where, tenant_default, user, name or DEFAULT_NAME)
+
+
+def parse_job(
+    document: Mapping[str, Any],
+    *,
+    where: str = "request",
+    tenant_default: str = "default",
+    user: str = "",
+) -> JobFile:
+    """The job in ``document``, for example the JSON body of a request."""
+    node = from_document(document, where, JOB_LIMITS)
+    return _job(node, where, tenant_default, user, DEFAULT_NAME)
+
+
+def _job(node: Node, where: str, tenant_default: str, user: str, name_default: str) -> JobFile:
+    root = Value(node, "", where)
+    job = root.record(_JOB_FIELDS, TOP_FIELDS)
+    tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
+    restarts, preemptible, name = job.get("max_restarts"), job.get("preemptible"), job.get("name")
+    digest, folder = _workdir(job.get("workdir"))
+    spec = JobSpec(
+        name=name.name() if name else name_default,
+        groups=_groups(root, job),
+        tenant=tenant.name() if tenant else tenant_default,
+        user=user,
+        band=_band(job.get("priority")),
+        envs=_envs(job.get("envs")),
+        workdir=digest,
+        datasets=_datasets(job.get("datasets")),
+        topology=_topology(job.get("topology")),
+        checkpoint=_checkpoint(job.get("checkpoint")),
+        time_limit_s=_duration(limit, above_zero=True) if limit else None,
+        max_restarts=restarts.integer(low=0, high=MAX_RESTARTS) if restarts else 3,
+        preemptible=preemptible.boolean() if preemptible else True,
+        group=group.name() if group else "",
+    )
+    return JobFile(spec, folder)
+
+
+# ------------------------------------------------------------------------------------- task groups
+
+
+def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
+    """The task groups: those listed, or the one that the top level describes."""
+    resources, setup = _resources(job.get("resources")), _script(job.get("setup"))
+    listed = job.get("groups")
+    if listed is None:
+        nodes = job.get("num_nodes")
+        count = nodes.integer(low=1, high=MAX_TASKS) if nodes else 1
+        run = job.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES)
+        groups: tuple[TaskGroup, ...] = (TaskGroup(DEFAULT_GROUP, count, resources, run, setup),)
+    else:
+        for field in ("num_nodes", "run"):
+            given = job.get(field)
+            if given is not None:
+                instead = "count" if field == "num_nodes" else "run"
+                raise given.error(
+                    "cannot stand beside groups", f"give each group its own '{instead}'"
+                )
+        groups = _listed_groups(listed, resources, setup)
+    _check_size(listed or job.get("num_nodes") or root, groups)
+    return groups
+
+
+def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[TaskGroup, ...]:
+    groups: dict[str, TaskGroup] = {}
+    for item in listed.items(limit=MAX_GROUPS):
+        fields = item.record(_GROUP_FIELDS, _NOT_IN_A_GROUP)
+        name = fields.need("name", "trainer")
+        count, own, own_setup = fields.get("count"), fields.get("resources"), fields.get("setup")
+        group = TaskGroup(
+            name=name.name(),
+            count=count.integer(low=1, high=MAX_TASKS) if count else 1,
+            resources=_resources(own) if own else resources,
+            run=fields.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES),
+            setup=_script(own_setup) if own_setup else setup,
+        )
+        if group.name in groups:
+            raise name.error(f"a second group named {show(group.name)}", "rename one of them")
+        groups[group.name] = group
+    if not groups:
+        raise listed.error("lists no group", "leave it out for a job of identical tasks")
+    return tuple(groups.values())
+
+
+_NOT_IN_A_GROUP = {
+    "num_nodes": "a group has no num_nodes (write count)",
+    "min_count": "elastic jobs are not yet supported (write count)",
+    "max_count": "elastic jobs are not yet supported (write count)",
+    **{
+        field: f"belongs to the whole job (move {field} to the top of the file)"
+        for field in _JOB_FIELDS
+        if field not in (*_GROUP_FIELDS, "num_nodes", "groups")
+    },
+}
+
+
+def _check_size(place: Value, groups: Sequence[TaskGroup]) -> None:
+    tasks = sum(group.count for group in groups)
+    if tasks > MAX_TASKS:
+        raise place.error(f"the gang has {tasks:,} tasks", f"at most {MAX_TASKS:,}")
+    largest = [
+        group.count * max((choice.gpus_milli for choice in group.resources.accelerators), default=0)
+        for group in groups
+    ]
+    if sum(largest) > MAX_GPUS * MILLI:
+        gpus = sum(largest) // MILLI
+        raise place.error(f"the gang asks for {gpus:,} GPUs", f"at most {MAX_GPUS:,}")
+
+
+def _script(value: Value | None) -> str:
+    return value.text(limit_bytes=SCRIPT_LIMIT_BYTES) if value else ""
+
+
+def _resources(value: Value | None) -> Resources:
+    if value is None:
+        return Resources()
+    fields = value.record(_RESOURCE_FIELDS, RESOURCE_FIELDS)
+    cpus, memory = fields.get("cpus"), fields.get("memory")
+    wanted = "an amount of memory: GB as a number, or 64GiB"
+    return Resources(
+        accelerators=read_accelerators(fields.get("accelerators")),
+        cpus=cpus.quantity(_parse_cpus, "a number of CPUs: 32, 32+ or 0.5") if cpus else 0.0,
+        memory_bytes=memory.quantity(parse_memory_gb, wanted) if memory else 0,
+    )
+
+
+def _parse_cpus(text: str) -> float:
+    remedy = f"a number such as 32, 32+ or 0.5, at most {MAX_CPUS:,}"
+    if len(text) > 40 or not _CPUS.fullmatch(text):
+        raise InvalidInput(f"{show(text)} is not a number of CPUs", remedy=remedy)
+    cpus = float(text.removesuffix("+"))
+    if cpus > MAX_CPUS:
+        raise InvalidInput("the number of CPUs is too large", remedy=remedy)
+    return cpus
+
+
+# ------------------------------------------------------------------------------ the job as a whole
+
+
+def _band(value: Value | None) -> Band:
+    if value is None:
+        return Band.NORMAL
+    numbers = {str(band.value): band for band in Band}
+    if value.node.text in numbers:
+        return numbers[value.node.text]
+    return value.choice(BANDS, "a priority")
+
+
+def _envs(value: Value | None) -> dict[str, str]:
+    if value is None:
+        return {}
+    envs = {}
+    total_bytes = 0
+    for name, entry in value.entries(limit=ENVS_LIMIT).items():
+        if not _ENV_NAME.fullmatch(name) or len(name) > 256:
+            remedy = "letters, digits and '_', not beginning with a digit"
+            raise entry.error("is not the name of an environment variable", remedy)
+        if name.startswith("TOPMAST_"):
+            raise entry.error("names that begin with TOPMAST_ are set by Topmast", "rename it")
+        envs[name] = entry.raw(limit_bytes=ENV_LIMIT_BYTES)
+        total_bytes += len(name) + len(envs[name].encode())
+    if total_bytes > ENVS_LIMIT_BYTES:
+        remedy = f"at most {ENVS_LIMIT_BYTES:,}: put the rest in a file of the workdir"
+        raise value.error(f"the variables take {total_bytes:,} bytes", remedy)
+    return envs
+
+
+def _workdir(value: Value | None) -> tuple[str, str | None]:
+    """The digest of a snapshot, and the folder to snapshot: one of the two, or neither."""
+    if value is None:
+        return "", None
+    text = value.text(limit_bytes=PATH_LIMIT_BYTES)
+    if text.startswith("sha256:"):
+        if not _DIGEST.fullmatch(text):
+            raise value.error(f"{show(text)} is not a digest", "sha256: and 64 hexadecimal digits")
+        return text, None
+    if not text.isprintable():
+        raise value.error(f"{show(text)} is not a usable path")
+    return "", text
+
+
+def _datasets(value: Value | None) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for item in value.items(limit=MAX_DATASETS) if value else []:
+        name = item
+        if item.node.entries:
+            fields = item.record(("name", "access"))
+            name, access = fields.need("name"), fields.get("access")
+            if access is not None and access.text() != "read":
+                message = f"access {show(access.node.text)} is not yet supported"
+                raise access.error(message, "write: access: read")
+        if name.name() in names:
+            raise name.error(f"the dataset {show(name.name())} is listed twice", "list it once")
+        names[name.name()] = None
+    return tuple(names)
+
+
+def _topology(value: Value | None) -> Topology:
+    if value is None:
+        return Topology()
+    fields = value.record(("required", "preferred"))
+    required, preferred = fields.get("required"), fields.get("preferred")
+    what = "a level of the topology"
+    return Topology(
+        required=required.choice(LEVELS, what) if required else None,
+        preferred=preferred.choice(LEVELS, what) if preferred else None,
+    )
+
+
+def _checkpoint(value: Value | None) -> Checkpoint:
+    default = Checkpoint()
+    if value is None:
+        return default
+    fields = value.record(("path", "interval", "grace"))
+    path, interval, grace = fields.get("path"), fields.get("interval"), fields.get("grace")
+    grace_s = _duration(grace) if grace else default.grace_s
+    if grace and grace_s > MAX_GRACE_S:
+        raise grace.error("the grace period is too long", "at most 24h")
+    return Checkpoint(
+        path=path.relative_path() if path else default.path,
+        interval_s=_duration(interval, above_zero=True) if interval else default.interval_s,
+        grace_s=grace_s,
+    )
+
+
+def _duration(value: Value, *, above_zero: bool = False) -> float:
+    duration_s = value.quantity(parse_duration_s, "a duration: seconds, or 10m, 1h30m")
+    if above_zero and duration_s <= 0:
+        raise value.error("must be longer than 0s", "leave it out for the default")
+    return duration_s
+
+
+# ------------------------------------------------------------------------------------ writing back
+
+
+def dump_job(spec: JobSpec) -> dict[str, Any]:
+    """A document that `parse_job` reads back to ``spec`` (its user is not part of it)."""
+    document: dict[str, Any] = {"name": spec.name, "tenant": spec.tenant}
+    document["priority"] = spec.band.name.lower()
+    optional = {
+        "envs": dict(spec.envs),
+        "workdir": spec.workdir,
+        "datasets": list(spec.datasets),
+        "topology": _dump_topology(spec.topology),
+        "time_limit": spec.time_limit_s,
+        "group": spec.group,
+    }
+    document |= {field: value for field, value in optional.items() if value}
+    checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
+    path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
+    document["checkpoint"] = path | checkpoint
+    document |= {"max_restarts": spec.max_restarts, "preemptible": spec.preemptible}
+    only = spec.groups[0]
+    if len(spec.groups) == 1 and only.name == DEFAULT_GROUP:
+        return document | {"num_nodes": only.count} | _dump_work(only)
+    listed = [{"name": g.name, "count": g.count} | _dump_work(g) for g in spec.groups]
+    return document | {"groups": listed}
+
+
+def _dump_topology(topology: Topology) -> dict[str, str]:
+    levels = {"required": topology.required, "preferred": topology.preferred}
+    return {field: level.name.lower() for field, level in levels.items() if level is not None}
+
+
+def _dump_work(group: TaskGroup) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if group.resources.accelerators:
+        resources["accelerators"] = dump_accelerators(group.resources.accelerators)
+    if group.resources.cpus:
+        resources["cpus"] = group.resources.cpus
+    if group.resources.memory_bytes:
+        resources["memory"] = exact_bytes(group.resources.memory_bytes)
+    work: dict[str, Any] = {"resources": resources} if resources else {}
+    return work | ({"setup": group.setup} if group.setup else {}) | {"run": group.run}
+
+
+# ------------------------------------------------------------------------- against a certain fleet
+
+
+def check_against_fleet(spec: JobSpec, models: Sequence[str]) -> None:
+    """Refuse a job that names a GPU model of which the fleet has none; ``models`` are its models."""
+    alone = len(spec.groups) == 1 and spec.groups[0].name == DEFAULT_GROUP
+    for index, group in enumerate(spec.groups):
+        for choice in group.resources.accelerators:
+            if choice.model is not None and choice.model not in models:
+                prefix = "" if alone else f"groups[{index}]."
+                raise InvalidInput(
+                    f"no region has the GPU model {show(choice.model)}",
+                    field=f"{prefix}resources.accelerators",
+                    remedy=one_of(choice.model, sorted(models)),
+                )

@@ -1,0 +1,384 @@
+"""Where documents come from: files and request bodies, made into one tree that knows its lines.
+
+YAML is read event by event: no tag is honoured, no object is built, an alias costs what it expands
+to, and depth, number of nodes and amount of text are limited while reading, so a hostile document
+is refused long before it is read to its end. Scalars follow YAML 1.2's core schema: ``yes`` and
+``2024-01-01`` are text. JSON is accepted, being YAML. `fields` gives the tree its meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.model.units import show
+
+
+class Limits(Struct, frozen=True):
+    """How large a document may be. Nodes and characters count what aliases expand to."""
+
+    bytes: int
+    nodes: int
+    depth: int = 32
+
+
+JOB_LIMITS = Limits(bytes=2**20, nodes=10_000)
+FLEET_LIMITS = Limits(bytes=2**24, nodes=2_000_000)
+
+
+class Kind(Enum):
+    """What a node is; the value is what a message calls it."""
+
+    NOTHING = "nothing"
+    BOOLEAN = "true or false"
+    NUMBER = "a number"
+    TEXT = "text"
+    LIST = "a list"
+    MAPPING = "a mapping"
+
+
+class Node(Struct, frozen=True):
+    """A part of a document. ``line`` is 0 where there are no lines (a request)."""
+
+    kind: Kind
+    line: int = 0
+    text: str = ""
+    """Of a scalar, as written."""
+    items: tuple[Node, ...] = ()
+    entries: dict[str, Node] = {}
+    key_lines: dict[str, int] = {}
+    nodes: int = 1
+    """The number of nodes in this part, itself included."""
+    chars: int = 0
+    height: int = 1
+
+
+# ------------------------------------------------------------------------------------- from a file
+
+
+def read_file(path: Path, limits: Limits) -> Node:
+    """The document in the file at ``path``."""
+    where = str(path) if str(path).isprintable() else show(str(path))
+    return parse_text(_bytes_of(path, where, limits), where, limits)
+
+
+def _bytes_of(path: Path, where: str, limits: Limits) -> bytes:
+    """The content of a regular file; nothing else is opened, so that nothing can block."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            kind = "a directory" if path.is_dir() else "not a regular file"
+            raise InvalidInput(f"is {kind}", where=where, remedy="give the path of a YAML file")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidInput("is not a regular file", where=where)
+            data = file.read(limits.bytes + 1)
+    except FileNotFoundError:
+        raise InvalidInput("no such file", where=where, remedy="check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "the path is not valid"
+        raise InvalidInput(f"cannot be read: {reason}", where=where) from None
+    return data
+
+
+def parse_text(data: bytes, where: str, limits: Limits) -> Node:
+    """The document in ``data``, UTF-8 encoded YAML; ``where`` names it in messages."""
+    if len(data) > limits.bytes:
+        message = f"the document is larger than {limits.bytes // 2**20} MiB"
+        raise InvalidInput(message, where=where)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = "this is not UTF-8 text"
+        raise InvalidInput(
+            message, where=f"{where}:{line}", remedy="save the file as UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InvalidInput("this is a binary file, not YAML", where=f"{where}:{line}")
+    if text.lstrip(" \t\r\n")[:1] == "{":
+        text = _SURROGATES.sub(_joined, text)
+    return _Composer(text, where, limits).document()
+
+
+# JSON escapes a character beyond the basic plane as a pair of surrogates, which YAML does not read.
+_SURROGATES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
+
+
+def _joined(found: re.Match[str]) -> str:
+    high, low = int(found[2], 16), int(found[3], 16)
+    return f"{found[1]}\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08X}"
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_REMEDIES = {
+    "mapping values are not allowed": "quote a value that contains ': ', or put it in a block: |",
+    "cannot start any token": "indent with spaces, not tabs, and quote a value that starts so",
+    "did not find expected key": "check the indentation and the quotes",
+    "could not find expected ':'": "write 'name: value', and quote what contains ':'",
+    "control characters": "remove them, or write them as escapes in double quotes",
+}
+
+
+class _Open(Struct):
+    """A list or mapping that is being read."""
+
+    kind: Kind
+    line: int
+    anchor: str | None
+    items: list[Node]
+    entries: dict[str, Node]
+    key_lines: dict[str, int]
+    key: str | None = None
+    nodes: int = 1
+    chars: int = 0
+    height: int = 1
+
+
+class _Composer:
+    """Makes a tree of the events of a YAML parser, on an explicit stack."""
+
+    def __init__(self, text: str, where: str, limits: Limits) -> None:
+        self._text = text
+        self._where = where
+        self._limits = limits
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, Node] = {}
+        self._root: Node | None = None
+        self._nodes = 0
+        self._chars = 0
+
+    def document(self) -> Node:
+        """The only document of the text."""
+        documents = 0
+        try:
+            for event in yaml.parse(self._text, Loader=_LOADER):
+                if isinstance(event, yaml.DocumentStartEvent):
+                    documents += 1
+                    if documents > 1:
+                        raise self._refusal(
+                            event, "a second document", "put each document in a file of its own"
+                        )
+                elif isinstance(event, yaml.NodeEvent):
+                    self._take(event)
+                elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+                    self._close()
+        except yaml.YAMLError as error:
+            raise self._syntax_error(error) from None
+        if self._root is None:
+            raise InvalidInput("the document is empty", where=self._where)
+        return self._root
+
+    def _take(self, event: yaml.NodeEvent) -> None:
+        if getattr(event, "tag", None) not in (None, "!"):
+            tag = show(str(getattr(event, "tag", "")))
+            raise self._refusal(event, f"the tag {tag} is not supported", "leave it out")
+        line = _line(event)
+        if isinstance(event, yaml.ScalarEvent):
+            kind = Kind.TEXT if event.style or event.tag else kind_of_plain(event.value)
+            if "\0" in event.value:
+                raise self._refusal(event, "text must not contain NUL", "remove the \\0")
+            node = Node(kind, line, event.value, chars=len(event.value))
+        elif isinstance(event, yaml.AliasEvent):
+            node = self._aliased(event)
+        else:
+            kind = Kind.LIST if isinstance(event, yaml.SequenceStartEvent) else Kind.MAPPING
+            self._count(event, 1, 0, 1)
+            if self._wants_key():
+                raise self._refusal(event, f"{kind.value} cannot be the name of a field")
+            self._stack.append(_Open(kind, line, event.anchor, [], {}, {}))
+            return
+        self._count(event, node.nodes, node.chars, node.height)
+        if event.anchor and not isinstance(event, yaml.AliasEvent):
+            self._anchors[event.anchor] = node
+        self._add(node, event)
+
+    def _aliased(self, event: yaml.AliasEvent) -> Node:
+        name = event.anchor or ""
+        if any(part.anchor == name for part in self._stack):
+            raise self._refusal(event, f"the alias {show('*' + name)} contains itself")
+        if name not in self._anchors:
+            message = f"the alias {show('*' + name)} has no anchor {show('&' + name)} above it"
+            raise self._refusal(event, message)
+        return self._anchors[name]
+
+    def _count(self, event: yaml.NodeEvent, nodes: int, chars: int, height: int) -> None:
+        """Account for a node before it becomes part of the tree."""
+        self._nodes += nodes
+        self._chars += chars
+        if len(self._stack) + height > self._limits.depth:
+            raise self._refusal(event, f"nested deeper than {self._limits.depth} levels")
+        if self._nodes > self._limits.nodes or self._chars > self._limits.bytes:
+            message = f"the document has more than {self._limits.nodes:,} values"
+            if self._nodes <= self._limits.nodes:
+                message = f"the document has more than {self._limits.bytes:,} characters"
+            raise self._refusal(event, f"{message}, aliases expanded")
+
+    def _wants_key(self) -> bool:
+        return (
+            bool(self._stack) and self._stack[-1].kind is Kind.MAPPING and not self._stack[-1].key
+        )
+
+    def _add(self, node: Node, event: yaml.NodeEvent | None = None) -> None:
+        """Put a complete node where it belongs: the root, a list, a key or its value."""
+        if not self._stack:
+            self._root = node
+            return
+        top = self._stack[-1]
+        top.nodes += node.nodes
+        top.chars += node.chars
+        top.height = max(top.height, node.height + 1)
+        if top.kind is Kind.LIST:
+            top.items.append(node)
+        elif top.key is not None:
+            top.entries[top.key] = node
+            top.key = None
+        else:
+            assert event is not None, "a closed list or mapping was never begun as a key"
+            self._add_key(top, node, event)
+
+    def _add_key(self, top: _Open, node: Node, event: yaml.NodeEvent) -> None:
+        line = _line(event)
+        if node.kind in (Kind.LIST, Kind.MAPPING) or not node.text:
+            what = node.kind.value if node.text or node.items or node.entries else "nothing"
+            raise self._refusal(event, f"{what} cannot be the name of a field")
+        if node.kind is not Kind.TEXT or node.text != "<<":
+            if node.text in top.entries:
+                first = top.key_lines[node.text]
+                message = f"{show(node.text)} is given twice, first in line {first}"
+                raise self._refusal(event, message, "keep one of the two")
+            top.key = node.text
+            top.key_lines[node.text] = line
+            return
+        raise self._refusal(event, "merge keys (<<) are not supported", "write the fields out")
+
+    def _close(self) -> None:
+        part = self._stack.pop()
+        node = Node(
+            part.kind, part.line, "", tuple(part.items), part.entries, part.key_lines,
+            part.nodes, part.chars, part.height,
+        )  # fmt: skip
+        if part.anchor:
+            self._anchors[part.anchor] = node
+        self._add(node)
+
+    def _refusal(self, event: yaml.Event, message: str, remedy: str = "") -> InvalidInput:
+        where = f"{self._where}:{_line(event)}"
+        return InvalidInput(message, where=where, remedy=remedy)
+
+    def _syntax_error(self, error: yaml.YAMLError) -> InvalidInput:
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        position = getattr(error, "position", None)
+        line = mark.line + 1 if mark is not None else None
+        if line is None and isinstance(position, int):
+            line = self._text.encode().count(b"\n", 0, position) + 1
+        remedy = next((advice for part, advice in _REMEDIES.items() if part in str(problem)), "")
+        where = f"{self._where}:{line}" if line else self._where
+        clean = " ".join(str(problem).split())
+        return InvalidInput(f"this is not valid YAML: {clean}", where=where, remedy=remedy)
+
+
+def _line(event: yaml.Event) -> int:
+    mark = event.start_mark
+    return mark.line + 1 if mark is not None else 0
+
+
+_NUMBER = re.compile(
+    r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+    r"|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+
+
+def kind_of_plain(text: str) -> Kind:
+    """What an unquoted scalar is, by YAML's core schema."""
+    if text in ("", "~", "null", "Null", "NULL"):
+        return Kind.NOTHING
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return Kind.BOOLEAN
+    return Kind.NUMBER if _NUMBER.fullmatch(text) else Kind.TEXT
+
+
+# ---------------------------------------------------------------------------------- from a request
+
+
+def from_document(document: object, where: str, limits: Limits) -> Node:
+    """The tree of a document in memory, such as the JSON body of a request."""
+    return _Walker(where, limits).node(document, 1)
+
+
+class _Walker:
+    """Makes a tree of Python values; only what JSON knows is accepted."""
+
+    def __init__(self, where: str, limits: Limits) -> None:
+        self._where = where
+        self._limits = limits
+        self._nodes = 0
+        self._chars = 0
+
+    def node(self, value: Any, depth: int) -> Node:
+        self._nodes += 1
+        if depth > self._limits.depth:
+            raise self._refusal(f"nested deeper than {self._limits.depth} levels")
+        if self._nodes > self._limits.nodes:
+            raise self._refusal(f"the document has more than {self._limits.nodes:,} values")
+        if isinstance(value, str):
+            return Node(Kind.TEXT, text=self._text(value))
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, list | tuple):
+            return Node(Kind.LIST, items=tuple([self.node(item, depth + 1) for item in value]))
+        return self._scalar(value)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Node:
+        entries = {}
+        for key, item in value.items():
+            if not isinstance(key, str) or not key:
+                raise self._refusal("the name of a field must be text, and not empty")
+            entries[self._text(key)] = self.node(item, depth + 1)
+        return Node(Kind.MAPPING, entries=entries)
+
+    def _scalar(self, value: object) -> Node:
+        if value is None:
+            return Node(Kind.NOTHING)
+        if isinstance(value, bool):
+            return Node(Kind.BOOLEAN, text="true" if value else "false")
+        if isinstance(value, int):
+            if value.bit_length() > 1000:
+                raise self._refusal("a number is too large")
+            return Node(Kind.NUMBER, text=str(value))
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise self._refusal("NaN and infinity are not accepted")
+            return Node(Kind.NUMBER, text=repr(value))
+        raise self._refusal(f"a value of type {show(type(value).__name__)} is not accepted")
+
+    def _text(self, text: str) -> str:
+        self._chars += len(text)
+        if self._chars > self._limits.bytes:
+            raise self._refusal(f"the document has more than {self._limits.bytes:,} characters")
+        if "\0" in text:
+            raise self._refusal("text must not contain NUL")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise self._refusal("text must not contain lone surrogates") from None
+        return text
+
+    def _refusal(self, message: str) -> InvalidInput:
+        return InvalidInput(message, where=self._where)
