@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from topmast.model.errors import InvalidInput
@@ -25,21 +26,20 @@ PATH_LIMIT_BYTES = 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
+_COMPARED = 2_000
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
-    words = {name.casefold(): name for name in known}
+    words = {name.casefold(): name for name in known} if len(known) <= _COMPARED else {}
     found = difflib.get_close_matches(word[:NAME_LIMIT].casefold(), list(words), n=1, cutoff=0.6)
     return f"did you mean {show(words[found[0]])}?" if found else ""
 
 
-def one_of(word: str, known: Sequence[str]) -> str:
+def one_of(word: str, known: Collection[str]) -> str:
     """A remedy for a word that is not known: the nearest, or the first few there are."""
-    if not known:
-        return ""
-    few = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-    return nearest(word, known) or f"one of: {few}"
+    few = ", ".join(islice(known, 10)) + (", ..." if len(known) > 10 else "")
+    return nearest(word, known) or (f"one of: {few}" if known else "")
 
 
 class Value:
@@ -75,6 +75,14 @@ class Value:
         return self.node.text if kind is Kind.BOOLEAN else kind.value
 
     # --- scalars
+
+    def is_nothing(self) -> bool:
+        """Whether no value is given."""
+        return self.node.kind is Kind.NOTHING
+
+    def is_boolean(self) -> bool:
+        """Whether this is true or false."""
+        return self.node.kind is Kind.BOOLEAN
 
     def text(self, *, limit_bytes: int = 4096, empty: bool = False) -> str:
         """Text; a number or a truth value must be quoted to be one."""

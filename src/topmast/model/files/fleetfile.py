@@ -1,0 +1,262 @@
+"""The fleet file: regions, clusters, hosts, links, tenants and datasets, read into a `Fleet`.
+
+`read_fleet` reads a file, `parse_fleet` a document that is in memory already. Regions come first;
+what refers to a region or a GPU model is checked against them, and a word that is not known
+suggests the nearest one that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from topmast.model.files.fields import Record, Value, one_of
+from topmast.model.files.hosts import Hosts
+from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, from_document, read_file
+from topmast.model.fleet import (
+    ClusterSpec,
+    DatasetSpec,
+    Fleet,
+    HostSpec,
+    Link,
+    RegionSpec,
+    TenantSpec,
+)
+from topmast.model.units import parse_bytes, show
+
+MAX_REGIONS = 1_000
+MAX_CLUSTERS = 10_000
+MAX_HOSTS = 100_000
+MAX_GPUS = 10_000_000
+MAX_TENANTS = 10_000
+MAX_DATASETS = 100_000
+MAX_OPTIONS = 100
+MAX_GBPS = 1e6
+MAX_USD_PER_GB = 1e6
+MAX_WEIGHT = 1e6
+BYTES_PER_S_PER_GBPS = 1e9 / 8
+
+DEFAULT_TENANT = "default"
+
+_FLEET_FIELDS = ("regions", "links", "tenants", "datasets")
+_REGION_FIELDS = ("storage", "store", "clusters")
+_CLUSTER_FIELDS = ("engine", "options", "hosts")
+_LINK_FIELDS = ("from", "to", "gbps", "usd_per_gb", "one_way")
+_TENANT_FIELDS = ("quota", "borrow_limit", "weight")
+_DATASET_FIELDS = ("size", "path", "replicas", "allowed", "min_replicas")
+
+
+def read_fleet(path: Path) -> Fleet:
+    """The fleet in the file at ``path``."""
+    node = read_file(path, FLEET_LIMITS)
+    where = str(path) if str(path).isprintable() else show(str(path))
+    return _fleet(Value(node, "", where))
+
+
+def parse_fleet(document: Mapping[str, Any], *, where: str = "request") -> Fleet:
+    """The fleet in ``document``."""
+    return _fleet(Value(from_document(document, where, FLEET_LIMITS), "", where))
+
+
+def parse_dataset(
+    name: str, document: Mapping[str, Any], *, regions: Collection[str], where: str = "request"
+) -> DatasetSpec:
+    """A dataset to be added to a running fleet, whose regions are ``regions``."""
+    value = Value(from_document(document, where, JOB_LIMITS), "", where)
+    return _dataset(name, value, regions)
+
+
+def _fleet(root: Value) -> Fleet:
+    fleet = root.record(_FLEET_FIELDS)
+    regions = _regions(fleet)
+    names = {region.name: region for region in regions}
+    models = Fleet(regions=regions).models()
+    if not models:
+        raise root.error("the fleet has no GPUs", "give at least one host gpu and gpus")
+    return Fleet(
+        regions=regions,
+        links=_links(fleet.get("links"), names),
+        tenants=_tenants(fleet.get("tenants"), models),
+        datasets=_datasets(fleet.get("datasets"), names),
+    )
+
+
+# ----------------------------------------------------------------------------- regions to clusters
+
+
+class _Totals:
+    """What is counted and kept unique over the whole fleet."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, str] = {}
+        self.hosts: dict[str, str] = {}
+        self.gpus = 0
+
+
+def _regions(fleet: Record) -> tuple[RegionSpec, ...]:
+    listed = fleet.need("regions").entries(limit=MAX_REGIONS, wanted="a mapping of regions")
+    if not listed:
+        raise fleet.need("regions").error("names no region", "a fleet has at least one")
+    totals = _Totals()
+    return tuple([_region(name, value, totals) for name, value in listed.items()])
+
+
+def _region(name: str, value: Value, totals: _Totals) -> RegionSpec:
+    value.check_name(name)
+    fields = value.record(_REGION_FIELDS)
+    storage, store, clusters = fields.get("storage"), fields.get("store"), fields.need("clusters")
+    listed = clusters.entries(limit=MAX_CLUSTERS, wanted="a mapping of clusters")
+    if not listed:
+        raise clusters.error("names no cluster", "a region has at least one")
+    return RegionSpec(
+        name=name,
+        clusters=tuple([_cluster(key, part, name, totals) for key, part in listed.items()]),
+        storage_bytes=storage.quantity(parse_bytes, "a size such as 100TB") if storage else None,
+        store=store.text() if store else "",
+    )
+
+
+def _cluster(name: str, value: Value, region: str, totals: _Totals) -> ClusterSpec:
+    value.check_name(name)
+    if name in totals.clusters:
+        first = totals.clusters[name]
+        message = f"a second cluster named {show(name)}, after {first}"
+        raise value.error(message, "rename one: names of clusters are unique in the fleet")
+    totals.clusters[name] = value.field
+    fields = value.record(_CLUSTER_FIELDS)
+    engine, options, hosts = fields.get("engine"), fields.get("options"), fields.need("hosts")
+    given = options.entries(limit=MAX_OPTIONS).items() if options else ()
+    return ClusterSpec(
+        name=name,
+        hosts=_hosts(hosts, name, region, totals),
+        engine=engine.name() if engine else "local",
+        options={key: _option(option) for key, option in given},
+    )
+
+
+def _option(value: Value) -> str:
+    return value.node.text if value.is_boolean() else value.raw(limit_bytes=4096)
+
+
+def _hosts(value: Value, cluster: str, region: str, totals: _Totals) -> tuple[HostSpec, ...]:
+    hosts = Hosts(cluster, region)
+    for item in value.items(limit=MAX_HOSTS):
+        for host in hosts.read(item, MAX_HOSTS - len(totals.hosts)):
+            if host.name in totals.hosts:
+                message = f"a second host named {show(host.name)}, after {totals.hosts[host.name]}"
+                raise item.error(message, "give one of the two another name")
+            totals.hosts[host.name] = item.field
+            totals.gpus += host.gpus
+        if totals.gpus > MAX_GPUS:
+            raise item.error(f"the fleet has more than {MAX_GPUS:,} GPUs", "split the fleet")
+    if not hosts.found:
+        raise value.error("lists no host", "for example - {count: 4, gpu: H100, gpus: 8}")
+    return tuple(hosts.found)
+
+
+# ------------------------------------------------------------------------------------------- links
+
+
+def _links(value: Value | None, regions: Collection[str]) -> tuple[Link, ...]:
+    links: dict[tuple[str, str], Link] = {}
+    for item in value.items(limit=MAX_REGIONS * MAX_REGIONS) if value else []:
+        fields = item.record(_LINK_FIELDS)
+        source = _region_name(fields.need("from"), regions)
+        target = _region_name(fields.need("to"), regions)
+        if source == target:
+            raise item.error(f"links {source} with itself", "a link joins two regions")
+        price, one_way = fields.get("usd_per_gb"), fields.get("one_way")
+        rate = fields.need("gbps", "100").number(high=MAX_GBPS, above=True) * BYTES_PER_S_PER_GBPS
+        usd_per_gb = price.number(high=MAX_USD_PER_GB) if price else 0.0
+        both = not (one_way and one_way.boolean())
+        for ends in [(source, target), (target, source)] if both else [(source, target)]:
+            if ends in links:
+                remedy = "keep one; a link is two-way unless it has one_way: true"
+                raise item.error(f"a second link from {ends[0]} to {ends[1]}", remedy)
+            links[ends] = Link(*ends, rate, usd_per_gb)
+    return tuple(links.values())
+
+
+def _region_name(value: Value, regions: Collection[str]) -> str:
+    name = value.name()
+    if name not in regions:
+        raise value.error(f"there is no region {show(name)}", one_of(name, regions))
+    return name
+
+
+def _region_names(value: Value, regions: Collection[str]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for item in value.items(limit=MAX_REGIONS):
+        name = _region_name(item, regions)
+        if name in names:
+            raise item.error(f"the region {show(name)} is listed twice", "list it once")
+        names[name] = None
+    return tuple(names)
+
+
+# ----------------------------------------------------------------------------------------- tenants
+
+
+def _tenants(value: Value | None, models: Collection[str]) -> tuple[TenantSpec, ...]:
+    listed = value.entries(limit=MAX_TENANTS, wanted="a mapping of tenants") if value else {}
+    tenants = [_tenant(name, part, models) for name, part in listed.items()]
+    return tuple(tenants) or (TenantSpec(DEFAULT_TENANT),)
+
+
+def _tenant(name: str, value: Value, models: Collection[str]) -> TenantSpec:
+    value.check_name(name)
+    if value.is_nothing():
+        return TenantSpec(name)
+    fields = value.record(_TENANT_FIELDS)
+    quota, limit, weight = fields.get("quota"), fields.get("borrow_limit"), fields.get("weight")
+    if limit and not quota:
+        raise limit.error("has no quota to borrow beyond", "give the tenant a quota as well")
+    return TenantSpec(
+        name=name,
+        quota=_gpus_by_model(quota, models) if quota else None,
+        borrow_limit=_gpus_by_model(limit, models) if limit else None,
+        weight=weight.number(high=MAX_WEIGHT, above=True) if weight else 1.0,
+    )
+
+
+def _gpus_by_model(value: Value, models: Collection[str]) -> dict[str, int]:
+    wanted = "a mapping of GPU models to numbers, such as {H100: 16}"
+    entries = value.entries(limit=len(models) + 1_000, wanted=wanted)
+    for model, count in entries.items():
+        if model not in models:
+            message = f"no region has the GPU model {show(model)}"
+            raise count.error(message, one_of(model, models))
+    return {model: count.integer(low=0, high=MAX_GPUS) for model, count in entries.items()}
+
+
+# ---------------------------------------------------------------------------------------- datasets
+
+
+def _datasets(value: Value | None, regions: Collection[str]) -> tuple[DatasetSpec, ...]:
+    listed = value.entries(limit=MAX_DATASETS, wanted="a mapping of datasets") if value else {}
+    return tuple([_dataset(name, part, regions) for name, part in listed.items()])
+
+
+def _dataset(name: str, value: Value, regions: Collection[str]) -> DatasetSpec:
+    value.check_name(name)
+    fields = value.record(_DATASET_FIELDS)
+    size, path = fields.need("size", "150GB"), fields.get("path")
+    listed, residency, least = (fields.get(f) for f in ("replicas", "allowed", "min_replicas"))
+    replicas = _region_names(listed, regions) if listed else ()
+    allowed = _region_names(residency, regions) if residency else None
+    if residency and not allowed:
+        raise residency.error("allows no region", "leave it out to allow every region")
+    for region in replicas if listed and allowed else ():
+        if region not in (allowed or ()):
+            message = f"{region} holds a replica but is not among the regions allowed"
+            raise (listed or value).error(message, "add it to allowed, or remove the replica")
+    places = len(allowed) if allowed else len(regions)
+    return DatasetSpec(
+        name=name,
+        size_bytes=size.quantity(parse_bytes, "a size such as 150GB"),
+        path=path.relative_path() if path else name,
+        replicas=replicas,
+        allowed=allowed,
+        min_replicas=least.integer(low=1, high=places) if least else 1,
+    )
