@@ -1,0 +1,75 @@
+"""Where the server is: what the caller says, what the environment says, what a server wrote down."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from topmast.model.errors import InvalidInput, Unavailable
+
+REMEDY = "start one with `topmast up`"
+
+
+def default_state() -> Path:
+    """The state folder of a server that was told nothing else."""
+    base = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():
+        base = Path.home() / ".local" / "state"
+    return base / "topmast"
+
+
+def find_server(server: str | None = None, state: Path | None = None) -> str:
+    """The URL of the server: ``server``, or that of ``state``, or ``$TOPMAST_SERVER``, or the default's.
+
+    What the caller names goes before the environment.
+    """
+    if server:
+        return checked_url(server, "--server")
+    named = os.environ.get("TOPMAST_SERVER", "")
+    if named and state is None:
+        return checked_url(named, "TOPMAST_SERVER")
+    return written_url(state or default_state())
+
+
+def written_url(state: Path) -> str:
+    """The URL that the server of the folder ``state`` wrote into ``server.json``."""
+    file = state / "server.json"
+    try:
+        found = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        message = f"no Topmast server runs on the state folder {state}; {REMEDY}"
+        raise Unavailable(f"{message}, or name one with --server or TOPMAST_SERVER") from None
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
+    url = found.get("url") if isinstance(found, dict) else None
+    if not isinstance(url, str):
+        raise Unavailable(f"{file} names no server; {REMEDY}")
+    return checked_url(url, str(file))
+
+
+def checked_url(text: str, where: str) -> str:
+    """``text`` as the base URL of a server, without a trailing slash."""
+    url = text if "://" in text else f"http://{text}"
+    refusal = InvalidInput(
+        f"{text!r} is not the address of a server",
+        where=where,
+        remedy="write it like http://127.0.0.1:8265",
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise refusal from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise refusal
+    if parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise refusal
+    return url.rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` names this machine, so that no proxy may stand between."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,399 @@
+"""`Client`: a method for each route of the REST interface, typed with what people are shown."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+from msgspec import Struct
+
+from topmast.client.address import find_server
+from topmast.client.events import events
+from topmast.client.logs import LogChunk, LogReader
+from topmast.client.transport import Transport, patiently
+from topmast.client.workdir import snapshot
+from topmast.model.errors import NotFound, TopmastError
+from topmast.model.job import JobSpec
+from topmast.model.states import TERMINAL
+from topmast.model.views import (
+    BulkReceipt,
+    ClusterView,
+    DatasetView,
+    EventView,
+    Explanation,
+    GpuView,
+    Health,
+    HostView,
+    JobPage,
+    JobStory,
+    JobView,
+    Receipt,
+    RegionView,
+    TenantView,
+    UsageRow,
+)
+
+Job = JobSpec | Mapping[str, Any] | str | os.PathLike[str]
+"""A job to submit: a spec, a document (a job file as a mapping), or the path of a job file."""
+
+PAGE_JOBS = 1000
+PATIENCE_S = 30.0
+"""How long a call that waits puts up with a server that has gone away, to start again perhaps."""
+FIRST_LOOK_S = 0.1
+LONGEST_LOOK_S = 2.0
+
+
+class WaitTimeout(TopmastError):
+    """Jobs that had not ended when the time to wait was over."""
+
+
+class UsageReport(Struct, frozen=True):
+    """GPU-hours over a period, by tenant, user or GPU model."""
+
+    usage: tuple[UsageRow, ...]
+    since_s: float
+    until_s: float
+    by: str
+
+
+class Client:
+    """Speaks to a Topmast server.
+
+    The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
+    or the one on the default state folder. Jobs are submitted for ``user``, by default whoever
+    runs the process. Every failure is a `TopmastError`.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        state: Path | None = None,
+        timeout_s: float = 30.0,
+        user: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.user = _this_user() if user is None else user
+        self._transport = Transport(lambda: find_server(server, state), timeout_s, transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self._transport.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._transport.url
+
+    def health(self) -> Health:
+        """Whether the server works, and on what."""
+        return self._transport.get(Health, "/health")
+
+    # ---------------------------------------------------------------------------------- submitting
+
+    def submit(
+        self, job: Job, *, workdir: str | os.PathLike[str] | None = None, key: str | None = None
+    ) -> Receipt:
+        """Submit ``job``; when this returns, it is never lost.
+
+        ``workdir`` is a folder to snapshot, or the digest of a snapshot; by default what the job
+        says. Calls with the same ``key`` submit one job, however many they are.
+        """
+        document, folder = document_of(job)
+        named = os.fspath(workdir) if workdir is not None else None
+        if named is not None and not named.startswith("sha256:"):
+            folder, named = Path(named), None
+        if named is None and folder is not None:
+            named = self.upload_workdir(folder)
+        body = {"job": document, "user": self.user, "workdir": named or ""}
+        return self._transport.post(Receipt, "/jobs", body, key=key or _new_key())
+
+    def submit_many(self, jobs: Iterable[Job], *, key: str | None = None) -> BulkReceipt:
+        """Submit all of ``jobs``, or none if one of them cannot be accepted."""
+        documents = []
+        snapshots: dict[Path, str] = {}
+        for job in jobs:
+            document, folder = document_of(job)
+            if folder is not None:
+                if folder not in snapshots:
+                    snapshots[folder] = self.upload_workdir(folder)
+                document["workdir"] = snapshots[folder]
+            documents.append(document)
+        body = {"jobs": documents, "user": self.user}
+        return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key or _new_key())
+
+    def dry_run(self, job: Job) -> Explanation:
+        """Where ``job`` would run if it were submitted now, or why it would wait."""
+        document, _ = document_of(job)
+        body = {"job": document, "user": self.user}
+        return self._transport.post(Explanation, "/jobs/dry-run", body)
+
+    def upload_workdir(self, folder: str | os.PathLike[str]) -> str:
+        """Snapshot ``folder``, upload it unless the server has it, and return its digest."""
+        packed = snapshot(Path(folder))
+        path = f"/workdirs/{packed.digest}"
+        known = self._transport.send("HEAD", path, missing_ok=True)
+        if known.status_code == 404:
+            headers = {"Content-Type": "application/gzip"}
+            self._transport.send("PUT", path, content=packed.content, headers=headers)
+        return packed.digest
+
+    # ---------------------------------------------------------------------------------------- jobs
+
+    def job_page(
+        self,
+        *,
+        states: str | Iterable[str] = (),
+        tenant: str | None = None,
+        order: str | None = None,
+        limit: int = PAGE_JOBS,
+        cursor: str | None = None,
+    ) -> JobPage:
+        """One page of jobs, and how many there are in each state.
+
+        ``states`` are names of states, or ``active`` for all that have not ended; ``order`` is
+        ``queue`` for the waiting jobs first, in the order of their rank.
+        """
+        wanted = states if isinstance(states, str) else ",".join(states)
+        return self._transport.get(
+            JobPage, "/jobs",
+            state=wanted or None, tenant=tenant, order=order, limit=limit, cursor=cursor,
+        )  # fmt: skip
+
+    def jobs(
+        self,
+        *,
+        states: str | Iterable[str] = (),
+        tenant: str | None = None,
+        order: str | None = None,
+    ) -> Iterator[JobView]:
+        """All jobs, as `job_page` selects them, fetched page by page."""
+        cursor = None
+        wanted = states if isinstance(states, str) else tuple(states)
+        while True:
+            page = self.job_page(states=wanted, tenant=tenant, order=order, cursor=cursor)
+            yield from page.jobs
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def job(self, job: str) -> JobView:
+        """One job as it stands."""
+        return self._transport.get(JobView, _path("jobs", job))
+
+    def story(self, job: str) -> JobStory:
+        """One job with its history and its attempts."""
+        return self._transport.get(JobStory, _path("jobs", job, "story"))
+
+    def explain(self, job: str) -> Explanation:
+        """Why a job stands where it stands: a verdict for every region and cluster."""
+        return self._transport.get(Explanation, _path("jobs", job, "explain"))
+
+    def cancel(self, job: str) -> JobView:
+        """Cancel a job; what runs gets its grace period. Repeating it changes nothing."""
+        return self._transport.post(JobView, _path("jobs", job, "cancel"), {})
+
+    def wait(
+        self,
+        jobs: str | Iterable[str],
+        *,
+        timeout_s: float | None = None,
+        on_change: Callable[[JobView], None] | None = None,
+    ) -> list[JobView]:
+        """Wait until every one of ``jobs`` has ended; their last views, in the order given.
+
+        ``on_change`` is called with each job at first, and whenever its view has changed.
+        """
+        ids = [jobs] if isinstance(jobs, str) else list(jobs)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        views: dict[str, JobView] = {}
+        pause_s = FIRST_LOOK_S
+        while True:
+            open_ids = [job for job in ids if job not in views or not _ended(views[job])]
+            changed = False
+            for job in dict.fromkeys(open_ids):
+                view = self._look(job, first=job not in views)
+                if view != views.get(job):
+                    views[job], changed = view, True
+                    if on_change is not None:
+                        on_change(view)
+            left = [job for job in ids if not _ended(views[job])]
+            if not left:
+                return [views[job] for job in ids]
+            pause_s = FIRST_LOOK_S if changed else min(1.5 * pause_s, LONGEST_LOOK_S)
+            if deadline_s is not None and time.monotonic() + pause_s > deadline_s:
+                pause_s = deadline_s - time.monotonic()
+                if pause_s <= 0:
+                    raise WaitTimeout(_unfinished(left, views, timeout_s or 0.0))
+            time.sleep(pause_s)
+
+    def _look(self, job: str, first: bool) -> JobView:
+        """A job as it stands; a server that was there before has some time to come back."""
+        return patiently(lambda: self.job(job), 0.0 if first else PATIENCE_S)
+
+    def logs(
+        self, job: str, task: int = 0, *, attempt: int | None = None, follow: bool = False
+    ) -> Iterator[LogChunk]:
+        """What a task of a job writes, in its latest attempt (or in ``attempt``).
+
+        With ``follow`` it goes on as more is written, over the attempts that come, until the job
+        has ended (with ``attempt``: until that attempt has).
+        """
+        path = _path("jobs", job, "logs")
+        reader = LogReader(self._transport, path, task, lambda: self.job(job), PATIENCE_S)
+        return reader.read(attempt, follow)
+
+    # --------------------------------------------------------------------------------------- fleet
+
+    def regions(self) -> list[RegionView]:
+        """Every region at a glance."""
+        return self._transport.get(dict[str, list[RegionView]], "/regions")["regions"]
+
+    def clusters(self) -> list[ClusterView]:
+        """Every cluster at a glance."""
+        return self._transport.get(dict[str, list[ClusterView]], "/clusters")["clusters"]
+
+    def hosts(self) -> list[HostView]:
+        """Every host, with what it has free and the jobs on it."""
+        return self._transport.get(dict[str, list[HostView]], "/hosts")["hosts"]
+
+    def gpus(self) -> list[GpuView]:
+        """The GPUs of each model in each cluster."""
+        return self._transport.get(dict[str, list[GpuView]], "/gpus")["gpus"]
+
+    def tenants(self) -> list[TenantView]:
+        """The quota of each tenant, and what it uses, borrows and lends."""
+        return self._transport.get(dict[str, list[TenantView]], "/tenants")["tenants"]
+
+    def cordon(self, host: str) -> HostView:
+        """Place nothing more on a host; what runs there goes on."""
+        return self._transport.post(HostView, _path("hosts", host, "cordon"), {})
+
+    def uncordon(self, host: str) -> HostView:
+        """Let a host take work again."""
+        return self._transport.post(HostView, _path("hosts", host, "uncordon"), {})
+
+    def drain(self, host: str) -> HostView:
+        """Place nothing more on a host, and move away what runs there."""
+        return self._transport.post(HostView, _path("hosts", host, "drain"), {})
+
+    # ------------------------------------------------------------------------------------ datasets
+
+    def datasets(self) -> list[DatasetView]:
+        """Every dataset: its replicas, and the copies on their way."""
+        return self._transport.get(dict[str, list[DatasetView]], "/datasets")["datasets"]
+
+    def add_dataset(
+        self,
+        name: str,
+        region: str,
+        *,
+        path: str | None = None,
+        source: str | os.PathLike[str] | None = None,
+        allowed: Iterable[str] | None = None,
+        min_replicas: int = 1,
+    ) -> DatasetView:
+        """Make a dataset known in ``region``: what lies at ``path`` in the region's store.
+
+        With ``source``, a folder of the server's machine, its files are brought there first.
+        ``allowed`` are the only regions that may ever hold it.
+        """
+        body: dict[str, object] = {"name": name, "region": region, "min_replicas": min_replicas}
+        if path is not None:
+            body["path"] = path
+        if source is not None:
+            body["source"] = str(Path(source).resolve())
+        if allowed is not None:
+            body["allowed"] = list(allowed)
+        return self._transport.post(DatasetView, "/datasets", body, repeatable=False)
+
+    def replicate(self, dataset: str, region: str) -> DatasetView:
+        """Copy a dataset to ``region``; this returns when the copy is ordered."""
+        return self._transport.post(
+            DatasetView, _path("datasets", dataset, "replicas"), {"region": region}
+        )
+
+    def drop(self, dataset: str, region: str) -> DatasetView:
+        """Drop the replica of a dataset in ``region``."""
+        path = _path("datasets", dataset, "replicas", region)
+        return self._transport.decoded(DatasetView, self._transport.send("DELETE", path))
+
+    # -------------------------------------------------------------------------------------- records
+
+    def usage(
+        self, by: str = "tenant", *, since_s: float | None = None, until_s: float | None = None
+    ) -> UsageReport:
+        """GPU-hours held, kept and lost, by ``tenant``, ``user`` or ``gpu``; times since the epoch."""
+        return self._transport.get(UsageReport, "/usage", by=by, since=since_s, until=until_s)
+
+    def events(self, *, after: int | None = None) -> Iterator[EventView]:
+        """What happens, as it happens, without end; ``after`` is the number of the last one seen."""
+        return events(self._transport, after, PATIENCE_S)
+
+
+def document_of(job: Job) -> tuple[dict[str, Any], Path | None]:
+    """The document of a job as it is sent, and the folder it wants a snapshot of."""
+    from topmast.model.files.jobfile import dump_job, read_job
+
+    if isinstance(job, JobSpec):
+        return dump_job(job), None
+    if isinstance(job, Mapping):
+        document = dict(job)
+        folder = document.get("workdir")
+        if not isinstance(folder, str) or folder.startswith("sha256:"):
+            return document, None
+        del document["workdir"]
+        return document, Path(folder).expanduser()
+    path = Path(job)
+    file = read_job(path)
+    if file.workdir is None:
+        return dump_job(file.spec), None
+    return dump_job(file.spec), path.parent / Path(file.workdir).expanduser()
+
+
+def _path(*parts: str) -> str:
+    """The path of a resource. A name that would lead elsewhere is the name of nothing."""
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise NotFound(f"nothing is named {part!r}")
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+def _ended(job: JobView) -> bool:
+    return job.state in TERMINAL
+
+
+def _unfinished(left: list[str], views: Mapping[str, JobView], timeout_s: float) -> str:
+    named = ", ".join(f"{job} is {views[job].state}" for job in left[:3])
+    more = f", and {len(left) - 3} more" if len(left) > 3 else ""
+    return f"not all jobs ended within {timeout_s:g} s: {named}{more}"
+
+
+def _new_key() -> str:
+    return uuid.uuid4().hex
+
+
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # nobody in particular, in a container without a user database
+        return f"uid{os.getuid()}"

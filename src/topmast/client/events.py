@@ -1,0 +1,74 @@
+"""Server-sent events, read as they come and taken up again where they broke off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport
+from topmast.model.errors import TopmastError, Unavailable
+from topmast.model.views import EventView
+
+_LONGEST_LINE_BYTES = 2**24
+
+
+def events(transport: Transport, after: int | None, patience_s: float) -> Iterator[EventView]:
+    """Every event after number ``after``, without end; a lost server has ``patience_s`` to return."""
+    seen, pause_s = after, FIRST_PAUSE_S
+    lost_at_s: float | None = None
+    met = False
+    while True:
+        try:
+            path = "/events" if seen is None else f"/events?after={seen}"
+            headers = {"Accept": "text/event-stream"}
+            if seen is not None:
+                headers["Last-Event-ID"] = str(seen)
+            with transport.stream(path, headers) as pieces:
+                met, lost_at_s, pause_s = True, None, FIRST_PAUSE_S
+                for data in messages(pieces):
+                    event = _event(data)
+                    if seen is None or event.seq > seen:
+                        seen = event.seq
+                        yield event
+        except Unavailable:
+            lost_at_s = lost_at_s or time.monotonic()
+            if not met or time.monotonic() - lost_at_s > patience_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _event(data: bytes) -> EventView:
+    try:
+        return msgspec.json.decode(data, type=EventView)
+    except msgspec.MsgspecError as error:
+        raise TopmastError(
+            f"the event stream has a form unknown to this client: {error}"
+        ) from error
+
+
+def messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of each complete message in a stream of bytes; comments and other fields are skipped.
+
+    Lines end at a line feed only: JSON may hold the other characters that break lines in text.
+    """
+    data: list[bytes] = []
+    for line in _lines(pieces):
+        if not line:
+            if data:
+                yield b"\n".join(data)
+            data = []
+        elif line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        if len(rest) > _LONGEST_LINE_BYTES:
+            raise TopmastError("a line of the event stream is too long")
+        for line in whole:
+            yield line.removesuffix(b"\r")

@@ -1,0 +1,108 @@
+"""The output of a task, over the attempts of its job, as it is written."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+from msgspec import Struct
+
+from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport, patiently
+from topmast.model.errors import NotFound
+from topmast.model.states import TERMINAL
+from topmast.model.views import JobView
+
+CHUNK_BYTES = 2**18
+
+
+class LogChunk(Struct, frozen=True):
+    """Some output of one attempt, in order; ``str(chunk)`` is its text."""
+
+    attempt: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class LogReader:
+    """Reads the output of one task of one job."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: str,
+        task: int,
+        look: Callable[[], JobView],
+        patience_s: float,
+    ) -> None:
+        self._transport = transport
+        self._path = path
+        self._task = task
+        self._look = look
+        self._patience_s = patience_s
+
+    def read(self, attempt: int | None, follow: bool) -> Iterator[LogChunk]:
+        """What ``attempt`` (None: the latest) wrote; with ``follow`` on to the end of the job."""
+        job = self._look()
+        while follow and not attempt and not job.attempts and job.state not in TERMINAL:
+            time.sleep(LONGEST_PAUSE_S)
+            job = self._look_again()
+        current = attempt or job.attempts
+        while current:
+            yield from self._one(current, follow)
+            if not follow or attempt:
+                return
+            current = self._next(current)
+
+    def _next(self, current: int) -> int:
+        """The attempt after ``current``, awaited; 0 when the job ended without one."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            job = self._look_again()
+            if job.attempts > current:
+                return current + 1
+            if job.state in TERMINAL:
+                return 0
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _one(self, attempt: int, follow: bool) -> Iterator[LogChunk]:
+        """The output of one attempt, to its end, or to what there is now."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        offset, pause_s, over = 0, FIRST_PAUSE_S, False
+        while True:
+            answer = self._fetch(attempt, offset)
+            data = answer.content if answer else b""
+            if text := decoder.decode(data):
+                yield LogChunk(attempt, text)
+            offset = int(answer.headers.get("X-Next-Offset", offset + len(data))) if answer else 0
+            if answer and answer.headers.get("X-Complete") == "1":
+                break
+            if data:
+                pause_s, over = FIRST_PAUSE_S, False
+                continue
+            if over or not follow:
+                break
+            job = self._look_again()
+            # What the attempt wrote last may still be unread: read once more.
+            over = job.state in TERMINAL or job.attempts > attempt
+            time.sleep(0 if over else pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        if rest := decoder.decode(b"", final=True):
+            yield LogChunk(attempt, rest)
+
+    def _fetch(self, attempt: int, offset: int) -> httpx.Response | None:
+        """A piece of the output; None where there is none (an attempt that never began, say)."""
+        params = {"task": self._task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
+        try:
+            return patiently(
+                lambda: self._transport.send("GET", self._path, params=params), self._patience_s
+            )
+        except NotFound:
+            return None
+
+    def _look_again(self) -> JobView:
+        return patiently(self._look, self._patience_s)

@@ -1,0 +1,208 @@
+"""Requests and their answers: retries that cannot do a thing twice, and errors that people can read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from topmast.client.address import REMEDY, is_loopback
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.views import Problem
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 1.0
+HEARTBEATS_MISSED_S = 45.0
+"""A stream that is silent this long is broken: the server sends a heartbeat every 15 seconds."""
+
+_REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
+
+
+class Transport:
+    """Speaks to one server. ``locate`` tells its URL, and is asked again when nothing answers there."""
+
+    def __init__(
+        self,
+        locate: Callable[[], str],
+        timeout_s: float,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._locate = locate
+        self._timeout_s = timeout_s
+        self.url = locate()
+        self._http = httpx.Client(
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+            transport=transport,
+            trust_env=not is_loopback(self.url),
+            headers={"Accept": "application/json"},
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def get(self, kind: type[T], path: str, **params: str | int | float | None) -> T:
+        """The resource at ``path``, as a ``kind``."""
+        given = {name: value for name, value in params.items() if value is not None}
+        return self.decoded(kind, self.send("GET", path, params=given))
+
+    def post(
+        self, kind: type[T], path: str, body: object, *, key: str = "", repeatable: bool = True
+    ) -> T:
+        """What the server makes of ``body``. With a ``key`` it is done once, however often it is sent."""
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Idempotency-Key"] = key
+        data = msgspec.json.encode(body)
+        answer = self.send("POST", path, content=data, headers=headers, repeatable=repeatable)
+        return self.decoded(kind, answer)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int | float] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+        missing_ok: bool = False,
+    ) -> httpx.Response:
+        """The answer to one request, sent again after a dropped connection where that is harmless.
+
+        A server that refuses the very first connection is reported at once; one that went away
+        in the middle has the rest of the time-out to come back.
+        """
+        deadline_s = time.monotonic() + self._timeout_s
+        pause_s, dropped = FIRST_PAUSE_S, False
+        while True:
+            try:
+                answer = self._http.request(
+                    method, f"{self.url}/api/v1{path}",
+                    params=params, content=content, headers=headers,
+                )  # fmt: skip
+            except _REFUSED as error:
+                moved = self._moved()
+                if not moved and (not dropped or time.monotonic() + pause_s > deadline_s):
+                    raise self._unreachable() from error
+                pause_s = 0 if moved else pause_s
+            except httpx.TransportError as error:
+                dropped = True
+                if not repeatable or time.monotonic() + pause_s > deadline_s:
+                    raise self._broken(error) from error
+            except (httpx.InvalidURL, UnicodeError) as error:
+                raise InvalidInput(f"the request cannot be written: {error}") from error
+            else:
+                if not (missing_ok and answer.status_code == 404):
+                    self._raise_for(answer)
+                return answer
+            time.sleep(pause_s)
+            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
+        """The body of ``path``, piece by piece as it arrives; `Unavailable` when it breaks."""
+        timeout = httpx.Timeout(HEARTBEATS_MISSED_S, connect=5.0)
+        url = f"{self.url}/api/v1{path}"
+        try:
+            with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
+                if answer.status_code >= 300:
+                    answer.read()
+                self._raise_for(answer)
+                yield answer.iter_bytes()
+        except _REFUSED as error:
+            self._moved()
+            raise self._unreachable() from error
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.url} broke off the stream") from error
+
+    def decoded(self, kind: type[T], answer: httpx.Response) -> T:
+        """The body of ``answer`` as a ``kind``."""
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.MsgspecError as error:
+            if self._is_foreign(answer):
+                raise self._foreign(answer) from error
+            message = f"{self.url} answers in a form unknown to this client: {error}"
+            raise TopmastError(f"{message}; do both have the same version?") from error
+
+    def _moved(self) -> bool:
+        """Whether the server is to be found at another URL by now."""
+        try:
+            url = self._locate()
+        except TopmastError:
+            return False
+        before, self.url = self.url, url
+        return url != before
+
+    def _unreachable(self) -> Unavailable:
+        return Unavailable(f"no Topmast server answers at {self.url}; {REMEDY}")
+
+    def _broken(self, error: httpx.TransportError) -> Unavailable:
+        if isinstance(error, httpx.TimeoutException):
+            return Unavailable(f"{self.url} did not answer within {self._timeout_s:g} s")
+        if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):
+            return Unavailable(f"no way to {self.url}: {error}")
+        return Unavailable(f"{self.url} dropped the connection before it answered")
+
+    def _raise_for(self, answer: httpx.Response) -> None:
+        if answer.status_code < 300:
+            return
+        if answer.status_code < 400 or self._is_foreign(answer):
+            raise self._foreign(answer)
+        problem = _problem(answer)
+        text = problem.detail or problem.title
+        status = answer.status_code
+        if status in (400, 413, 422):
+            raise InvalidInput(text, field=problem.field, remedy=problem.remedy)
+        if problem.remedy:
+            text = f"{text} ({problem.remedy})"
+        if status == 404:
+            raise NotFound(text)
+        if status == 409:
+            raise Conflict(text)
+        if status in (429, 502, 503, 504):
+            raise Unavailable(text)
+        raise TopmastError(f"the server at {self.url} failed: {text}")
+
+    def _is_foreign(self, answer: httpx.Response) -> bool:
+        """Whether the answer cannot come from Topmast: a page, say."""
+        return "json" not in answer.headers.get("content-type", "json")
+
+    def _foreign(self, answer: httpx.Response) -> Unavailable:
+        status = f"{answer.status_code} {answer.reason_phrase}".strip()
+        path = answer.request.url.path
+        return Unavailable(f"what answers at {self.url} is no Topmast server ({status} for {path})")
+
+
+def patiently(ask: Callable[[], T], patience_s: float) -> T:
+    """What ``ask`` returns, asked again while the server is away, for up to ``patience_s``."""
+    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+    while True:
+        try:
+            return ask()
+        except Unavailable:
+            if time.monotonic() + pause_s > deadline_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _problem(answer: httpx.Response) -> Problem:
+    """The problem details in an answer, as far as it has any."""
+    title = f"{answer.status_code} {answer.reason_phrase}".strip()
+    body: Any = None
+    with suppress(msgspec.MsgspecError):
+        body = msgspec.json.decode(answer.content)
+    given = body if isinstance(body, dict) else {}
+    texts = {
+        name: str(given.get(name) or "") for name in ("type", "title", "detail", "field", "remedy")
+    }
+    texts["title"] = texts["title"] or title
+    return Problem(status=answer.status_code, **texts)
