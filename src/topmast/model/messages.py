@@ -156,12 +156,16 @@ class PlansOffered(Message, frozen=True):
 
 
 class CommitPlan(Message, frozen=True):
-    """The auction was won: take the slots, stop the victims, launch when all slots are free."""
+    """The auction was won: take the slots, stop the victims, launch when all slots are free.
+
+    ``time_left_s`` is what remains of the job's time limit, None without one.
+    """
 
     plan: Plan
     epoch: int
     spec: JobSpec
     band: Band
+    time_left_s: float | None = None
 
 
 class PlanCommitted(Message, frozen=True):
@@ -223,6 +227,7 @@ class LaunchGang(Message, frozen=True):
     region: str
     cluster: str
     seats: tuple[Seat, ...]
+    time_left_s: float | None = None
 
 
 class StopGang(Message, frozen=True):

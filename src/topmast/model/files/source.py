@@ -107,14 +107,22 @@ def parse_text(data: bytes, where: str, limits: Limits) -> Node:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InvalidInput("this is a binary file, not YAML", where=f"{where}:{line}")
+    directive = _DIRECTIVE.search(text)
+    if directive is not None:
+        line = text.count("\n", 0, directive.end()) + 1
+        message = "directives (lines that begin with %) are not supported"
+        raise InvalidInput(message, where=f"{where}:{line}", remedy="remove the line")
     if text.lstrip(" \t\r\n")[:1] == "{":
         text = _SURROGATES.sub(_joined, text)
     return _Composer(text, where, limits).document()
 
 
+# The parsers need quadratic time for many %TAG lines, and no tag is accepted anyway.
+_DIRECTIVE = re.compile("^\ufeff*%|[\r\n\x85\u2028\u2029]%")
+
 # JSON escapes a character beyond the basic plane as a pair of surrogates, which YAML does not read.
 _SURROGATES = re.compile(
-    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    r"(?<!\\)((?:\\\\)*+)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 )
 
 

@@ -1,0 +1,91 @@
+"""The facts of a cluster manager."""
+
+from __future__ import annotations
+
+from topmast.fast.machine import Fact
+from topmast.model.states import Outcome
+
+
+class ClusterSet(Fact, frozen=True):
+    """The cluster's configuration was taken from the event."""
+
+
+class Opened(Fact, frozen=True):
+    """An attempt was accepted for launch; its gang is in the event."""
+
+    deadline_s: float
+
+
+class TaskUp(Fact, frozen=True):
+    """A task runs."""
+
+    job: str
+    epoch: int
+    rank: int
+
+
+class TaskDown(Fact, frozen=True):
+    """A task ended; ``code`` None: without a status."""
+
+    job: str
+    epoch: int
+    rank: int
+    code: int | None
+    step: int | None = None
+    metrics: dict[str, float] = {}
+
+
+class GangUp(Fact, frozen=True):
+    """Every task of the gang runs."""
+
+    job: str
+    epoch: int
+
+
+class GangStopping(Fact, frozen=True):
+    """The gang is being stopped; the first reason stands."""
+
+    job: str
+    epoch: int
+    why: Outcome
+    cause: str
+    deadline_s: float
+    exit_code: int | None = None
+    suspects: tuple[str, ...] = ()
+
+
+class Prodded(Fact, frozen=True):
+    """The engine was told again to stop the gang."""
+
+    job: str
+    epoch: int
+    deadline_s: float
+
+
+class Marked(Fact, frozen=True):
+    """The job checkpointed at ``step``."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
+class Closed(Fact, frozen=True):
+    """Nothing of the attempt is left."""
+
+    job: str
+    epoch: int
+
+
+class Refused(Fact, frozen=True):
+    """A stop came before its launch: a launch of this epoch or an older one is refused."""
+
+    job: str
+    epoch: int
+
+
+ClusterFact = (
+    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | Prodded | Marked | Closed
+    | Refused
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""What a region has given away: one entry for every attempt that holds slots."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from topmast.model.job import MILLI, Band, JobSpec, Resources
+from topmast.model.plan import Plan
+from topmast.model.states import Outcome
+
+
+class Hold(StrEnum):
+    """Why the slots are held."""
+
+    CLAIMED = "claimed"
+    """Victims still use some of them."""
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class Allocation(Struct):
+    """An attempt's slots. ``band`` is the effective one; ``waiting_for`` lists victims by job.
+
+    ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.
+    """
+
+    plan: Plan
+    epoch: int
+    spec: JobSpec
+    band: Band
+    start_s: float
+    time_left_s: float | None
+    hold: Hold
+    waiting_for: list[str]
+    running_s: float | None = None
+    kept_until_s: float | None = None
+    why: Outcome | None = None
+
+    @property
+    def job(self) -> str:
+        """The job that holds the slots."""
+        return self.plan.job
+
+    def needs(self) -> dict[str, Resources]:
+        """Resources of a task by group name."""
+        return {group.name: group.resources for group in self.spec.groups}
+
+    def lost_gpu_s(self, now: float) -> float:
+        """GPU-seconds that stopping now would lose: all since the last checkpoint."""
+        if self.running_s is None:
+            return 0.0
+        kept_s = max(self.kept_until_s or self.running_s, self.running_s)
+        return max(0.0, now - kept_s) * self.plan.gpus_milli / MILLI

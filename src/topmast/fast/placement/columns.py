@@ -1,0 +1,173 @@
+"""The hosts of one region in columns: what is free, and where it stands in the topology.
+
+Owned by the regional placer, changed only through the methods here. GPUs are counted by slot in
+thousandths. A slot may go below zero: then a preemptor has claimed what a victim still holds, and
+nobody else can take it when it comes free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.model.fleet import HostSpec, RegionSpec
+from topmast.model.job import MILLI, Level, Resources
+from topmast.model.plan import Seat
+from topmast.model.states import HostState
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+UNLIMITED = float("inf")
+
+
+class Columns:
+    """Arrays over the hosts of a region, in the order of clusters and hosts of its configuration.
+
+    ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots) holds
+    every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
+    """
+
+    def __init__(self, region: RegionSpec) -> None:
+        self.hosts: list[HostSpec] = [h for c in region.clusters for h in c.hosts]
+        self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts]
+        self.index = {host.name: i for i, host in enumerate(self.hosts)}
+        self.models = np.array([h.model if h.gpus else "" for h in self.hosts], dtype=object)
+        self.gpus: Ints = np.array([h.gpus for h in self.hosts], dtype=np.int64)
+        self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
+        self.cpus: Floats = np.array([h.cpus or UNLIMITED for h in self.hosts], dtype=np.float64)
+        self.memory: Floats = np.array(
+            [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
+        )
+        self.domain = self._domains()
+        self.clusters = {c.name: self._rows(c.name) for c in region.clusters}
+        self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
+        self.free_cpus = self.cpus.copy()
+        self.free_memory = self.memory.copy()
+        self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
+        self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
+
+    def _rows(self, cluster: str) -> Ints:
+        rows = [i for i, name in enumerate(self.cluster_of) if name == cluster]
+        return np.array(rows, dtype=np.int64)
+
+    def _domains(self) -> Ints:
+        """Number the domains of each level by first appearance; a name counts within its parent."""
+        domain: Ints = np.zeros((len(Level), len(self.hosts)), dtype=np.int64)
+        for level in Level:
+            numbers: dict[tuple[str, ...], int] = {}
+            for i, host in enumerate(self.hosts):
+                path = (self.cluster_of[i], host.datacenter, host.pod, host.rack, host.name)
+                key = path[: len(path) - level]
+                domain[level, i] = numbers.setdefault(key, len(numbers))
+        return domain
+
+    def set_state(self, host: str, state: HostState) -> None:
+        """Note a host's state; only a healthy one takes work. O(1)."""
+        row = self.index[host]
+        self.states[row] = state
+        self.available[row] = state is HostState.HEALTHY
+
+    def take(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
+        """Subtract what the seats hold; ``needs`` by group name. O(slots held)."""
+        self._move(seats, needs, -1)
+
+    def give_back(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
+        """Add what the seats held. O(slots held)."""
+        self._move(seats, needs, +1)
+
+    def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
+        for seat in seats:
+            row = self.index.get(seat.host)
+            if row is None:
+                continue  # the host left the fleet
+            base = int(self.offset[row])
+            for slot in seat.slots:
+                self.free_milli[base + slot] += sign * seat.slot_milli
+            self.free_cpus[row] += sign * needs[seat.group].cpus
+            self.free_memory[row] += sign * needs[seat.group].memory_bytes
+
+    def free_gpus_milli(self, rows: Ints) -> int:
+        """Thousandths free on hosts that take work."""
+        return int(self.free_by_host()[rows][self.available[rows]].sum())
+
+    def slots(self, row: int) -> Ints:
+        """A view of the free thousandths of one host."""
+        return self.free_milli[self.offset[row] : self.offset[row + 1]]
+
+    def whole_free(self) -> Ints:
+        """Wholly free GPUs by host (hosts). O(slots)."""
+        whole = (self.free_milli == MILLI).astype(np.int64)
+        return self._sum_by_host(whole)
+
+    def free_by_host(self) -> Ints:
+        """Thousandths free by host, claimed slots counting nothing (hosts). O(slots)."""
+        return self._sum_by_host(np.clip(self.free_milli, 0, None))
+
+    def shares_free(self, milli: int) -> Ints:
+        """How many shares of ``milli`` fit by host (hosts). O(slots)."""
+        return self._sum_by_host(np.clip(self.free_milli, 0, None) // milli)
+
+    def _sum_by_host(self, values: Ints) -> Ints:
+        total = np.concatenate([[0], np.cumsum(values)])
+        return np.asarray(total[self.offset[1:]] - total[self.offset[:-1]], dtype=np.int64)
+
+    def empty(self) -> Columns:
+        """The same hosts with nothing allocated and all of them healthy."""
+        twin = Columns.__new__(Columns)
+        twin.__dict__.update(self.__dict__)
+        twin.free_milli = np.full_like(self.free_milli, MILLI)
+        twin.free_cpus = self.cpus.copy()
+        twin.free_memory = self.memory.copy()
+        twin.available = np.ones(len(self.hosts), dtype=np.bool_)
+        return twin
+
+    def trial(self) -> Columns:
+        """A copy whose free amounts can be changed without touching these."""
+        twin = Columns.__new__(Columns)
+        twin.__dict__.update(self.__dict__)
+        twin.free_milli = self.free_milli.copy()
+        twin.free_cpus = self.free_cpus.copy()
+        twin.free_memory = self.free_memory.copy()
+        return twin
+
+
+def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
+    """How many tasks each host could take now, by resources alone (hosts). O(slots).
+
+    ``choice`` is the accelerator tried; a group that lists fewer tries its last.
+    """
+    count = len(columns.hosts)
+    fits: Floats = np.full(count, UNLIMITED)
+    if resources.accelerators:
+        wanted = resources.accelerators[min(choice, len(resources.accelerators) - 1)]
+        if wanted.gpus_milli >= MILLI:
+            fits = columns.whole_free() // (wanted.gpus_milli // MILLI) * 1.0
+        else:
+            fits = columns.shares_free(wanted.gpus_milli) * 1.0
+        if wanted.model is not None:
+            fits = np.where(columns.models == wanted.model, fits, 0.0)
+    if resources.cpus > 0:
+        fits = np.minimum(fits, np.floor(np.clip(columns.free_cpus, 0, None) / resources.cpus))
+    if resources.memory_bytes > 0:
+        free = np.clip(columns.free_memory, 0, None)
+        fits = np.minimum(fits, np.floor(free / resources.memory_bytes))
+    return np.asarray(np.minimum(fits, 1 << 40), dtype=np.int64)
+
+
+def choose_slots(columns: Columns, row: int, gpus_milli: int) -> tuple[int, ...] | None:
+    """The slots for one more task on a host: lowest whole ones, or the fullest that holds a share."""
+    free = columns.slots(row)
+    if gpus_milli == 0:
+        return ()
+    if gpus_milli >= MILLI:
+        whole: Sequence[int] = np.flatnonzero(free == MILLI).tolist()
+        need = gpus_milli // MILLI
+        return tuple(whole[:need]) if len(whole) >= need else None
+    fitting = np.flatnonzero(free >= gpus_milli)
+    if not len(fitting):
+        return None
+    return (int(fitting[np.argmin(free[fitting])]),)

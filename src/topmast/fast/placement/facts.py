@@ -1,0 +1,81 @@
+"""The facts of a regional placer."""
+
+from __future__ import annotations
+
+from topmast.fast.machine import Fact
+from topmast.model.states import HostState, Outcome
+
+
+class RegionSet(Fact, frozen=True):
+    """The region's configuration was taken from the event."""
+
+
+class SlotsTaken(Fact, frozen=True):
+    """A plan was committed; the plan is in the event. ``waiting_for`` lists victims by job."""
+
+    waiting_for: tuple[str, ...]
+
+
+class Launched(Fact, frozen=True):
+    """All slots of an attempt are free for it, and its cluster was told to launch it."""
+
+    job: str
+
+
+class Up(Fact, frozen=True):
+    """An attempt's gang runs."""
+
+    job: str
+
+
+class Kept(Fact, frozen=True):
+    """Work of an attempt up to ``at_s`` is safe."""
+
+    job: str
+    at_s: float
+
+
+class Stopping(Fact, frozen=True):
+    """An attempt was told to stop."""
+
+    job: str
+    why: Outcome
+
+
+class SlotsFreed(Fact, frozen=True):
+    """An attempt is over and its slots are free."""
+
+    job: str
+
+
+class HostSet(Fact, frozen=True):
+    """A host's state as an operator wants it."""
+
+    host: str
+    state: HostState
+
+
+class HostReachable(Fact, frozen=True):
+    """Whether the host's engine reaches it."""
+
+    host: str
+    up: bool
+
+
+class HostSuspected(Fact, frozen=True):
+    """An attempt failed for want of this host; it takes no work until ``until_s``."""
+
+    host: str
+    until_s: float
+
+
+class SuspicionOver(Fact, frozen=True):
+    """A suspect host takes work again."""
+
+    host: str
+
+
+PlacerFact = (
+    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | HostSet | HostReachable
+    | HostSuspected | SuspicionOver
+)  # fmt: skip

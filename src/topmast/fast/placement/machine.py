@@ -1,0 +1,449 @@
+"""The regional placer: answers where a gang would best run, and keeps who holds what (RMS).
+
+It searches only when asked, and changes its books only by commits, releases and host states.
+Victims are stopped first; the preemptor is launched when the last of them has let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.machine import EventMachine, Fact
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.explain import pending_reason, verdict
+from topmast.fast.placement.facts import (
+    HostReachable,
+    HostSet,
+    HostSuspected,
+    Kept,
+    Launched,
+    RegionSet,
+    SlotsFreed,
+    SlotsTaken,
+    Stopping,
+    SuspicionOver,
+    Up,
+)
+from topmast.fast.placement.search import Search
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import NotFound
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.job import MILLI
+from topmast.model.plan import Ask, Plan
+from topmast.model.reason import ClusterVerdict
+from topmast.model.states import HostState, Outcome
+from topmast.policies.base import Profile
+
+
+class _State(Struct):
+    region: RegionSpec
+    version: int = 0
+    allocations: dict[str, Allocation] = {}
+    wanted: dict[str, HostState] = {}
+    """Hosts that an operator cordoned or drains."""
+    down: dict[str, bool] = {}
+    suspect: dict[str, float] = {}
+    """Hosts that take no work until a time."""
+
+
+class RegionalPlacer(EventMachine):
+    """The machine of one region."""
+
+    def __init__(self, region: str, profile: Profile) -> None:
+        super().__init__()
+        self.region = region
+        self.profile = profile
+        self.state = _State(RegionSpec(region, ()))
+        self.columns = Columns(self.state.region)
+        self._freed = False
+
+    # --- views for explanation and listing: read only ---------------------------------------------
+
+    def search(self, now: float) -> Search:
+        """A search over the region as it is now."""
+        state = self.state
+        return Search(
+            self.region, self.columns, state.allocations, self.profile, state.version, now
+        )
+
+    def verdicts(self, ask: Ask, now: float) -> tuple[ClusterVerdict, ...]:
+        """What a search would find in every cluster, by name."""
+        search = self.search(now)
+        return tuple(verdict(search, ask, name) for name in sorted(self.columns.clusters))
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def _ask(self, event: m.AskPlans) -> None:
+        search = self.search(self.now)
+        offers = tuple(self._offer(search, ask) for ask in event.asks)
+        self.send(
+            ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers)
+        )
+
+    def _offer(self, search: Search, ask: Ask) -> m.Offer:
+        found = search.best(ask)
+        if found.plan is not None:
+            return m.Offer(ask.job, found.plan)
+        reason = pending_reason(self.columns, ask)
+        return m.Offer(ask.job, None, reason, found.too_young_until_s)
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def _commit(self, event: m.CommitPlan) -> None:
+        plan = event.plan
+        why = self._no_longer_fits(plan, event)
+        if why:
+            self.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
+            return
+        held = self.state.allocations
+        victims = [held[v.job] for v in plan.victims if v.job in held]
+        self.decide(SlotsTaken(tuple(v.job for v in victims)))
+        self.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=bool(victims)))
+        for victim in victims:
+            self._stop(victim, Outcome.PREEMPTED, f"preempted by {plan.job}")
+        if not victims:
+            self._launch(held[plan.job])
+
+    def _no_longer_fits(self, plan: Plan, event: m.CommitPlan) -> str:
+        """Re-validate a plan against the books as they are; empty when it fits."""
+        if plan.job in self.state.allocations:
+            return "the job holds slots already"
+        trial = self.columns.trial()
+        for victim in plan.victims:
+            held = self.state.allocations.get(victim.job)
+            if held is None:
+                continue  # gone by itself: its slots are free
+            if held.epoch != victim.epoch or held.hold is Hold.STOPPING:
+                return f"victim {victim.job} is another attempt or being stopped"
+            trial.give_back(held.plan.seats, held.needs())
+        for host in plan.hosts:
+            row = trial.index.get(host)
+            if row is None or not trial.available[row]:
+                return f"host {host} takes no work"
+        trial.take(plan.seats, {g.name: g.resources for g in event.spec.groups})
+        for host in plan.hosts:
+            row = trial.index[host]
+            short = (trial.slots(row) < 0).any() or trial.free_cpus[row] < -1e-6
+            if short or trial.free_memory[row] < 0:
+                return f"host {host} has not enough free"
+        return ""
+
+    def _launch(self, allocation: Allocation) -> None:
+        self.decide(Launched(allocation.job))
+        plan = allocation.plan
+        self.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
+        self.send(
+            ids.cluster(plan.cluster),
+            m.LaunchGang(
+                plan.job,
+                allocation.epoch,
+                allocation.spec,
+                self.region,
+                plan.cluster,
+                plan.seats,
+                allocation.time_left_s,
+            ),
+        )
+
+    def _stop(self, allocation: Allocation, why: Outcome, cause: str) -> None:
+        """Tell a launched attempt to stop, and the queue that it was told."""
+        self.decide(Stopping(allocation.job, why))
+        job, epoch = allocation.job, allocation.epoch
+        self.send(ids.cluster(allocation.plan.cluster), m.StopGang(job, epoch, why, cause))
+        self.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause))
+
+    # --- the end of attempts -------------------------------------------------------------------------
+
+    def _stop_attempt(self, event: m.StopAttempt) -> None:
+        allocation = self._held(event.job, event.epoch)
+        if allocation is None or allocation.hold is Hold.STOPPING:
+            return
+        if allocation.hold is Hold.CLAIMED:
+            self._free(allocation, event.why, event.cause)
+        else:
+            self._stop(allocation, event.why, event.cause)
+        self._announce()
+
+    def _free(self, allocation: Allocation, why: Outcome, cause: str) -> None:
+        """Give back what was claimed but never used."""
+        job, epoch, start_s = allocation.job, allocation.epoch, allocation.start_s
+        self.decide(SlotsFreed(job))
+        ended = m.AttemptEnded(job, epoch, why, start_s, self.now, 0.0, cause)
+        self.send(ids.QUEUE, ended)
+
+    def _ended(self, event: m.AttemptEnded) -> None:
+        allocation = self._held(event.job, event.epoch)
+        if allocation is None:
+            return
+        self.decide(SlotsFreed(event.job))
+        if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+            for host in event.suspects:
+                self._suspect(host)
+        self.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
+        for waiting in list(self.state.allocations.values()):
+            if waiting.hold is Hold.CLAIMED and not waiting.waiting_for:
+                self._launch_or_refuse(waiting)
+        self._announce()
+
+    def _launch_or_refuse(self, allocation: Allocation) -> None:
+        """A preemptor's turn: launch it, unless a host of its plan went away meanwhile."""
+        rows = [self.columns.index.get(host) for host in allocation.plan.hosts]
+        if all(row is not None and self.columns.available[row] for row in rows):
+            self._launch(allocation)
+        else:
+            self._free(allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
+
+    def _announce(self) -> None:
+        """Tell the queue, once an event, that something came free."""
+        if self._freed:
+            self._freed = False
+            self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version))
+
+    # --- news of running attempts ----------------------------------------------------------------
+
+    def _running(self, event: m.AttemptRunning) -> None:
+        if self._held(event.job, event.epoch):
+            self.decide(Up(event.job))
+            self.send(ids.QUEUE, event)
+
+    def _checkpointed(self, event: m.AttemptCheckpointed) -> None:
+        if self._held(event.job, event.epoch):
+            self.decide(Kept(event.job, event.at_s))
+            self.send(ids.QUEUE, event)
+
+    def _resumed(self, event: m.AttemptResumed) -> None:
+        if self._held(event.job, event.epoch):
+            self.send(ids.QUEUE, event)
+
+    def _stopping(self, event: m.AttemptStopping) -> None:
+        if self._held(event.job, event.epoch):
+            self.decide(Stopping(event.job, event.why))
+            self.send(ids.QUEUE, event)
+
+    # --- hosts ---------------------------------------------------------------------------------------
+
+    def _configure(self, event: m.ConfigureRegion) -> None:
+        if event.region != self.state.region:
+            self.decide(RegionSet())
+        for cluster in self.state.region.clusters:
+            self.send(
+                ids.cluster(cluster.name), m.ConfigureCluster(self.region, cluster)
+            )
+        self._freed = True
+        self._announce()
+
+    def _set_host(self, event: m.SetHost) -> Any:
+        if event.host not in self.columns.index:
+            return NotFound(f"no host '{event.host}' in region '{self.region}'")
+        if self.state.wanted.get(event.host, HostState.HEALTHY) is not event.state:
+            self.decide(HostSet(event.host, event.state))
+        if event.state is HostState.DRAINING:
+            for allocation in list(self.state.allocations.values()):
+                movable = allocation.spec.preemptible and allocation.hold is not Hold.STOPPING
+                if movable and event.host in allocation.plan.hosts:
+                    cause = f"host {event.host} is drained"
+                    if allocation.hold is Hold.CLAIMED:
+                        self._free(allocation, Outcome.PREEMPTED, cause)
+                    else:
+                        self._stop(allocation, Outcome.PREEMPTED, cause)
+        self._announce()
+        return None
+
+    def _host_changed(self, event: m.HostChanged) -> None:
+        if event.host in self.columns.index and self.state.down.get(event.host, False) is event.up:
+            self.decide(HostReachable(event.host, event.up))
+        if event.up and event.host in self.state.suspect:
+            self.decide(SuspicionOver(event.host))
+        self._announce()
+
+    def _suspect(self, host: str) -> None:
+        if host in self.columns.index:
+            self.decide(HostSuspected(host, self.now + self.profile.suspect_s))
+
+    def host_state(self, host: str) -> HostState:
+        """What a host is to the search: unreachable beats an operator's wish beats suspicion."""
+        if self.state.down.get(host):
+            return HostState.DOWN
+        if host in self.state.wanted:
+            return self.state.wanted[host]
+        return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
+
+    # --- recovery and time -----------------------------------------------------------------------------
+
+    def _recovered(self, event: m.Recovered) -> None:
+        """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
+
+    def next_wakeup_s(self) -> float | None:
+        """When the first suspect host is trusted again."""
+        return min(self.state.suspect.values(), default=None)
+
+    def _wake(self, event: m.Wake) -> None:
+        for host, until_s in list(self.state.suspect.items()):
+            if until_s <= self.now:
+                self.decide(SuspicionOver(host))
+        self._announce()
+
+    def _held(self, job: str, epoch: int) -> Allocation | None:
+        allocation = self.state.allocations.get(job)
+        return allocation if allocation is not None and allocation.epoch == epoch else None
+
+    # --- facts ---------------------------------------------------------------------------------------
+
+    def _apply_region(self, fact: RegionSet, event: m.ConfigureRegion) -> None:
+        self._configure_columns(_with_hosts_in_use(event.region, self))
+        self._more()
+
+    def _apply_taken(self, fact: SlotsTaken, event: m.CommitPlan) -> None:
+        allocation = Allocation(
+            plan=event.plan,
+            epoch=event.epoch,
+            spec=event.spec,
+            band=event.band,
+            start_s=self.now,
+            time_left_s=event.time_left_s,
+            hold=Hold.CLAIMED,
+            waiting_for=list(fact.waiting_for),
+        )
+        self.state.allocations[event.plan.job] = allocation
+        self.columns.take(event.plan.seats, allocation.needs())
+        self.state.version += 1
+
+    def _apply_launched(self, fact: Launched, event: m.Message) -> None:
+        allocation = self.state.allocations[fact.job]
+        allocation.hold = Hold.STARTING
+        allocation.start_s = self.now
+
+    def _apply_up(self, fact: Up, event: m.Message) -> None:
+        allocation = self.state.allocations[fact.job]
+        allocation.running_s = self.now
+        if allocation.hold is Hold.STARTING:
+            allocation.hold = Hold.RUNNING
+
+    def _apply_kept(self, fact: Kept, event: m.Message) -> None:
+        self.state.allocations[fact.job].kept_until_s = fact.at_s
+
+    def _apply_stopping(self, fact: Stopping, event: m.Message) -> None:
+        allocation = self.state.allocations[fact.job]
+        allocation.hold = Hold.STOPPING
+        allocation.why = fact.why
+
+    def _apply_freed(self, fact: SlotsFreed, event: m.Message) -> None:
+        allocation = self.state.allocations.pop(fact.job)
+        self.columns.give_back(allocation.plan.seats, allocation.needs())
+        for other in self.state.allocations.values():
+            if fact.job in other.waiting_for:
+                other.waiting_for.remove(fact.job)
+        self._more()
+
+    def _apply_host(self, fact: HostSet, event: m.Message) -> None:
+        if fact.state is HostState.HEALTHY:
+            self.state.wanted.pop(fact.host, None)
+            self.state.suspect.pop(fact.host, None)
+        else:
+            self.state.wanted[fact.host] = fact.state
+        self._refresh(fact.host)
+
+    def _apply_reachable(self, fact: HostReachable, event: m.Message) -> None:
+        if fact.up:
+            self.state.down.pop(fact.host, None)
+        else:
+            self.state.down[fact.host] = True
+        self._refresh(fact.host)
+
+    def _apply_suspected(self, fact: HostSuspected, event: m.Message) -> None:
+        self.state.suspect[fact.host] = fact.until_s
+        self._refresh(fact.host)
+
+    def _apply_trusted(self, fact: SuspicionOver, event: m.Message) -> None:
+        self.state.suspect.pop(fact.host, None)
+        self._refresh(fact.host)
+
+    def _refresh(self, host: str) -> None:
+        if host in self.columns.index:
+            self.columns.set_state(host, self.host_state(host))
+        self._more()
+
+    def _more(self) -> None:
+        """Capacity may have grown: plans made before are void, refused jobs worth another look."""
+        self.state.version += 1
+        self._freed = True
+
+    def _configure_columns(self, region: RegionSpec) -> None:
+        self.state.region = region
+        self.columns = Columns(region)
+        for allocation in self.state.allocations.values():
+            self.columns.take(allocation.plan.seats, allocation.needs())
+        for host in self.columns.index:
+            self.columns.set_state(host, self.host_state(host))
+
+    # --- snapshots -------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state as JSON; columns are rebuilt from it. O(hosts + attempts)."""
+        return msgspec.json.encode(self.state)
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a state written by ``snapshot``."""
+        self.state = msgspec.json.decode(blob, type=_State)
+        self._configure_columns(self.state.region)
+
+    def held_gpus(self) -> float:
+        """GPUs in attempts' hands, each counted once."""
+        return sum(a.plan.gpus_milli for a in self.state.allocations.values()) / MILLI
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.ConfigureRegion: _configure,
+        m.Recovered: _recovered,
+        m.Wake: _wake,
+        m.AskPlans: _ask,
+        m.CommitPlan: _commit,
+        m.StopAttempt: _stop_attempt,
+        m.SetHost: _set_host,
+        m.HostChanged: _host_changed,
+        m.AttemptRunning: _running,
+        m.AttemptCheckpointed: _checkpointed,
+        m.AttemptResumed: _resumed,
+        m.AttemptStopping: _stopping,
+        m.AttemptEnded: _ended,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
+        RegionSet: _apply_region,
+        SlotsTaken: _apply_taken,
+        Launched: _apply_launched,
+        Up: _apply_up,
+        Kept: _apply_kept,
+        Stopping: _apply_stopping,
+        SlotsFreed: _apply_freed,
+        HostSet: _apply_host,
+        HostReachable: _apply_reachable,
+        HostSuspected: _apply_suspected,
+        SuspicionOver: _apply_trusted,
+    }
+
+
+def _with_hosts_in_use(region: RegionSpec, placer: RegionalPlacer) -> RegionSpec:
+    """The new configuration, plus hosts that left it while attempts still run there: draining."""
+    listed = {h.name for c in region.clusters for h in c.hosts}
+    leaving: dict[str, list[HostSpec]] = {}
+    for allocation in placer.state.allocations.values():
+        for name in allocation.plan.hosts:
+            if name not in listed and name in placer.columns.index:
+                listed.add(name)
+                spec = placer.columns.hosts[placer.columns.index[name]]
+                leaving.setdefault(allocation.plan.cluster, []).append(spec)
+                placer.state.wanted[name] = HostState.DRAINING
+    if not leaving:
+        return region
+    known = {c.name for c in region.clusters}
+    clusters = [
+        ClusterSpec(c.name, c.hosts + tuple(leaving.get(c.name, ())), c.engine, c.options)
+        for c in region.clusters
+    ]
+    clusters += [ClusterSpec(n, tuple(h)) for n, h in sorted(leaving.items()) if n not in known]
+    return RegionSpec(region.name, tuple(clusters), region.storage_bytes, region.store)

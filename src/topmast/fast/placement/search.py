@@ -1,0 +1,193 @@
+"""The exhaustive search: every cluster, GPU model, level and domain of a region for one gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.placement.allocation import Allocation
+from topmast.fast.placement.columns import Columns, Ints
+from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
+from topmast.fast.placement.preemption import cheapest_victims, eligible_victims
+from topmast.fast.placement.scoring import accelerators_of, score_terms, total
+from topmast.model.job import Level
+from topmast.model.plan import Ask, Plan, Seat, Victim
+from topmast.policies.base import Profile
+
+
+class Domain(Struct, frozen=True):
+    """A place that might hold the gang: a domain of one level in one cluster, for one model."""
+
+    cluster: str
+    level: Level
+    rows: Ints
+    choice: int
+
+
+class Found(Struct, frozen=True):
+    """The best plan of a search; ``too_young_until_s``: a victim too young now is not then."""
+
+    plan: Plan | None
+    too_young_until_s: float | None = None
+
+
+def choices_of(ask: Ask) -> tuple[int, ...]:
+    """The accelerator choices that the question allows, by index; one dummy without GPUs."""
+    listed = range(max(1, len(accelerators_of(ask))))
+    return tuple(c for c in listed if ask.models is None or c in ask.models)
+
+
+def levels_of(ask: Ask) -> tuple[Level, ...]:
+    """The levels a plan may span, tightest first; `required` caps them."""
+    required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
+    return tuple(level for level in Level if level <= required)
+
+
+def domains(
+    columns: Columns, ask: Ask, capacities: Mapping[int, list[Ints]]
+) -> Iterator[Domain]:
+    """Every domain whose hosts could together take each group; tightest level first.
+
+    ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
+    vectorised: O(clusters x choices x levels x hosts).
+    """
+    for cluster in sorted(columns.clusters):
+        rows = columns.clusters[cluster]
+        if not len(rows):
+            continue
+        for choice, by_group in capacities.items():
+            for level in levels_of(ask):
+                numbers = columns.domain[level][rows]
+                low = int(numbers.min())
+                enough = np.ones(int(numbers.max()) - low + 1, dtype=np.bool_)
+                for group, capacity in zip(ask.groups, by_group, strict=True):
+                    enough &= np.bincount(numbers - low, weights=capacity[rows]) >= group.count
+                for number in np.flatnonzero(enough).tolist():
+                    yield Domain(cluster, level, rows[numbers == number + low], choice)
+
+
+class Search:
+    """One question to one region's columns; the columns are only read."""
+
+    def __init__(
+        self,
+        region: str,
+        columns: Columns,
+        allocations: Mapping[str, Allocation],
+        profile: Profile,
+        version: int,
+        now: float,
+    ) -> None:
+        self.region = region
+        self.columns = columns
+        self.allocations = allocations
+        self.profile = profile
+        self.version = version
+        self.now = now
+
+    def best(self, ask: Ask, cluster: str | None = None) -> Found:
+        """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, then order.
+
+        Without preemption only free capacity counts; with it, victims make room.
+        """
+        plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
+        best: Plan | None = None
+        for plan in plans:
+            if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
+                best = plan
+        until_s = None
+        if best is None and ask.preempt:
+            until_s = self._too_young_until_s(ask)
+        return Found(best, until_s)
+
+    def _usable(self, ask: Ask, columns: Columns) -> Columns:
+        """The columns with the hosts that the job avoids out of service."""
+        avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
+        if not avoided:
+            return columns
+        usable = columns.trial()
+        usable.available = columns.available.copy()
+        usable.available[avoided] = False
+        return usable
+
+    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        columns = self._usable(ask, self.columns)
+        capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
+        free_milli = columns.free_by_host()
+        seen: set[tuple[str, int, int, int]] = set()
+        one_task = sum(group.count for group in ask.groups) == 1
+        for domain in domains(columns, ask, capacities):
+            if cluster not in (None, domain.cluster):
+                continue
+            if domain.level is Level.HOST:
+                # Hosts of one size and one sum of free GPUs score alike; ties go to the first.
+                row = int(domain.rows[0])
+                kind = (domain.cluster, domain.choice, int(columns.gpus[row]), int(free_milli[row]))
+                if kind in seen:
+                    continue
+                seen.add(kind)
+            elif one_task:
+                continue  # the one host it would sit on was looked at as a domain of its own
+            seats = seat_gang(columns, domain.rows, ask.groups, domain.choice)
+            if seats is not None:
+                yield self._plan(ask, columns, domain, seats, ())
+
+    def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        columns = self._usable(ask, self.columns)
+        victims = eligible_victims(self.allocations, ask.band, self.profile, self.now)
+        if not victims:
+            return
+        cleared = columns.trial()
+        for allocation in victims:
+            cleared.give_back(allocation.plan.seats, allocation.needs())
+        capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
+        for domain in domains(cleared, ask, capacities):
+            if cluster not in (None, domain.cluster):
+                continue
+            chosen = cheapest_victims(
+                columns, domain.rows, ask.groups, domain.choice, victims, self.profile, self.now
+            )
+            if chosen is not None:
+                seats, stopped = chosen
+                yield self._plan(ask, columns, domain, seats, stopped)
+
+    def _plan(
+        self,
+        ask: Ask,
+        columns: Columns,
+        domain: Domain,
+        seats: tuple[Seat, ...],
+        victims: tuple[Victim, ...],
+    ) -> Plan:
+        lost_gpu_s = sum(v.lost_gpu_s for v in victims)
+        terms = score_terms(
+            ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
+        )
+        held = sum(g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups)
+        model = str(columns.models[columns.index[seats[0].host]]) if held else ""
+        return Plan(
+            job=ask.job,
+            region=self.region,
+            cluster=domain.cluster,
+            model=model,
+            gpus_milli=held,
+            seats=seats,
+            level=domain.level,
+            score=total(terms),
+            terms=terms,
+            victims=victims,
+            region_version=self.version,
+            data_s=ask.data_s,
+            data_bytes=ask.data_bytes,
+        )
+
+    def _too_young_until_s(self, ask: Ask) -> float | None:
+        """When the next running attempt of a lower band becomes old enough to be a victim."""
+        ages = [
+            a.start_s + self.profile.min_runtime_s
+            for a in eligible_victims(self.allocations, ask.band, self.profile, float("inf"))
+            if a.start_s + self.profile.min_runtime_s > self.now
+        ]
+        return min(ages, default=None)
