@@ -86,6 +86,7 @@ class SqlJournal:
         self._closed = False
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
+        self._last_seq = 0
         with explained(self._place):
             if database.writer is None:
                 with database.reader.begin() as connection:

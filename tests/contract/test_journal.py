@@ -1,0 +1,612 @@
+"""What every journal store keeps: order, atomicity, durability, one owner, readable refusals."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
+from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
+from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+
+POSTGRESQL = "TOPMAST_TEST_POSTGRESQL"
+NOTHING = Audit()
+
+
+@dataclass
+class Store:
+    """A database of one test, and ways in: the journal's own, and one behind its back."""
+
+    target: str
+    engine: sa.Engine
+
+    def open(self, *, read_only: bool = False) -> SqlJournal:
+        return open_journal(self.target, read_only=read_only)
+
+    def tamper(self, statement: sa.Executable) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "sqlite":
+        path = tmp_path / "state" / "journal.sqlite3"
+        engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
+        yield Store(str(path), engine)
+        return
+    if POSTGRESQL not in os.environ:
+        pytest.skip(f"{POSTGRESQL} names no PostgreSQL server")
+    server = sa.make_url(os.environ[POSTGRESQL]).set(drivername="postgresql+psycopg")
+    name = f"topmast_test_{os.getpid()}_{random.randrange(10**9)}"
+    admin = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        url = server.set(database=name)
+        yield Store(
+            url.render_as_string(hide_password=False),
+            sa.create_engine(url, poolclass=sa.NullPool),
+        )
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def journal(store: Store) -> Iterator[SqlJournal]:
+    opened = store.open()
+    yield opened
+    opened.close()
+
+
+def record(seq: int, at_s: float | None = None, machine: str = "queue") -> Record:
+    at_s = float(seq) if at_s is None else at_s
+    return Record(seq, at_s, machine, b'{"type":"Wake"}', b'[{"n":%d}]' % seq)
+
+
+def records(first: int, last: int) -> list[Record]:
+    return [record(seq) for seq in range(first, last + 1)]
+
+
+def snapshot(seq: int) -> Snapshot:
+    return Snapshot(seq, float(seq), {"queue": b"state %d" % seq, "placer/east": b"\0" * 9999})
+
+
+def attempt(job: str, epoch: int, start_s: float, end_s: float) -> AttemptRow:
+    return AttemptRow(
+        job, epoch, "vision", "ada", "east", "e1", "H100", 8000, start_s, end_s, end_s, "finished"
+    )
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def test_an_empty_journal_has_nothing(journal: SqlJournal) -> None:
+    assert list(journal.records()) == []
+    assert journal.latest_snapshot() is None
+    assert journal.history("j1") == []
+    assert journal.attempts(0, 1e12) == []
+    assert journal.attempts_of("j1") == []
+    assert journal.finished_job("j1") is None
+    assert journal.finished_jobs() == []
+
+
+def test_records_come_back_as_they_were_also_after_reopening(store: Store) -> None:
+    written = [
+        Record(1, 1_700_000_000.123456, "queue", b"{}", b"[]"),
+        Record(2, 1_700_000_000.123457, "placer/europe-west", bytes(range(256)), b""),
+        Record(7, 1_700_000_001.0, "cluster/ü", b"x" * 3_000_000, b"[]"),
+    ]
+    journal = store.open()
+    journal.append(written[:2], NOTHING)
+    journal.append(written[2:], NOTHING)
+    assert list(journal.records()) == written
+    journal.close()
+    journal = store.open()
+    assert list(journal.records()) == written
+    assert list(journal.records(after=2)) == written[2:]
+    journal.append([record(8)], NOTHING)
+    journal.close()
+
+
+def test_appending_nothing_is_fine(journal: SqlJournal) -> None:
+    journal.append([], NOTHING)
+    assert list(journal.records()) == []
+
+
+def test_until_cuts_at_the_first_later_record_even_if_the_clock_jumped_back(
+    journal: SqlJournal,
+) -> None:
+    """A record after the cut would be applied without the one before it."""
+    journal.append([record(1, 10.0), record(2, 20.0), record(3, 15.0), record(4, 30.0)], NOTHING)
+    assert [r.seq for r in journal.records(until_s=17.0)] == [1]
+    assert [r.seq for r in journal.records(until_s=20.0)] == [1, 2, 3]
+    assert [r.seq for r in journal.records(after=1, until_s=5.0)] == []
+
+
+def test_ten_thousand_records_in_one_transaction(journal: SqlJournal) -> None:
+    written = records(1, 10_000)
+    lines = [HistoryRow(1.0, f"j{seq}", "submitted", "submitted") for seq in range(1, 10_001)]
+    journal.append(written, Audit(history=lines))
+    assert list(journal.records()) == written
+
+
+@pytest.mark.parametrize("seqs", [[3], [2], [4, 4], [5, 4]], ids=str)
+def test_a_seq_that_does_not_go_up_is_refused(journal: SqlJournal, seqs: list[int]) -> None:
+    journal.append(records(1, 3), NOTHING)
+    with pytest.raises(JournalFailure, match="after"):
+        journal.append([record(seq) for seq in seqs], NOTHING)
+    assert [r.seq for r in journal.records()] == [1, 2, 3]
+
+
+def test_a_second_writer_is_noticed_and_nothing_written_after_it(
+    store: Store, journal: SqlJournal
+) -> None:
+    """The lock should make it impossible; the primary key makes it harmless."""
+    journal.append([record(1)], NOTHING)
+    store.tamper(
+        JOURNAL.insert().values(seq=3, at_s=3.0, machine="queue", event=b"", facts=b"", crc=0)
+    )
+    line = HistoryRow(2.0, "j1", "started", "started")
+    with pytest.raises(JournalFailure, match="second writer"):
+        journal.append(records(2, 4), Audit(history=[line]))
+    assert journal.history("j1") == []
+    with pytest.raises(JournalFailure, match="an earlier write failed"):
+        journal.append([record(9)], NOTHING)
+
+
+def test_a_damaged_record_is_not_replayed(store: Store, journal: SqlJournal) -> None:
+    journal.append(records(1, 3), NOTHING)
+    store.tamper(JOURNAL.update().where(JOURNAL.c.seq == 2).values(facts=b'[{"n":9}]'))
+    found = journal.records()
+    assert next(found).seq == 1
+    with pytest.raises(JournalFailure, match="record 2 is damaged"):
+        next(found)
+
+
+def test_reading_holds_few_records_in_memory(journal: SqlJournal) -> None:
+    """200 MB of records, read by a process that may grow by 60 MB."""
+    payload = random.Random(1).randbytes(100_000)
+    for start in range(0, 2000, 100):
+        batch = [Record(seq, 1.0, "queue", payload, b"") for seq in range(start + 1, start + 101)]
+        journal.append(batch, NOTHING)
+    script = """
+        import resource, sys
+        from topmast.adapters.store import open_journal
+        journal = open_journal(sys.argv[1], read_only=True)
+        next(journal.records())
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        count = sum(1 for _ in journal.records())
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(count, grown_kib)
+    """
+    target = journal._database.reader.url.render_as_string(hide_password=False)
+    target = target if target.startswith("postgresql") else journal._place
+    count, grown_kib = run_python(script, target).split()
+    assert int(count) == 2000
+    assert int(grown_kib) < 60_000
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def test_the_newest_snapshot_comes_back(journal: SqlJournal) -> None:
+    journal.append(records(1, 30), NOTHING)
+    for seq in (10, 20, 30):
+        journal.save_snapshot(snapshot(seq), keep=3)
+    assert journal.latest_snapshot() == snapshot(30)
+    assert journal.latest_snapshot(until_s=29.9) == snapshot(20)
+    assert journal.latest_snapshot(until_s=20.0) == snapshot(20)
+    assert journal.latest_snapshot(until_s=9.0) is None
+
+
+def test_what_no_kept_snapshot_needs_is_retired(journal: SqlJournal) -> None:
+    journal.append(records(1, 30), NOTHING)
+    journal.save_snapshot(snapshot(10))
+    assert [r.seq for r in journal.records()] == list(range(1, 31)), "the beginning is kept"
+    journal.save_snapshot(snapshot(20))
+    assert [r.seq for r in journal.records(after=10)] == list(range(11, 31))
+    journal.save_snapshot(snapshot(30))
+    assert [r.seq for r in journal.records(after=20)] == list(range(21, 31))
+    assert journal.latest_snapshot(until_s=19.0) is None
+
+
+@pytest.mark.parametrize("after", [0, 9])
+def test_retired_records_are_not_passed_over_in_silence(journal: SqlJournal, after: int) -> None:
+    journal.append(records(1, 20), NOTHING)
+    journal.save_snapshot(snapshot(10), keep=1)
+    with pytest.raises(JournalFailure, match="retired; the oldest snapshot kept is of record 10"):
+        next(journal.records(after=after))
+    assert [r.seq for r in journal.records(after=10)] == list(range(11, 21))
+
+
+def test_a_snapshot_taken_twice_is_one(journal: SqlJournal) -> None:
+    journal.append(records(1, 5), NOTHING)
+    journal.save_snapshot(Snapshot(5, 5.0, {"queue": b"old", "placer/gone": b""}))
+    journal.save_snapshot(snapshot(5))
+    assert journal.latest_snapshot() == snapshot(5)
+
+
+def test_after_everything_is_retired_seqs_still_go_up(store: Store) -> None:
+    journal = store.open()
+    journal.append(records(1, 5), NOTHING)
+    journal.save_snapshot(snapshot(5), keep=1)
+    journal.close()
+    journal = store.open()
+    with pytest.raises(JournalFailure, match="record 5 after 5"):
+        journal.append([record(5)], NOTHING)
+    journal.append([record(6)], NOTHING)
+    assert [r.seq for r in journal.records(after=5)] == [6]
+    journal.close()
+
+
+def test_a_damaged_snapshot_is_passed_over_for_the_one_before(
+    store: Store, journal: SqlJournal
+) -> None:
+    journal.append(records(1, 30), NOTHING)
+    journal.save_snapshot(snapshot(10))
+    journal.save_snapshot(snapshot(20))
+    torn = zlib.compress(b"state 20")[:-3]
+    store.tamper(SNAPSHOTS.update().where(SNAPSHOTS.c.seq == 20).values(blob=torn))
+    assert journal.latest_snapshot() == snapshot(10)
+    assert [r.seq for r in journal.records(after=10)] == list(range(11, 31))
+    store.tamper(SNAPSHOTS.update().values(blob=torn))
+    with pytest.raises(JournalFailure, match="every snapshot is damaged"):
+        journal.latest_snapshot()
+
+
+# --- audit tables ---------------------------------------------------------------------------------
+
+
+def test_history_of_a_job_is_oldest_first_and_outlives_snapshots(journal: SqlJournal) -> None:
+    lines = [
+        HistoryRow(1.0, "j1", "submitted", "by ada"),
+        HistoryRow(1.0, "j2", "submitted", "by bob"),
+        HistoryRow(0.5, "j1", "pending", "“no room”", '{"free":0}'),
+        HistoryRow(3.0, "j1", "started", "on e1"),
+    ]
+    journal.append(records(1, 2), Audit(history=lines[:2]))
+    journal.append(records(3, 4), Audit(history=lines[2:]))
+    journal.save_snapshot(snapshot(4), keep=1)
+    assert journal.history("j1") == [lines[0], lines[2], lines[3]]
+    assert journal.history("j1", limit=2) == [lines[2], lines[3]], "the newest lines"
+    assert journal.history("j10") == []
+
+
+def test_attempts_that_overlap_a_period(journal: SqlJournal) -> None:
+    early = attempt("j1", 1, 0.0, 10.0)
+    late = attempt("j1", 2, 20.0, 30.0)
+    other = attempt("j2", 1, 0.0, 40.0)
+    journal.append([record(1)], Audit(attempts=[late, other, early]))
+    assert journal.attempts(0.0, 100.0) == [early, other, late]
+    assert journal.attempts(10.0, 20.0) == [other]
+    assert journal.attempts(9.9, 20.1) == [early, other, late]
+    assert journal.attempts(40.0, 50.0) == []
+    assert journal.attempts_of("j1") == [early, late]
+
+
+def test_an_attempt_or_job_written_twice_is_one_and_the_later_says_what(
+    journal: SqlJournal,
+) -> None:
+    journal.append([record(1)], Audit(attempts=[attempt("j1", 1, 0.0, 10.0)]))
+    corrected = attempt("j1", 1, 0.0, 11.0)
+    job = JobRow("j1", 1, 11.0, '{"state":"finished"}')
+    journal.append([record(2)], Audit(attempts=[corrected], jobs=[job]))
+    journal.append([record(3)], Audit(attempts=[corrected], jobs=[job]))
+    assert journal.attempts_of("j1") == [corrected]
+    assert journal.finished_jobs() == [job]
+
+
+def test_finished_jobs_are_listed_newest_first_page_by_page(journal: SqlJournal) -> None:
+    jobs = [JobRow(f"j{n}", n, 1000.0 - n, f'{{"n":{n}}}') for n in range(1, 8)]
+    journal.append([record(1)], Audit(jobs=jobs[::2] + jobs[1::2]))
+    listed: list[JobRow] = []
+    cursor = None
+    while page := journal.finished_jobs(cursor, limit=3):
+        listed += page
+        cursor = page[-1].number
+    assert listed == jobs[::-1]
+    assert journal.finished_job("j3") == jobs[2]
+    assert journal.finished_job("j9") is None
+
+
+def test_readers_do_not_wait_for_the_writer(journal: SqlJournal) -> None:
+    """Other threads read while one writes, and see whole transactions only."""
+    stop = threading.Event()
+    torn: list[str] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            pairs = len(journal.history("j1"))
+            if pairs % 2:
+                torn.append(f"{pairs} lines")
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for thread in readers:
+        thread.start()
+    line = HistoryRow(1.0, "j1", "kind", "text")
+    for seq in range(1, 300):
+        journal.append([record(seq)], Audit(history=[line, line]))
+    stop.set()
+    for thread in readers:
+        thread.join()
+    assert torn == []
+
+
+# --- who may open it ------------------------------------------------------------------------------
+
+
+def test_one_process_at_a_time_may_write(store: Store, journal: SqlJournal) -> None:
+    journal.append([record(1)], NOTHING)
+    script = """
+        import sys
+        from topmast.adapters.store import open_journal
+        from topmast.model.errors import Conflict
+        try:
+            open_journal(sys.argv[1])
+        except Conflict as refusal:
+            print(refusal)
+    """
+    refusal = run_python(script, store.target)
+    assert "in use by another process" in refusal
+    assert "pid" in refusal
+    if "sqlite" in store.target:
+        assert f"(pid {os.getpid()})" in refusal
+
+
+def test_one_process_does_not_own_it_twice(store: Store, journal: SqlJournal) -> None:
+    with pytest.raises(Conflict, match="in use"):
+        store.open()
+    journal.append([record(1)], NOTHING)
+    journal.close()
+    store.open().close()
+
+
+def test_a_reader_needs_no_ownership_and_sees_what_is_committed(
+    store: Store, journal: SqlJournal
+) -> None:
+    journal.append([record(1)], NOTHING)
+    reading = store.open(read_only=True)
+    assert [r.seq for r in reading.records()] == [1]
+    journal.append([record(2)], NOTHING)
+    assert [r.seq for r in reading.records()] == [1, 2]
+    with pytest.raises(JournalFailure, match="reading only"):
+        reading.append([record(3)], NOTHING)
+    reading.close()
+    journal.append([record(3)], NOTHING)
+
+
+def test_reading_goes_on_undisturbed_while_records_are_retired(
+    store: Store, journal: SqlJournal
+) -> None:
+    journal.append(records(1, 2000), NOTHING)
+    reading = store.open(read_only=True)
+    found = reading.records()
+    next(found)
+    journal.save_snapshot(snapshot(2000), keep=1)
+    assert [r.seq for r in found] == list(range(2, 2001))
+    reading.close()
+
+
+def test_reading_after_the_owner_has_gone(store: Store) -> None:
+    journal = store.open()
+    journal.append([record(1)], NOTHING)
+    journal.close()
+    reading = store.open(read_only=True)
+    assert [r.seq for r in reading.records()] == [1]
+    reading.close()
+    store.open().close()
+
+
+def test_a_newer_version_is_refused(store: Store) -> None:
+    store.open().close()
+    store.tamper(VERSION.update().values(version_num="9999"))
+    for read_only in (False, True):
+        with pytest.raises(TopmastError, match=r"written by a newer Topmast \(schema 9999"):
+            store.open(read_only=read_only)
+
+
+def test_another_programs_database_is_refused(store: Store) -> None:
+    if "sqlite" in store.target:
+        Path(store.target).parent.mkdir()
+    store.tamper(sa.text("CREATE TABLE recipes (name TEXT)"))
+    with pytest.raises(TopmastError, match="database of another program"):
+        store.open()
+
+
+def test_a_closed_journal_says_so(store: Store) -> None:
+    journal = store.open()
+    journal.close()
+    journal.close()
+    with pytest.raises(JournalFailure, match="closed"):
+        journal.append([record(1)], NOTHING)
+    with pytest.raises(JournalFailure, match="closed"):
+        journal.history("j1")
+
+
+# --- what may happen to a writer ------------------------------------------------------------------
+
+WRITER = """
+    import sys
+    from topmast.adapters.store import open_journal
+    from topmast.ports import Audit, AttemptRow, HistoryRow, Record, Snapshot
+    journal = open_journal(sys.argv[1])
+    seq = sum(1 for _ in journal.records())
+    print("ready", flush=True)
+    while True:
+        batch = [Record(seq + n, 1.0, "queue", b"e" * 500, b"f") for n in range(1, 4)]
+        lines = [HistoryRow(1.0, f"j{r.seq}", "kind", "text") for r in batch]
+        journal.append(batch, Audit(history=lines))
+        seq += 3
+        print(seq, flush=True)
+"""
+
+
+def test_killed_at_any_moment_it_keeps_what_it_acknowledged_and_nothing_half(
+    store: Store,
+) -> None:
+    chance = random.Random(20)
+    for _ in range(8):
+        acknowledged = kill_a_writer(store.target, after_acks=chance.randrange(1, 400))
+        journal = store.open()
+        seqs = [r.seq for r in journal.records()]
+        assert seqs == list(range(1, len(seqs) + 1))
+        assert len(seqs) >= acknowledged
+        assert len(seqs) % 3 == 0, "half a transaction"
+        assert all(len(journal.history(f"j{seq}")) == 1 for seq in seqs[-9:])
+        assert journal.history(f"j{len(seqs) + 1}") == []
+        journal.close()
+
+
+def test_killed_while_the_database_is_made_the_next_one_makes_it(store: Store) -> None:
+    """Creating the tables is one transaction."""
+    chance = random.Random(21)
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER), store.target])
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=chance.uniform(0.15, 0.4))
+        process.kill()
+        process.wait()
+    journal = store.open()
+    seqs = [r.seq for r in journal.records()]
+    assert seqs == list(range(1, len(seqs) + 1))
+    journal.append([record(len(seqs) + 1)], NOTHING)
+    journal.close()
+
+
+def kill_a_writer(target: str, after_acks: int) -> int:
+    """Start a writer, kill it at a moment of its life, return what it had acknowledged."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), target], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = 0
+    acknowledged = 0
+    for line in process.stdout:
+        if line.strip().isdigit():
+            acknowledged = int(line)
+            lines += 1
+        if lines == after_acks:
+            process.kill()
+    process.wait()
+    process.stdout.close()
+    return acknowledged
+
+
+def run_python(script: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- files: SQLite alone --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"hello\n" * 1000, b"\0" * 8192], ids=["text", "zeros"])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "journal.sqlite3"
+    path.write_bytes(content)
+    for read_only in (False, True):
+        with pytest.raises(TopmastError, match="not a SQLite database") as refusal:
+            open_journal(path, read_only=read_only)
+        assert str(path) in str(refusal.value)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_is_no_journal(tmp_path: Path) -> None:
+    with pytest.raises(TopmastError, match="not a file"):
+        open_journal(tmp_path)
+
+
+def test_reading_where_nothing_is_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no journal here"):
+        open_journal(tmp_path / "journal.sqlite3", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(TopmastError, match="no journal can be at"):
+        open_journal(url)
+
+
+def test_a_damaged_database_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    journal = open_journal(path)
+    journal.append([Record(n, 1.0, "queue", b"x" * 1000, b"") for n in range(1, 500)], NOTHING)
+    journal.close()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    path.write_bytes(content)
+    journal = open_journal(path, read_only=True)
+    with pytest.raises(JournalFailure, match="damaged"):
+        list(journal.records())
+    journal.close()
+
+
+FILL = """
+    import sys
+    from topmast.adapters.store import JournalFailure, open_journal
+    from topmast.ports import Audit, Record
+    limit_bytes = int(sys.argv[2])
+    if limit_bytes:
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    journal = open_journal(sys.argv[1])
+    seq = 0
+    try:
+        while seq < 100_000:
+            journal.append([Record(seq + 1, 1.0, "queue", b"e" * 2000, b"f")], Audit())
+            seq += 1
+            print(seq, flush=True)
+    except JournalFailure as failure:
+        print(failure, flush=True)
+"""
+
+
+def test_a_full_disk_raises_and_loses_nothing_committed(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not permitted here")
+    try:
+        path = disk / "journal.sqlite3"
+        acknowledged = fill(path, limit_bytes=0)
+        subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
+        assert_kept(path, acknowledged)
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_file_that_may_not_grow_raises_and_loses_nothing_committed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    assert_kept(path, fill(path, limit_bytes=2_000_000))
+
+
+def fill(path: Path, limit_bytes: int) -> int:
+    *seqs, failure = run_python(FILL, str(path), str(limit_bytes)).splitlines()
+    assert str(path) in failure
+    assert "full" in failure
+    return int(seqs[-1])
+
+
+def assert_kept(path: Path, acknowledged: int) -> None:
+    journal = open_journal(path)
+    assert acknowledged > 100
+    seqs = [r.seq for r in journal.records()]
+    assert seqs == list(range(1, acknowledged + 1))
+    journal.append([record(acknowledged + 1)], NOTHING)
+    journal.close()
