@@ -1,0 +1,466 @@
+"""`LocalEngine`: runs the gangs of a cluster as processes of this machine.
+
+One thread owns everything below; the methods of the port only hand it commands. Nothing that
+matters is in memory alone: agents know what lives, files know what was ordered and how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from topmast.adapters.engines.local import files, processes
+from topmast.adapters.engines.local.files import Json, Layout
+from topmast.adapters.engines.local.hosts import Host, HostState, launch_agents
+from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, Surroundings, make_plan
+from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
+from topmast.adapters.engines.local.tasks import Task, Tasks
+from topmast.model.fleet import ClusterSpec
+from topmast.model.ids import attempt_name
+from topmast.model.messages import EngineTruth, HostDown, HostUp, StartGang, TaskLost
+from topmast.ports import Clock, Post
+
+LOOK_S = 0.05
+REAP_S = 0.02
+SUPERVISOR_PATIENCE_S = 2.0
+TRUTH_PATIENCE_S = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class LocalEngine:
+    """An engine whose hosts are processes, and so are their tasks. See docs/internals."""
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        region: str,
+        root: Path,
+        *,
+        clock: Clock,
+        dataset_path: Callable[[str, str], Path | None],
+        blob_path: Callable[[str], Path | None],
+        checkpoints: Path,
+        python: str = sys.executable,
+        host_return_s: float = 10.0,
+        progress_s: float = 0.2,
+        linger_s: float = 30.0,
+        eager_hosts: int = 32,
+        keep_attempts: int = 1000,
+    ) -> None:
+        """`root` is this cluster's own folder; `checkpoints` is shared by all clusters.
+
+        `host_return_s`: how long a host whose agent died stays down. `linger_s`: how long an
+        agent waits for a Topmast when it has no task. Clusters of up to `eager_hosts` hosts have
+        all agents started at once, others when a host is needed.
+        """
+        for host in cluster.hosts:
+            if not SAFE_NAME.fullmatch(host.name):
+                raise ValueError(f"host {host.name!r}: the name cannot be that of a folder")
+        self._cluster = cluster
+        self._region = region
+        self._layout = Layout(root.absolute())
+        self._clock = clock
+        self._around = Surroundings(dataset_path, blob_path, checkpoints.absolute(), python)
+        self._host_return_s = host_return_s
+        self._progress_s = progress_s
+        self._linger_s = linger_s
+        self._eager_hosts = eager_hosts
+        self._keep_attempts = keep_attempts
+        self._commands: deque[Callable[[], None]] = deque()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    # --- the port: any thread ------------------------------------------------------------------
+
+    def open(self, post: Post) -> None:
+        """Adopt what runs already and begin to post news; called once, before anything else."""
+        for folder in (self._layout.tasks, self._layout.attempts, self._layout.hosts):
+            files.make_folder(folder)
+        self._post = post
+        self._tasks = Tasks(self._layout, self._clock, post)
+        self._thread = threading.Thread(
+            target=self._run, name=f"engine {self._cluster.name}", daemon=True
+        )
+        self._thread.start()
+
+    def start_gang(self, gang: StartGang) -> None:
+        """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
+        self._do(partial(self._start_gang, gang))
+
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """SIGTERM to all processes, SIGKILL after the grace; nothing of the attempt starts later."""
+        self._do(partial(self._stop, attempt_name(job, epoch), grace_s))
+
+    def suspend(self, job: str, epoch: int) -> None:
+        """Halt every process of the attempt where it stands."""
+        self._do(partial(self._suspend, attempt_name(job, epoch), True))
+
+    def resume(self, job: str, epoch: int) -> None:
+        """Let a suspended attempt go on."""
+        self._do(partial(self._suspend, attempt_name(job, epoch), False))
+
+    def ask_truth(self) -> None:
+        """Post an `EngineTruth`, once the hosts that run have been heard."""
+        self._do(self._ask_truth)
+
+    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
+        """The file with the task's output, or None when there is none (yet)."""
+        file = self._layout.log(f"{attempt_name(job, epoch)}.{rank}")
+        return file if file.is_file() else None
+
+    def close(self) -> None:
+        """Stop watching; tasks go on."""
+        if self._thread is None:
+            return
+        self._closing = True
+        self._do(lambda: None)
+        self._thread.join()
+        self._thread = None
+        os.close(self._bell)
+
+    def _do(self, command: Callable[[], None]) -> None:
+        self._commands.append(command)
+        os.eventfd_write(self._bell, 1)
+
+    # --- the loop: the engine's thread from here on --------------------------------------------
+
+    def _run(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ, self._ring)
+        self._to_launch: list[Host] = []
+        self._forgotten: dict[str, int] = {}
+        self._truth_until_s: float | None = None
+        self._progress_at_s = 0.0
+        try:
+            self._guard(self._adopt)
+            self._guard(self._tick)
+            while not self._closing:
+                for key, _ in self._selector.select(self._sleep_s()):
+                    self._guard(key.data)
+                while self._commands and not self._closing:
+                    self._guard(self._commands.popleft())
+                self._guard(self._tick)
+        finally:
+            for host in self._hosts.values():
+                host.disconnect()
+            self._selector.close()
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """One step that fails must not end the watch over all the others."""
+        try:
+            step()
+        except Exception:
+            log.exception("local engine", cluster=self._cluster.name)
+
+    def _ring(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+
+    def _sleep_s(self) -> float | None:
+        times = [host.wake_s for host in self._hosts.values() if host.wake_s is not None]
+        if self._truth_until_s is not None:
+            times.append(self._truth_until_s)
+        if self._tasks.running:
+            times.append(self._progress_at_s)
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _tick(self) -> None:
+        """Whatever its time has come for."""
+        now_s = time.monotonic()
+        for host in self._hosts.values():
+            if host.wake_s is not None and host.wake_s <= now_s:
+                host.wake_s = None
+                self._attend(host)
+        if self._tasks.running and self._progress_at_s <= now_s:
+            self._progress_at_s = now_s + self._progress_s
+            self._tasks.poll()
+        self._launch()
+        self._tell_truth()
+
+    # --- hosts ---------------------------------------------------------------------------------
+
+    def _adopt(self) -> None:
+        """Find the agents and tasks of earlier runs; start agents if the cluster is small."""
+        names = [host.name for host in self._cluster.hosts]
+        left = sorted(folder.name for folder in self._layout.hosts.iterdir())
+        self._configured = frozenset(names)
+        self._hosts = {name: Host(name, self._layout) for name in (*names, *left)}
+        self._tasks.load()
+        eager = len(names) <= self._eager_hosts
+        for host in self._hosts.values():
+            if host.recorded or host.alive:
+                self._set(host, HostState.CONNECTING, 0.0)
+            elif self._tasks.alive_on(host.name):
+                self._reap(host, "its agent was gone")
+            elif eager and host.name in self._configured:
+                self._want(host)
+            elif host.name in self._configured:
+                self._post(HostUp(host.name))
+
+    def _set(self, host: Host, state: HostState, wake_in_s: float | None) -> None:
+        host.state = state
+        host.wake_s = None if wake_in_s is None else time.monotonic() + wake_in_s
+
+    def _want(self, host: Host) -> None:
+        """Have an agent launched at the end of this turn, together with others."""
+        self._set(host, HostState.CONNECTING, None)
+        self._to_launch.append(host)
+
+    def _launch(self) -> None:
+        hosts, self._to_launch = self._to_launch, []
+        if not hosts:
+            return
+        names = [host.name for host in hosts]
+        try:
+            launcher = launch_agents(self._layout, names, self._around.python, self._linger_s)
+            fd = os.pidfd_open(launcher.pid)
+        except OSError as error:
+            for host in hosts:
+                self._set_down(host, f"its agent cannot be started: {error}")
+            return
+        self._selector.register(
+            fd, selectors.EVENT_READ, partial(self._launched, fd, launcher, hosts)
+        )
+
+    def _launched(self, fd: int, launcher: subprocess.Popen[bytes], hosts: list[Host]) -> None:
+        self._selector.unregister(fd)
+        os.close(fd)
+        failed = launcher.wait() != 0
+        for host in hosts:
+            if self._connect(host):
+                continue
+            if failed and not host.alive:
+                self._set_down(host, "its agent cannot be started; agents.log says why")
+            else:
+                self._attend(host)
+
+    def _connect(self, host: Host) -> bool:
+        if not host.connect():
+            return False
+        assert host.connection is not None
+        self._set(host, HostState.CONNECTING, None)
+        self._selector.register(host.connection, selectors.EVENT_READ, partial(self._hear, host))
+        return True
+
+    def _attend(self, host: Host) -> None:
+        """Take the next step with a host that is not up."""
+        match host.state:
+            case HostState.CONNECTING if not self._connect(host):
+                if host.alive:
+                    host.wake_s = time.monotonic() + LOOK_S  # it is about to listen, or to end
+                elif host.recorded or self._tasks.alive_on(host.name):
+                    self._reap(host, "its agent died")
+                else:
+                    self._set(host, HostState.IDLE, None)  # it left because nobody needed it
+            case HostState.REAPING:
+                self._reap_step(host)
+            case HostState.DOWN:
+                self._want(host)
+
+    def _hear(self, host: Host) -> None:
+        news = host.receive()
+        if news is None:
+            assert host.connection is not None
+            self._selector.unregister(host.connection)
+            host.disconnect()
+            self._set(host, HostState.CONNECTING, 0.0)
+            return
+        for message in news:
+            self._learn(host, message)
+
+    def _learn(self, host: Host, message: Json) -> None:
+        if message["op"] == "tasks":
+            self._meet(host, message["tasks"])
+            return
+        task = self._tasks.know(message["task"], host.name)
+        if message["op"] == "started":
+            self._tasks.started(task, message["at_s"])
+        elif message["op"] == "gone":
+            self._tasks.finish(task, "its supervisor ended without a record")
+            self._forget_old()
+
+    def _meet(self, host: Host, alive: dict[str, float | None]) -> None:
+        """An agent told what lives on it: take that up, and give what it lacks."""
+        self._set(host, HostState.UP, None)
+        host.return_s = self._host_return_s
+        if host.name in self._configured:
+            self._post(HostUp(host.name))
+        for name, started_s in alive.items():
+            task = self._tasks.know(name, host.name)
+            if started_s is not None:
+                self._tasks.started(task, started_s)
+        missing: dict[str, list[int]] = {}
+        for task in self._tasks.alive_on(host.name):
+            if task.name in alive:
+                missing.setdefault(task.attempt, [])
+            elif self._claimed(task):
+                self._tasks.finish(task, "it ended without a record")
+            else:
+                missing.setdefault(task.attempt, []).append(task.key[2])
+        for attempt, ranks in missing.items():
+            self._ask(host, attempt, ranks)
+            host.tell({"op": "poke", "attempt": attempt})  # orders given while nobody looked
+
+    def _ask(self, host: Host, attempt: str, ranks: list[int]) -> None:
+        if ranks:
+            host.tell({"op": "start", "attempt": attempt, "ranks": ranks})
+
+    # --- the death of a host -------------------------------------------------------------------
+
+    def _reap(self, host: Host, error: str) -> None:
+        host.error = error
+        host.since_s = time.monotonic()
+        self._set(host, HostState.REAPING, 0.0)
+
+    def _reap_step(self, host: Host) -> None:
+        if self._all_dead(host):
+            self._set_down(host, host.error)
+        else:
+            host.wake_s = time.monotonic() + REAP_S
+
+    def _all_dead(self, host: Host) -> bool:
+        """See to it that nothing of the host's tasks lives, and record that they are lost."""
+        victims = self._tasks.alive_on(host.name)
+        held = [task for task in victims if files.is_locked(self._layout.claim(task.name))]
+        if held:  # supervisors clear up when the agent dies, if they can
+            if time.monotonic() - host.since_s > SUPERVISOR_PATIENCE_S:
+                for task in held:
+                    note = files.read_json(self._layout.claim(task.name))
+                    processes.kill_if_same(note or {})
+            return False
+        # What is left by a supervisor that was killed together with the agent.
+        left = processes.marked({str(self._layout.claim(task.name)) for task in victims})
+        processes.send(left, signal.SIGKILL)
+        if left:
+            return False
+        now = self._clock.now()
+        lost = [files.bury(self._layout, task.name, host.error, now) for task in victims]
+        return None not in lost
+
+    def _set_down(self, host: Host, error: str) -> None:
+        if host.name in self._configured:
+            self._set(host, HostState.DOWN, host.return_s)
+            self._post(HostDown(host.name, error))
+        else:
+            self._set(host, HostState.IDLE, None)
+        for task in self._tasks.alive_on(host.name):
+            self._tasks.finish(task, error)
+
+    # --- orders --------------------------------------------------------------------------------
+
+    def _start_gang(self, gang: StartGang) -> None:
+        attempt = attempt_name(gang.job, gang.epoch)
+        try:
+            if self._is_forgotten(gang.job, gang.epoch):
+                raise CannotStart("it ran long ago, and is not run twice")
+            for seat in gang.seats:
+                if seat.host not in self._hosts:
+                    raise CannotStart(f"this cluster has no host {seat.host!r}")
+            plan = make_plan(gang, self._layout, self._around)
+        except (CannotStart, OSError, ValueError) as error:
+            for seat in gang.seats:
+                self._post(TaskLost(gang.job, gang.epoch, seat.rank, str(error)))
+            return
+        stopped = files.read_json(self._layout.stop(attempt)) is not None
+        wanted: dict[str, list[int]] = {}
+        for rank, seat_plan in plan["tasks"].items():
+            task = self._tasks.know(f"{attempt}.{rank}", seat_plan["host"])
+            if self._may_start(task, stopped):
+                wanted.setdefault(task.host, []).append(int(rank))
+        for name, ranks in wanted.items():
+            self._ask_when_up(self._hosts[name], attempt, ranks)
+
+    def _may_start(self, task: Task, stopped: bool) -> bool:
+        """Answer at once for a task that ended, runs, or cannot run; True for the others."""
+        if task.end is not None:
+            self._tasks.post_end(task)
+            return False
+        if task.started_s is not None:
+            self._tasks.started(task, task.started_s)
+            return False
+        host = self._hosts[task.host]
+        if stopped and not self._claimed(task):
+            self._tasks.finish(task, STOPPED_EARLY)
+        elif host.state == HostState.DOWN:
+            self._tasks.finish(task, f"host {host.name} is down: {host.error}")
+        return task.end is None
+
+    def _ask_when_up(self, host: Host, attempt: str, ranks: list[int]) -> None:
+        """Now if the agent is there; otherwise `_meet` asks for what lacks."""
+        if host.state == HostState.UP:
+            self._ask(host, attempt, ranks)
+        elif host.state == HostState.IDLE:
+            self._want(host)
+
+    def _stop(self, attempt: str, grace_s: float) -> None:
+        files.make_folder(self._layout.attempt(attempt))
+        order = {"grace_s": max(0.0, grace_s), "at_s": self._clock.now()}
+        files.write_json(self._layout.stop(attempt), order)
+        plan = files.read_json(self._layout.plan(attempt)) or {"tasks": {}}
+        for rank, seat_plan in plan["tasks"].items():
+            self._tasks.know(f"{attempt}.{rank}", seat_plan["host"])
+        self._poke(attempt)
+        for task in self._tasks.of_attempt(attempt):
+            if task.end is not None:
+                self._tasks.post_end(task)  # whoever orders a stop waits for the ends
+            elif task.started_s is None and not self._claimed(task):
+                # If a supervisor claims it before we do, it finds the order.
+                self._tasks.finish(task, STOPPED_EARLY)
+
+    def _claimed(self, task: Task) -> bool:
+        return files.read_json(self._layout.claim(task.name)) is not None
+
+    def _suspend(self, attempt: str, still: bool) -> None:
+        file = self._layout.suspended(attempt)
+        if still:
+            files.make_folder(file.parent)
+            files.write_file(file, b"")
+        else:
+            file.unlink(missing_ok=True)
+        self._poke(attempt)
+
+    def _poke(self, attempt: str) -> None:
+        for host in sorted({task.host for task in self._tasks.of_attempt(attempt)}):
+            if host in self._hosts:
+                self._hosts[host].tell({"op": "poke", "attempt": attempt})
+
+    def _ask_truth(self) -> None:
+        self._truth_until_s = time.monotonic() + TRUTH_PATIENCE_S
+
+    def _tell_truth(self) -> None:
+        """Answer when every host was heard: a task in doubt would be called running."""
+        if self._truth_until_s is None:
+            return
+        unsettled = (HostState.CONNECTING, HostState.REAPING)
+        in_doubt = any(host.state in unsettled for host in self._hosts.values())
+        if in_doubt and time.monotonic() < self._truth_until_s:
+            return
+        self._truth_until_s = None
+        down = [
+            host.name
+            for host in self._hosts.values()
+            if host.name in self._configured and host.state in (HostState.DOWN, HostState.REAPING)
+        ]
+        self._post(EngineTruth(self._tasks.truth(), tuple(down)))
+
+    # --- forgetting ----------------------------------------------------------------------------
+
+    def _is_forgotten(self, job: str, epoch: int) -> bool:
+        return epoch <= self._forgotten.get(job, -1)
+
+    def _forget_old(self) -> None:
+        return None

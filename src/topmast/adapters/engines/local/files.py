@@ -1,0 +1,255 @@
+"""What the local engine keeps on disk, and how a record gets there for good.
+
+Standard library only: agents and supervisors live by this module, and are to be small.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+PROGRESS_TAIL_BYTES = 1 << 20
+METRICS_MAX = 64
+
+Json = dict[str, Any]
+
+
+class Layout:
+    """Where things are in the folder of one cluster. A task is named JOB.EPOCH.RANK."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tasks = root / "tasks"
+        self.attempts = root / "attempts"
+        self.hosts = root / "hosts"
+        self.forgotten = root / "forgotten"
+
+    def claim(self, task: str) -> Path:
+        """The file whose lock a supervisor holds, and whose content says that it ever did."""
+        return self.tasks / task
+
+    def end(self, task: str) -> Path:
+        """The record of how a task ended."""
+        return self.tasks / f"{task}.end"
+
+    def attempt(self, attempt: str) -> Path:
+        """The folder of an attempt: its plan, orders, scripts, logs and work folders."""
+        return self.attempts / attempt
+
+    def plan(self, attempt: str) -> Path:
+        """Everything that is needed to run the attempt's tasks."""
+        return self.attempts / attempt / "plan.json"
+
+    def stop(self, attempt: str) -> Path:
+        """The order to stop; while it is there, nothing of the attempt starts."""
+        return self.attempts / attempt / "stop.json"
+
+    def suspended(self, attempt: str) -> Path:
+        """The order to stand still, for as long as the file is there."""
+        return self.attempts / attempt / "suspended"
+
+    def log(self, task: str) -> Path:
+        """What the task wrote to stdout and stderr."""
+        attempt, rank = split_task(task)
+        return self.attempts / attempt / f"{rank}.log"
+
+    def progress(self, task: str) -> Path:
+        """What the task reported, one JSON object a line."""
+        attempt, rank = split_task(task)
+        return self.attempts / attempt / f"{rank}.progress"
+
+    def work(self, attempt: str, host: str) -> Path:
+        """The folder that the attempt's tasks on one host share."""
+        return self.attempts / attempt / "hosts" / host
+
+    def host(self, host: str) -> Path:
+        """The folder of a host agent: its lock, socket and record."""
+        return self.hosts / host
+
+
+def split_task(task: str) -> tuple[str, int]:
+    """The attempt and the rank in the name of a task."""
+    attempt, _, rank = task.rpartition(".")
+    return attempt, int(rank)
+
+
+def split_attempt(attempt: str) -> tuple[str, int]:
+    """The job and the epoch in the name of an attempt."""
+    job, _, epoch = attempt.rpartition(".")
+    return job, int(epoch)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, for our eyes only."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_file(file: Path, content: bytes, *, durable: bool = True) -> None:
+    """Put a file in its place whole, or not at all."""
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        write_all(fd, content)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    new.replace(file)
+    if durable:
+        sync_folder(file.parent)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write every byte; the kernel may take a part at a time."""
+    while content:
+        content = content[os.write(fd, content) :]
+
+
+def write_json(file: Path, value: Json, *, durable: bool = True) -> None:
+    """`write_file` for a JSON object."""
+    write_file(file, json.dumps(value).encode(), durable=durable)
+
+
+def read_json(file: Path) -> Json | None:
+    """The object in a file; None when there is no file, or no object in it."""
+    try:
+        value = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def try_lock(file: Path) -> int | None:
+    """An open file with its exclusive lock; None when someone else has it."""
+    fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a living process has the lock."""
+    if not file.exists():
+        return False
+    fd = try_lock(file)
+    if fd is not None:
+        os.close(fd)
+    return fd is None
+
+
+def claim(file: Path, note: Json) -> int | None:
+    """Take a task for this process, for good: None when anyone ever took it.
+
+    The note is durable when this returns, so that not even a crash of the machine lets the task
+    be taken again. The lock lasts as long as the descriptor.
+    """
+    fd = try_lock(file)
+    if fd is None:
+        return None
+    if os.fstat(fd).st_size:
+        os.close(fd)
+        return None
+    write_all(fd, json.dumps(note).encode())
+    os.fsync(fd)
+    sync_folder(file.parent)
+    return fd
+
+
+def bury(layout: Layout, task: str, error: str, now: float) -> Json | None:
+    """Record that a task is lost unless its end is recorded; returns the record.
+
+    None when its supervisor lives. A task that was never taken can never be taken afterwards.
+    """
+    end = read_json(layout.end(task))
+    if end is not None:
+        return end
+    fd = try_lock(layout.claim(task))
+    if fd is None:
+        return None
+    try:
+        end = read_json(layout.end(task))
+        if end is not None:
+            return end
+        if not os.fstat(fd).st_size:
+            write_all(fd, json.dumps({"refused": error}).encode())
+            os.fsync(fd)
+        report = last_report(layout.progress(task))
+        return record_end(layout, task, None, now, error, report)
+    finally:
+        os.close(fd)
+
+
+def record_end(
+    layout: Layout, task: str, code: int | None, at_s: float, error: str, report: Report
+) -> Json:
+    """Write how a task ended; `code` None: lost."""
+    end = {
+        "code": code,
+        "at_s": at_s,
+        "error": error,
+        "step": report.step,
+        "metrics": report.metrics,
+    }
+    write_json(layout.end(task), end)
+    return end
+
+
+class Report:
+    """What a task has said so far: the last step, the last value of each metric."""
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+        self.metrics: dict[str, float] = {}
+
+    def take(self, line: bytes) -> Json | None:
+        """Take in one line of a progress file; None when it is not one. Anything may be in it."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        step = value.get("step")
+        if type(step) is int and abs(step) < 1 << 53:
+            self.step = step
+        metrics = value.get("metrics")
+        for name, number in metrics.items() if isinstance(metrics, dict) else ():
+            known = name in self.metrics or len(self.metrics) < METRICS_MAX
+            if known and type(number) in (int, float) and math.isfinite(number):
+                self.metrics[name] = float(number)
+        return value
+
+
+def last_report(progress: Path) -> Report:
+    """What the end of a progress file says."""
+    report = Report()
+    try:
+        with progress.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - PROGRESS_TAIL_BYTES))
+            lines = file.read(PROGRESS_TAIL_BYTES).split(b"\n")
+    except OSError:
+        return report
+    for line in lines:
+        report.take(line)
+    return report

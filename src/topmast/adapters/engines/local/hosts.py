@@ -1,0 +1,132 @@
+"""The engine's end of a host: finding its agent, talking to it, launching agents."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import topmast
+from topmast.adapters.engines.local import files
+from topmast.adapters.engines.local.files import Json, Layout
+
+LAUNCH = (
+    "import sys; sys.path.append(sys.argv.pop(1));"
+    "from topmast.adapters.engines.local.agent import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+class HostState(StrEnum):
+    """Where a host is between its agent's lives."""
+
+    IDLE = "idle"
+    """No agent, and no need of one so far."""
+    CONNECTING = "connecting"
+    """An agent was launched or found; it has not told its tasks yet."""
+    UP = "up"
+    REAPING = "reaping"
+    """The agent died; what it ran is being made sure of."""
+    DOWN = "down"
+    """Waiting to be launched again."""
+
+
+class Host:
+    """One host as the engine sees it."""
+
+    def __init__(self, name: str, layout: Layout) -> None:
+        self.name = name
+        self.folder = layout.host(name)
+        self.state = HostState.IDLE
+        self.connection: socket.socket | None = None
+        self.wake_s: float | None = None
+        """When to look at it again, by the monotonic clock."""
+        self.since_s = 0.0
+        """When its state began, by the monotonic clock."""
+        self.return_s = 0.0
+        """How long it stays down; not at all if it died before we looked."""
+        self.error = ""
+        self._received = b""
+
+    def connect(self) -> bool:
+        """Try to reach the agent; True when connected."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            fd = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+            try:
+                # By way of the descriptor: a socket's path has at most 107 bytes.
+                connection.connect(f"/proc/self/fd/{fd}/agent.sock")
+            finally:
+                os.close(fd)
+        except OSError:
+            connection.close()
+            return False
+        connection.settimeout(5.0)  # for sending; receiving happens only when there is something
+        self.connection = connection
+        self._received = b""
+        return True
+
+    def disconnect(self) -> None:
+        """Let go of the connection."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def tell(self, order: Json) -> None:
+        """Send an order; if that fails, receiving does too, and there it is noticed."""
+        if self.connection is None:
+            return
+        try:
+            self.connection.sendall(json.dumps(order).encode() + b"\n")
+        except OSError:
+            # Half an order may be on its way: nothing more can be said here.
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+    def receive(self) -> list[Json] | None:
+        """What the agent said; None when the connection has ended."""
+        if self.connection is None:
+            return None
+        try:
+            received = self.connection.recv(1 << 20)
+        except OSError:
+            return None
+        if not received:
+            return None
+        *lines, self._received = (self._received + received).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is, or was until it died, an agent."""
+        return (self.folder / "agent.json").exists()
+
+    @property
+    def alive(self) -> bool:
+        """Whether an agent has the host's lock."""
+        return files.is_locked(self.folder / "agent.lock")
+
+
+def launch_agents(
+    layout: Layout, hosts: Sequence[str], python: str, linger_s: float
+) -> subprocess.Popen[bytes]:
+    """Start agents, all by one interpreter; it ends with 0 when they can be connected to."""
+    files.make_folder(layout.hosts)
+    source = Path(topmast.__file__).resolve().parents[1]
+    log = os.open(layout.root / "agents.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(
+            [python, "-I", "-S", "-c", LAUNCH, source, layout.root, str(linger_s), *hosts],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env={},  # no secret of ours is of use to an agent
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)

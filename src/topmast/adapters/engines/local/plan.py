@@ -1,0 +1,175 @@
+"""From `StartGang` to `plan.json`: every environment, script and folder of an attempt, once."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from topmast.adapters.engines.local import files, processes
+from topmast.adapters.engines.local.files import Json, Layout
+from topmast.model.ids import attempt_name
+from topmast.model.messages import StartGang
+from topmast.model.plan import Seat
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+SAFE_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+FROM_OUR_ENVIRONMENT = ("HOME", "LANG")
+"""All that a task sees of the environment of Topmast, beside PATH."""
+
+
+class CannotStart(Exception):
+    """The attempt cannot run here, and the text says why."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the engine knows and the order does not say."""
+
+    dataset_path: Callable[[str, str], Path | None]
+    blob_path: Callable[[str], Path | None]
+    checkpoints: Path
+    python: str = sys.executable
+
+
+def make_plan(gang: StartGang, layout: Layout, around: Surroundings) -> Json:
+    """Write the attempt's folder, scripts and plan; the plan that is there already wins."""
+    attempt = attempt_name(gang.job, gang.epoch)
+    made = files.read_json(layout.plan(attempt))
+    if made is not None:
+        return made
+    _check(gang)
+    folder = layout.attempt(attempt)
+    files.make_folder(folder)
+    scripts = _write_scripts(gang, folder)
+    plan = {
+        "attempt": attempt,
+        "shell": shutil.which("bash") or "/bin/bash",
+        "grace_s": gang.spec.checkpoint.grace_s,
+        "workdir": _workdir(gang.spec.workdir, around),
+        "envs": _shared_environment(gang, around),
+        "tasks": _tasks(gang, layout, scripts),
+    }
+    # Not durable: after a crash of the machine the claims count, and they are.
+    files.write_json(layout.plan(attempt), plan, durable=False)
+    return plan
+
+
+def _check(gang: StartGang) -> None:
+    if not SAFE_JOB.fullmatch(gang.job):
+        raise CannotStart(f"{gang.job!r} cannot name a file")
+    if sorted(seat.rank for seat in gang.seats) != list(range(len(gang.seats))):
+        raise CannotStart("the ranks of the seats are not 0, 1, 2, ...")
+    for name, value in gang.spec.envs.items():
+        if not VARIABLE.fullmatch(name) or "\0" in value:
+            raise CannotStart(f"envs: {name!r} cannot be an environment variable")
+
+
+def _write_scripts(gang: StartGang, folder: Path) -> dict[str, tuple[str, str]]:
+    """The script files of each group: run and setup. Equal setups share one, so it runs once."""
+    setups: dict[str, str] = {}
+    scripts = {}
+    for number, group in enumerate(gang.spec.groups):
+        run = f"run.{number}.sh"
+        files.write_file(folder / run, group.run.encode(), durable=False)
+        setup = ""
+        if group.setup:
+            setup = setups.setdefault(group.setup, f"setup.{len(setups)}.sh")
+            files.write_file(folder / setup, group.setup.encode(), durable=False)
+        scripts[group.name] = (run, setup)
+    return scripts
+
+
+def _workdir(digest: str, around: Surroundings) -> str:
+    if not digest:
+        return ""
+    archive = around.blob_path(digest)
+    if archive is None or not archive.is_file():
+        raise CannotStart(f"the work folder {digest} is not in the store")
+    return str(archive.resolve())
+
+
+def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]:
+    """What all tasks see, but for what is theirs. The job's own variables cannot hide ours."""
+    path = os.environ.get("PATH", os.defpath)
+    hosts = dict.fromkeys(seat.host for seat in _by_rank(gang))
+    ours = {
+        "TOPMAST_JOB_ID": gang.job,
+        "TOPMAST_EPOCH": str(gang.epoch),
+        "TOPMAST_WORLD_SIZE": str(len(gang.seats)),
+        "TOPMAST_HOSTS": ",".join(hosts),
+        "TOPMAST_REGION": gang.region,
+        "TOPMAST_CLUSTER": gang.cluster,
+        "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, around.checkpoints),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "WORLD_SIZE": str(len(gang.seats)),
+    }
+    for dataset in gang.spec.datasets:
+        replica = around.dataset_path(dataset, gang.region)
+        if replica is None:
+            raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
+        name = re.sub(r"[^A-Za-z0-9]", "_", dataset).upper()
+        ours[f"TOPMAST_DATASET_{name}"] = str(replica.resolve())
+    return {
+        **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
+        "PATH": f"{Path(around.python).parent}{os.pathsep}{path}",
+        "PYTHONUNBUFFERED": "1",
+        **gang.spec.envs,
+        **ours,
+    }
+
+
+def _checkpoint_folder(gang: StartGang, checkpoints: Path) -> str:
+    """The job's own folder, the same for each attempt in whatever region; URLs are left alone."""
+    path = gang.spec.checkpoint.path
+    if "://" in path:
+        return path
+    own = checkpoints.resolve() / gang.job
+    folder = (own / path).resolve()
+    if not Path(path).is_absolute() and not folder.is_relative_to(own):
+        raise CannotStart(f"checkpoint.path {path!r} leads out of the job's folder")
+    files.make_folder(folder)
+    return str(folder)
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now; the tasks agree on it, and the first one takes it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tasks(gang: StartGang, layout: Layout, scripts: dict[str, tuple[str, str]]) -> Json:
+    attempt = attempt_name(gang.job, gang.epoch)
+    on_host: dict[str, int] = {}
+    tasks = {}
+    for seat in _by_rank(gang):
+        if seat.group not in scripts:
+            raise CannotStart(f"there is no task group {seat.group!r}")
+        run, setup = scripts[seat.group]
+        local_rank = on_host[seat.host] = on_host.get(seat.host, -1) + 1
+        task = f"{attempt}.{seat.rank}"
+        envs = {
+            "TOPMAST_RANK": str(seat.rank),
+            "TOPMAST_GROUP": seat.group,
+            "TOPMAST_HOST": seat.host,
+            "TOPMAST_PROGRESS_FILE": str(layout.progress(task)),
+            processes.MARK: str(layout.claim(task)),
+            "RANK": str(seat.rank),
+            "LOCAL_RANK": str(local_rank),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.slots)),
+        }
+        tasks[str(seat.rank)] = {"host": seat.host, "run": run, "setup": setup, "envs": envs}
+    return tasks
+
+
+def _by_rank(gang: StartGang) -> list[Seat]:
+    return sorted(gang.seats, key=lambda seat: seat.rank)

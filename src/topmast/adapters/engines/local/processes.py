@@ -1,0 +1,159 @@
+"""Process trees of Linux: who descends from whom, and how to end all of them.
+
+Standard library only: supervisors, which must be small, use it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+PROC = Path("/proc")
+MARK = "TOPMAST_TASK"
+"""The variable by which a process without a supervisor is known: the path of its task's claim."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int | ctypes.c_char_p) -> None:
+    if _libc.prctl(option, value, 0, 0, 0):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def signal_on_parent_death(number: int) -> None:
+    """Have this process sent a signal when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose parent ends: none can leave the tree."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_name(name: str) -> None:
+    """The name that `ps` and `top` show."""
+    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
+
+
+def boot_id() -> str:
+    """Tells this run of the machine from all others."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in the kernel's count; tells it from a later one of the same number."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat from the state on."""
+    try:
+        text = (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    return text[text.rindex(b")") + 2 :].split()  # the name before may contain anything
+
+
+def identity(pid: int) -> dict[str, object]:
+    """What names one process, also after its number was given to another."""
+    return {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id()}
+
+
+def kill_if_same(who: dict[str, object]) -> None:
+    """SIGKILL the process with this identity, and no other that has its number now."""
+    pid = who.get("pid")
+    if not isinstance(pid, int) or pid <= 1 or who.get("boot") != boot_id():
+        return
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        # Asked only now that the descriptor holds on to the process: it cannot be another's.
+        if start_ticks(pid) == who.get("start_ticks"):
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def numbers(folder: Path) -> list[int]:
+    """The entries of a folder of /proc that are numbers: processes, threads, descriptors."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 -- a Path each, for every process, is too slow
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdigit()]
+
+
+def descendants(root: int) -> list[int]:
+    """Processes below `root`, parents first; one that forks meanwhile may be missing."""
+    found: list[int] = []
+    queue = children(root)
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += children(pid)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    found: list[int] = []
+    for thread in numbers(PROC / str(pid) / "task"):
+        try:
+            text = (PROC / str(pid) / "task" / str(thread) / "children").read_bytes()
+        except FileNotFoundError:
+            if not _kernel_lists_children():
+                return all_children(pid)
+            continue
+        except OSError:
+            continue
+        found += [int(word) for word in text.split()]
+    return found
+
+
+def _kernel_lists_children() -> bool:
+    return (PROC / "self" / "task" / str(os.getpid()) / "children").exists()
+
+
+def all_children(pid: int) -> list[int]:
+    """As `children`, by looking at every process: slower, and misses none that stays."""
+    found = []
+    for other in numbers(PROC):
+        fields = _stat(other)
+        if fields and int(fields[1]) == pid:
+            found.append(other)
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Signal each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def marked(claims: set[str]) -> list[int]:
+    """Processes that bear the mark of one of these tasks in their environment."""
+    marks = {f"{MARK}={claim}".encode() for claim in claims}
+    prefix = f"{MARK}=".encode()
+    found = []
+    for pid in numbers(PROC):
+        try:
+            environ = (PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            continue
+        if prefix in environ and not marks.isdisjoint(environ.split(b"\0")):
+            found.append(pid)
+    return found
