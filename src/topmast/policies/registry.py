@@ -37,7 +37,9 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
     try:
         return msgspec.convert(document, Profile)
     except msgspec.ValidationError as error:
-        raise InvalidInput(str(error), field="profile", remedy="see docs/reference/profiles") from error
+        raise InvalidInput(
+            str(error), field="profile", remedy="see docs/reference/profiles"
+        ) from error
 
 
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:

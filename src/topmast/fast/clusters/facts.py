@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from topmast.fast.machine import Fact
 from topmast.model.states import Outcome
 
@@ -32,7 +34,7 @@ class TaskDown(Fact, frozen=True):
     rank: int
     code: int | None
     step: int | None = None
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class GangUp(Fact, frozen=True):

@@ -122,8 +122,9 @@ class ClusterManager(EventMachine):
     def _stop_for_failure(
         self, attempt: Attempt, fact: TaskDown, host: str, cause: str, was_waiting: bool
     ) -> None:
+        suspects: tuple[str, ...] = ()
         if fact.code is not None:
-            why, suspects = Outcome.FAILED, ()
+            why = Outcome.FAILED
         elif was_waiting:
             why, suspects = Outcome.LAUNCH_FAILED, (host,)
         else:
@@ -245,9 +246,7 @@ class ClusterManager(EventMachine):
                 limit = attempt.spec.time_limit_s
                 self._stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
             elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
-                late = tuple(
-                    t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING
-                )
+                late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
                 cause = f"the gang did not start within {LAUNCH_DEADLINE_S:g} s"
                 self._stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
 
@@ -269,9 +268,7 @@ class ClusterManager(EventMachine):
                 self._task_lost(m.TaskLost(task.job, task.epoch, task.rank, "no exit status"))
             else:
                 self._task_exited(
-                    m.TaskExited(
-                        task.job, task.epoch, task.rank, task.code, task.at_s, task.report
-                    )
+                    m.TaskExited(task.job, task.epoch, task.rank, task.code, task.at_s, task.report)
                 )
         for attempt in list(self.state.attempts.values()):
             if attempt.phase is not AttemptPhase.STARTING:

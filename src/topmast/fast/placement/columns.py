@@ -8,6 +8,7 @@ nobody else can take it when it comes free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +142,7 @@ def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
     ``choice`` is the accelerator tried; a group that lists fewer tries its last.
     """
     count = len(columns.hosts)
-    fits: Floats = np.full(count, UNLIMITED)
+    fits: NDArray[Any] = np.full(count, UNLIMITED)
     if resources.accelerators:
         wanted = resources.accelerators[min(choice, len(resources.accelerators) - 1)]
         if wanted.gpus_milli >= MILLI:
@@ -151,10 +152,11 @@ def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
         if wanted.model is not None:
             fits = np.where(columns.models == wanted.model, fits, 0.0)
     if resources.cpus > 0:
-        fits = np.minimum(fits, np.floor(np.clip(columns.free_cpus, 0, None) / resources.cpus))
+        by_cpus = np.clip(columns.free_cpus, 0, None) // resources.cpus
+        fits = np.where(by_cpus < fits, by_cpus, fits)
     if resources.memory_bytes > 0:
-        free = np.clip(columns.free_memory, 0, None)
-        fits = np.minimum(fits, np.floor(free / resources.memory_bytes))
+        by_memory = np.clip(columns.free_memory, 0, None) // resources.memory_bytes
+        fits = np.where(by_memory < fits, by_memory, fits)
     return np.asarray(np.minimum(fits, 1 << 40), dtype=np.int64)
 
 

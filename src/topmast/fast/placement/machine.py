@@ -82,9 +82,7 @@ class RegionalPlacer(EventMachine):
     def _ask(self, event: m.AskPlans) -> None:
         search = self.search(self.now)
         offers = tuple(self._offer(search, ask) for ask in event.asks)
-        self.send(
-            ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers)
-        )
+        self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
 
     def _offer(self, search: Search, ask: Ask) -> m.Offer:
         found = search.best(ask)
@@ -232,9 +230,7 @@ class RegionalPlacer(EventMachine):
         if event.region != self.state.region:
             self.decide(RegionSet())
         for cluster in self.state.region.clusters:
-            self.send(
-                ids.cluster(cluster.name), m.ConfigureCluster(self.region, cluster)
-            )
+            self.send(ids.cluster(cluster.name), m.ConfigureCluster(self.region, cluster))
         self._freed = True
         self._announce()
 

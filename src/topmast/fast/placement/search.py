@@ -45,9 +45,7 @@ def levels_of(ask: Ask) -> tuple[Level, ...]:
     return tuple(level for level in Level if level <= required)
 
 
-def domains(
-    columns: Columns, ask: Ask, capacities: Mapping[int, list[Ints]]
-) -> Iterator[Domain]:
+def domains(columns: Columns, ask: Ask, capacities: Mapping[int, list[Ints]]) -> Iterator[Domain]:
     """Every domain whose hosts could together take each group; tightest level first.
 
     ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is

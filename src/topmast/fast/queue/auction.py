@@ -1,0 +1,48 @@
+"""The auction: the regions' offers for one job, and which plan wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from topmast.fast.queue.catalogue import DataCost
+from topmast.model.messages import Offer
+from topmast.model.plan import Plan
+from topmast.model.reason import PRECEDENCE, PendingReason
+
+Shape = tuple[object, ...]
+
+
+class Asking(Struct):
+    """One job being asked about. ``free_best``: the best plan that needs no victims, if any."""
+
+    batch: int
+    job: str
+    shape: Shape
+    over_quota: bool
+    choices: tuple[int, ...]
+    preempt: bool
+    awaited: list[str]
+    deadline_s: float
+    costs: dict[str, DataCost]
+    offers: dict[str, Offer] = {}
+    free_best: Plan | None = None
+    silent: tuple[str, ...] = ()
+
+
+def winner(plans: Iterable[Plan | None]) -> Plan | None:
+    """The plan with the lowest score; ties by region, then cluster name."""
+    there = [plan for plan in plans if plan is not None]
+    return min(there, key=lambda p: (p.score, p.region, p.cluster), default=None)
+
+
+def most_hopeful(reasons: Iterable[PendingReason | None]) -> PendingReason:
+    """Of the regions' reasons the one nearest to a start: if one could hold the job, that decides."""
+    there = [reason for reason in reasons if reason is not None]
+    return max(there, key=PRECEDENCE.index, default=PendingReason.NO_MATCHING_HARDWARE)
+
+
+def earliest(times_s: Iterable[float | None]) -> float | None:
+    """The first of some times, if any."""
+    return min((t for t in times_s if t is not None), default=None)

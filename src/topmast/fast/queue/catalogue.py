@@ -1,0 +1,143 @@
+"""The data catalogue: which region holds which dataset, what is being copied, what a copy costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.fleet import DatasetSpec, Fleet, Link
+from topmast.model.reason import Rejection
+
+RETRY_COPY_S = 30.0
+"""How long a failed copy is not tried again."""
+
+
+class DatasetRecord(Struct):
+    """A dataset and its replicas by region."""
+
+    spec: DatasetSpec
+    replicas: dict[str, ReplicaState] = {}
+
+
+class DataCost(Struct, frozen=True):
+    """What stands between a region and a job's data.
+
+    ``missing``: (dataset, region to copy it from), empty when all is there. ``barred``: why no copy can
+    help. ``copying``: every missing one is on its way already.
+    """
+
+    missing: tuple[tuple[str, str], ...] = ()
+    bytes: int = 0
+    seconds: float = 0.0
+    barred: Rejection | None = None
+    detail: str = ""
+    copying: bool = False
+
+
+class Catalogue:
+    """Datasets, replicas, copies in flight; changed only through the methods below."""
+
+    def __init__(self) -> None:
+        self.datasets: dict[str, DatasetRecord] = {}
+        self.copies: dict[str, Copy] = {}
+        self.failed: dict[str, float] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        self.storage_bytes: dict[str, int | None] = {}
+
+    def configure(self, fleet: Fleet) -> None:
+        """Take up links and storage, and datasets not known yet; known ones keep their replicas."""
+        self.links = {(link.source, link.target): link for link in fleet.links}
+        self.storage_bytes = {r.name: r.storage_bytes for r in fleet.regions}
+        for spec in fleet.datasets:
+            if spec.name not in self.datasets:
+                self.add(spec)
+
+    def add(self, spec: DatasetSpec) -> None:
+        """Enter a dataset whose replicas are complete."""
+        replicas = dict.fromkeys(spec.replicas, ReplicaState.COMPLETE)
+        self.datasets[spec.name] = DatasetRecord(spec, replicas)
+
+    def unknown(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``names`` that the catalogue does not have."""
+        return tuple(name for name in names if name not in self.datasets)
+
+    def stored_bytes(self, region: str) -> int:
+        """Bytes of all replicas of a region, those on their way included. O(datasets)."""
+        return sum(d.spec.size_bytes for d in self.datasets.values() if region in d.replicas)
+
+    def cost(self, names: Iterable[str], region: str, now: float) -> DataCost:
+        """What it takes to have all of ``names`` in ``region``. O(datasets named x regions)."""
+        missing: list[tuple[str, str]] = []
+        total_bytes = 0
+        seconds = 0.0
+        copying = True
+        for name in names:
+            record = self.datasets[name]
+            spec = record.spec
+            if spec.allowed is not None and region not in spec.allowed:
+                return DataCost(barred=Rejection.RESIDENCY, detail=name)
+            if record.replicas.get(region) is ReplicaState.COMPLETE:
+                continue
+            source = self.source(name, region)
+            if source is None:
+                return DataCost(barred=Rejection.DATA_UNREACHABLE, detail=name)
+            on_the_way = self.copy_to(name, region)
+            if on_the_way is None:
+                copying = False
+                if self.failed.get(f"{name}@{region}", 0.0) > now:
+                    return DataCost(barred=Rejection.DATA_UNREACHABLE, detail=name)
+                if not self.has_space(region, spec.size_bytes):
+                    return DataCost(barred=Rejection.STORAGE_FULL, detail=name)
+            duration_s = spec.size_bytes / self.links[source, region].bytes_per_s
+            begun_s = on_the_way.begun_s if on_the_way else now
+            seconds = max(seconds, begun_s + duration_s - now)
+            total_bytes += spec.size_bytes
+            missing.append((name, source))
+        return DataCost(
+            tuple(missing), total_bytes, max(0.0, seconds), copying=bool(missing) and copying
+        )
+
+    def source(self, name: str, region: str) -> str | None:
+        """The region to copy from: the widest link, then the first by name."""
+        holders = [
+            holder
+            for holder, state in self.datasets[name].replicas.items()
+            if state is ReplicaState.COMPLETE and (holder, region) in self.links
+        ]
+        if not holders:
+            return None
+        return min(holders, key=lambda holder: (-self.links[holder, region].bytes_per_s, holder))
+
+    def has_space(self, region: str, more_bytes: int) -> bool:
+        """Whether the region's store can take ``more_bytes``."""
+        limit = self.storage_bytes.get(region)
+        return limit is None or self.stored_bytes(region) + more_bytes <= limit
+
+    def copy_to(self, name: str, region: str) -> Copy | None:
+        """The copy in flight of a dataset to a region."""
+        for copy in self.copies.values():
+            if copy.dataset == name and copy.target == region:
+                return copy
+        return None
+
+    def begin(self, copy: Copy) -> None:
+        """A copy was ordered: the replica exists, but may not be read."""
+        self.copies[copy.id] = copy
+        self.datasets[copy.dataset].replicas[copy.target] = ReplicaState.COPYING
+
+    def complete(self, copy_id: str) -> None:
+        """A copy is there and verified."""
+        copy = self.copies.pop(copy_id)
+        self.datasets[copy.dataset].replicas[copy.target] = ReplicaState.COMPLETE
+
+    def abandon(self, copy_id: str, now: float) -> None:
+        """A copy failed: nothing of it is visible, and it is not tried again at once."""
+        copy = self.copies.pop(copy_id)
+        self.datasets[copy.dataset].replicas.pop(copy.target, None)
+        self.failed[f"{copy.dataset}@{copy.target}"] = now + RETRY_COPY_S
+
+    def drop(self, name: str, region: str) -> None:
+        """A replica is no more."""
+        self.datasets[name].replicas.pop(region, None)

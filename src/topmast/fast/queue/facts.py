@@ -1,0 +1,109 @@
+"""The facts of the global queue."""
+
+from __future__ import annotations
+
+from topmast.fast.machine import Fact
+from topmast.model.dataset import Copy
+from topmast.model.plan import Plan
+from topmast.model.states import JobState
+
+
+class FleetSet(Fact, frozen=True):
+    """The fleet was taken from the event."""
+
+
+class Admitted(Fact, frozen=True):
+    """The jobs of the event were admitted, numbered from ``first_number``."""
+
+    first_number: int
+
+
+class Planned(Fact, frozen=True):
+    """A plan won the auction: the job's next attempt. ``over_quota`` fixes the attempt's class."""
+
+    job: str
+    epoch: int
+    plan: Plan
+    over_quota: bool
+
+
+class Unplanned(Fact, frozen=True):
+    """The region refused the plan."""
+
+    job: str
+    why: str
+
+
+class Moved(Fact, frozen=True):
+    """A job changed its state."""
+
+    job: str
+    to: JobState
+    cause: str = ""
+
+
+class CancelWanted(Fact, frozen=True):
+    """A job that still holds slots shall end when it has let go of them."""
+
+    job: str
+    by: str
+
+
+class Ended(Fact, frozen=True):
+    """An attempt is over (as the event says), and what becomes of the job."""
+
+    job: str
+    to: JobState
+    cause: str
+    not_before_s: float = 0.0
+    avoid_hosts: tuple[str, ...] = ()
+
+
+class Checkpointed(Fact, frozen=True):
+    """The job can resume from ``step``."""
+
+    job: str
+    step: int
+
+
+class ResumedFrom(Fact, frozen=True):
+    """The job went on from ``step``."""
+
+    job: str
+    step: int
+
+
+class DatasetAdded(Fact, frozen=True):
+    """The dataset of the event is in the catalogue."""
+
+
+class CopyBegun(Fact, frozen=True):
+    """A copy was ordered."""
+
+    copy: Copy
+
+
+class CopyReady(Fact, frozen=True):
+    """A copy is complete and may be read."""
+
+    copy: Copy
+
+
+class CopyGone(Fact, frozen=True):
+    """A copy failed."""
+
+    copy: Copy
+    error: str
+
+
+class ReplicaDropped(Fact, frozen=True):
+    """A region no longer holds a dataset."""
+
+    dataset: str
+    region: str
+
+
+QueueFact = (
+    FleetSet | Admitted | Planned | Unplanned | Moved | CancelWanted | Ended | Checkpointed
+    | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+)  # fmt: skip

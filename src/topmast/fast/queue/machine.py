@@ -1,0 +1,812 @@
+"""The global queue: who is next, where may it run, which region's plan wins (architecture: GMS).
+
+The cycle, in order: take the best-ranked line; see whether its tenant may start it; ask every
+eligible region for a plan on free GPUs; if there is none, ask again with preemption; take the best
+plan over all regions and commit it there, or order the copy of data that the best plan wants; if
+nothing was found, close the line until something changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.machine import EventMachine, Fact
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.auction import Asking, Shape, earliest, most_hopeful, winner
+from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.pending import Line, Pending, effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec
+from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.reason import PendingReason, Rejection
+from topmast.model.states import HOLDING, WAITING, JobState, Outcome, may_move
+from topmast.policies.base import Profile
+
+ASKS_PER_WAKE = 200
+"""Plans sought before other events get their turn."""
+ASK_TIMEOUT_S = 5.0
+FINISHED_KEPT = 10_000
+"""Finished jobs kept in memory; older ones are in the audit tables."""
+KEYS_KEPT = 200_000
+
+
+class _Key(Struct):
+    digest: str
+    first_number: int
+    count: int
+
+
+class _State(Struct):
+    """What a snapshot holds; lines, counters and candidates are rebuilt from it."""
+
+    fleet: Fleet = Fleet(())
+    jobs: dict[str, JobRecord] = {}
+    finished: list[str] = []
+    next_job: int = 1
+    next_copy: int = 1
+    keys: dict[str, _Key] = {}
+    datasets: dict[str, DatasetRecord] = {}
+    copies: dict[str, Copy] = {}
+    failed_copies: dict[str, float] = {}
+    used_at_s: float = 0.0
+    used_gpu_s: dict[str, float] = {}
+
+
+class GlobalQueue(EventMachine):
+    """The machine of the world. There is one."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__()
+        self.profile = profile
+        self.fleet = Fleet(())
+        self.jobs: dict[str, JobRecord] = {}
+        self.catalogue = Catalogue()
+        self.ledger = Ledger(())
+        self.pending = Pending()
+        self._finished: list[str] = []
+        self._next_job = 1
+        self._next_copy = 1
+        self._keys: dict[str, _Key] = {}
+        self._gpus_by_region: dict[str, int] = {}
+        # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
+        self._candidates: list[tuple[float, float, float, int, bool, Shape]] = []
+        self._ranked_at_s = 0.0
+        self._ranked_generation = 0
+        self._asking: Asking | None = None
+        self._batch = 0
+        self._budget = 0
+
+    # --- configuration, recovery, time ------------------------------------------------------------
+
+    def _configure(self, event: m.ConfigureFleet) -> None:
+        if event.fleet != self.fleet:
+            self.decide(f.FleetSet())
+        for region in event.fleet.regions:
+            self.send(ids.placer(region.name), m.ConfigureRegion(region))
+
+    def _recovered(self, event: m.Recovered) -> None:
+        """Order again the copies that were under way."""
+        for copy in self.catalogue.copies.values():
+            self._order(copy)
+        self.pending.reopen()
+
+    def next_wakeup_s(self) -> float | None:
+        """At once while candidates wait; else when a back-off ends or time reopens a line."""
+        if self._asking is not None:
+            return self._asking.deadline_s
+        if self._candidates or self._ranked_generation != self.pending.generation:
+            return 0.0
+        return earliest((self.pending.next_release_s(), self.pending.next_retry_s()))
+
+    def _wake(self, event: m.Wake) -> None:
+        for record in self.pending.release(self.now):
+            self._enqueue(record)
+        reopened = self.pending.reopen_due(self.now)
+        old = self.now - self._ranked_at_s >= self.profile.rerank_interval_s
+        if reopened or old or self._ranked_generation != self.pending.generation:
+            self._rank()
+        self._budget = ASKS_PER_WAKE
+        if self._asking is not None:
+            if self._asking.deadline_s > self.now:
+                return
+            self._give_up_on_silent()
+        else:
+            self._advance()
+
+    # --- ranking ------------------------------------------------------------------------------------
+
+    def _rank(self) -> None:
+        """Rank the heads of all open lines anew. O(lines log lines)."""
+        self._ranked_at_s = self.now
+        self._ranked_generation = self.pending.generation
+        self._candidates = []
+        for shape in list(self.pending.lines):
+            self._push(shape)
+
+    def _push(self, shape: Shape) -> None:
+        """Enter the head of a line among the candidates: within its quota, and over it."""
+        head = self.pending.head(shape)
+        if head is None:
+            return
+        submit_s, number, _ = head
+        line = self.pending.lines[shape]
+        credit = self._credit(line.spec.tenant, submit_s)
+        for over_quota in (False, True):
+            if self.pending.is_open(line, over_quota):
+                band = effective_band(line.spec.band, over_quota)
+                entry = (-float(band), -credit, submit_s, number, over_quota, shape)
+                heapq.heappush(self._candidates, entry)
+
+    def _credit(self, tenant: str, submit_s: float) -> float:
+        weights = self.profile.rank
+        age_s = min(max(0.0, self._ranked_at_s - submit_s), weights.age_cap_s)
+        fairness = self.ledger.fairness(tenant)
+        return weights.age * age_s / weights.age_cap_s + weights.fairness * fairness
+
+    # --- the cycle --------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Ask about the next candidates until one question is out or the budget is spent."""
+        while self._asking is None and self._budget > 0 and self._candidates:
+            *_, number, over_quota, shape = heapq.heappop(self._candidates)
+            head = self.pending.head(shape)
+            if head is None or head[1] != number:
+                continue
+            line = self.pending.lines[shape]
+            if self.pending.is_open(line, over_quota):
+                self._budget -= 1
+                self._consider(self.jobs[head[2]], line, shape, over_quota)
+
+    def _consider(self, record: JobRecord, line: Line, shape: Shape, over_quota: bool) -> None:
+        """May this job start in this mode? Then ask the regions; else close its line."""
+        unknown = self.catalogue.unknown(record.spec.datasets)
+        if unknown:
+            self._close(shape, over_quota, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+            return
+        choices = self.choices(record.spec, over_quota)
+        if not choices:
+            if over_quota and not self.choices(record.spec, over_quota=False):
+                self._close(shape, over_quota, *self.quota_reason(record.spec))
+            else:
+                self.pending.close(shape, over_quota, None)
+            return
+        costs = self.data_costs(record.spec)
+        regions = [r for r, cost in costs.items() if cost.barred is None]
+        if not regions:
+            detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
+            self._close(shape, over_quota, PendingReason.WAITING_FOR_DATA, detail)
+            return
+        self._ask(record, shape, over_quota, choices, costs, regions, preempt=False)
+
+    def _ask(
+        self,
+        record: JobRecord,
+        shape: Shape,
+        over_quota: bool,
+        choices: tuple[int, ...],
+        costs: dict[str, DataCost],
+        regions: list[str],
+        *,
+        preempt: bool,
+        free_best: Plan | None = None,
+    ) -> None:
+        self._batch += 1
+        self._asking = Asking(
+            self._batch, record.id, shape, over_quota, choices, preempt, list(regions),
+            self.now + ASK_TIMEOUT_S, costs, free_best=free_best, offers={},
+        )  # fmt: skip
+        for region in regions:
+            ask = self.ask_for(
+                record.spec, region, over_quota, choices, costs[region],
+                preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts,
+            )  # fmt: skip
+            self.send(ids.placer(region), m.AskPlans(self._batch, (ask,)))
+
+    def ask_for(
+        self,
+        spec: JobSpec,
+        region: str,
+        over_quota: bool,
+        choices: tuple[int, ...],
+        cost: DataCost,
+        *,
+        preempt: bool,
+        job: str = "",
+        avoid_hosts: tuple[str, ...] = (),
+    ) -> Ask:
+        """The question put to a region about a job."""
+        return Ask(
+            job=job,
+            groups=tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups),
+            topology=spec.topology,
+            band=effective_band(spec.band, over_quota),
+            preempt=preempt,
+            models=choices,
+            avoid_hosts=avoid_hosts,
+            data_bytes=cost.bytes,
+            data_s=cost.seconds,
+            balance=self.demand_supply(region),
+        )
+
+    def _offered(self, event: m.PlansOffered) -> None:
+        asking = self._asking
+        if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
+            return
+        asking.awaited.remove(event.region)
+        asking.offers[event.region] = event.offers[0]
+        if not asking.awaited:
+            self._auction(asking)
+            self._advance()
+
+    def _give_up_on_silent(self) -> None:
+        """Regions that did not answer in time are passed over this once."""
+        asking = self._asking
+        if asking is not None:
+            asking.silent = tuple(asking.awaited)
+            self._auction(asking)
+            self._advance()
+
+    def _auction(self, asking: Asking) -> None:
+        """All offers are in: commit the best plan, order its data, ask with preemption, or close."""
+        self._asking = None
+        record = self.jobs[asking.job]
+        if self.pending.where.get(record.id) != asking.shape:
+            return  # it was cancelled while the regions thought about it
+        best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+        if best is not None and not asking.costs[best.region].missing:
+            self._commit(record, asking, best)
+        elif self._may_preempt(record, asking):
+            near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
+            self._ask(
+                record, asking.shape, asking.over_quota, asking.choices, asking.costs, near,
+                preempt=True, free_best=best,
+            )  # fmt: skip
+        elif best is not None:
+            self._fetch(record, asking, best)
+        else:
+            reason = most_hopeful(o.reason for o in asking.offers.values())
+            retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
+            if asking.silent:
+                retry_at_s = earliest((retry_at_s, self.now + ASK_TIMEOUT_S))
+            self._close(asking.shape, asking.over_quota, reason, "", retry_at_s)
+
+    def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
+        near = any(c.barred is None and not c.missing for c in asking.costs.values())
+        band = effective_band(record.spec.band, asking.over_quota)
+        return near and not asking.preempt and band > Band.OPPORTUNISTIC
+
+    def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
+        """Fix the attempt's class, write it down, and let the region carry it out."""
+        tenant = record.spec.tenant
+        over_quota = asking.over_quota
+        if plan.model and not over_quota:
+            over_quota = not self.ledger.has_room(tenant, plan.model, plan.gpus_milli)
+        epoch = record.epoch + 1
+        self.decide(f.Planned(record.id, epoch, plan, over_quota))
+        self.send(
+            ids.placer(plan.region),
+            m.CommitPlan(
+                plan,
+                epoch,
+                record.spec,
+                effective_band(record.spec.band, over_quota),
+                record.time_left_s(),
+            ),
+        )
+        self._push(asking.shape)
+
+    def _fetch(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
+        """The best plan wants data that its region has not: have it copied, and ask again then."""
+        for dataset, source in asking.costs[plan.region].missing:
+            if self.catalogue.copy_to(dataset, plan.region) is None:
+                self._begin_copy(dataset, source, plan.region, cause=record.id)
+        names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
+        detail = f"{names} is being copied to {plan.region}"
+        self._close(asking.shape, asking.over_quota, PendingReason.WAITING_FOR_DATA, detail)
+
+    def _close(
+        self,
+        shape: Shape,
+        over_quota: bool,
+        reason: PendingReason,
+        detail: str,
+        retry_at_s: float | None = None,
+    ) -> None:
+        """No place now: remember why. The reason found within the quota outlives the other's."""
+        line = self.pending.lines[shape]
+        within = self.choices(line.spec, over_quota=False)
+        if not over_quota or not within:
+            if over_quota and reason is PendingReason.INSUFFICIENT_CAPACITY:
+                reason, detail = self.quota_reason(line.spec)
+            line.reason, line.detail = reason, detail
+        self.pending.close(shape, over_quota, retry_at_s)
+
+    # --- what a tenant may start ------------------------------------------------------------------------
+
+    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
+        listed: tuple[Accelerator, ...] = max(
+            (g.resources.accelerators for g in spec.groups), key=len, default=()
+        )
+        if not listed:
+            return () if over_quota else (0,)
+        opportunistic = spec.band is Band.OPPORTUNISTIC
+        found = []
+        for index, accelerator in enumerate(listed):
+            milli = spec.gpus_milli(index)
+            room = self.ledger.has_room(spec.tenant, accelerator.model, milli)
+            within = room and not opportunistic
+            if over_quota:
+                may = spec.preemptible or opportunistic
+                may = may and self.ledger.may_borrow(spec.tenant, accelerator.model, milli)
+                if may and not within:
+                    found.append(index)
+            elif within:
+                found.append(index)
+        return tuple(found)
+
+    def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
+        """Why the quota keeps a job from starting: it never could, or not now."""
+        listed: tuple[Accelerator, ...] = max(
+            (g.resources.accelerators for g in spec.groups), key=len, default=()
+        )
+        borrow = spec.preemptible
+        ever = any(
+            self.ledger.could_ever_hold(spec.tenant, a.model, spec.gpus_milli(i), borrow)
+            for i, a in enumerate(listed)
+        )
+        if listed and not ever:
+            return PendingReason.EXCEEDS_MAX_QUOTA, f"tenant {spec.tenant}"
+        return PendingReason.WAITING_FOR_QUOTA, f"tenant {spec.tenant} is at its quota"
+
+    def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
+        """For every region, by name: what it takes to have the job's data there."""
+        costs = {}
+        for region in sorted(r.name for r in self.fleet.regions):
+            cost = self.catalogue.cost(spec.datasets, region, self.now)
+            if cost.missing and not self.profile.on_demand_copies and not cost.copying:
+                cost = DataCost(barred=Rejection.DATA_ELSEWHERE, detail=cost.missing[0][0])
+            elif cost.seconds > self.profile.copy_limit_s:
+                cost = DataCost(
+                    barred=Rejection.DATA_ELSEWHERE, detail=f"{cost.seconds:.0f} s to copy"
+                )
+            costs[region] = cost
+        return costs
+
+    def demand_supply(self, region: str) -> float:
+        """GPUs held or promised in a region over the GPUs present."""
+        supply = self._gpus_by_region.get(region, 0)
+        return self.ledger.by_region.get(region, 0) / MILLI / supply if supply else 0.0
+
+    def reason_of(self, record: JobRecord) -> tuple[PendingReason | None, str]:
+        """The dominant reason of a waiting job, None for one that does not wait."""
+        if record.state not in WAITING:
+            return None, ""
+        if record.plan is not None:
+            return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
+        line = self.pending.line_of(record.id)
+        if line is None:
+            return PendingReason.PENDING_EVALUATION, "waits out a delay after a failure"
+        return line.reason, line.detail
+
+    # --- jobs ---------------------------------------------------------------------------------------------
+
+    def _submit(self, event: m.SubmitJobs) -> tuple[str, ...] | TopmastError:
+        known = self._keys.get(event.key) if event.key else None
+        if known is not None:
+            if known.digest != event.digest:
+                return Conflict("this Idempotency-Key was used for another submission")
+            return _ids(known.first_number, known.count)
+        first = self._next_job
+        self.decide(f.Admitted(first))
+        return _ids(first, len(event.jobs))
+
+    def _cancel(self, event: m.CancelJobs) -> tuple[str, ...] | TopmastError:
+        missing = [job for job in event.jobs if job not in self.jobs]
+        if missing:
+            return NotFound(f"no job '{missing[0]}'")
+        for job in event.jobs:
+            self._cancel_one(self.jobs[job], f"cancelled by {event.by or 'its user'}")
+        return event.jobs
+
+    def _cancel_one(self, record: JobRecord, cause: str) -> None:
+        if record.finished or record.cancelling:
+            return
+        if record.plan is None:
+            self.decide(f.Moved(record.id, JobState.CANCELLED, cause))
+            return
+        if record.state in HOLDING:
+            self.decide(f.Moved(record.id, JobState.CANCELLING, cause))
+        self.decide(f.CancelWanted(record.id, cause))
+        stop = m.StopAttempt(record.id, record.epoch, Outcome.CANCELLED, cause)
+        self.send(ids.placer(record.plan.region), stop)
+
+    def _committed(self, event: m.PlanCommitted) -> None:
+        """Nothing to do: the plan was written down before it was sent."""
+
+    def _refused(self, event: m.PlanRefused) -> None:
+        record = self._current(event.job, event.epoch)
+        if record is not None:
+            self.decide(f.Unplanned(record.id, event.why))
+
+    def _starting(self, event: m.AttemptStarting) -> None:
+        record = self._current(event.job, event.epoch)
+        if record is not None and may_move(record.state, JobState.STARTING):
+            self.decide(f.Moved(record.id, JobState.STARTING))
+
+    def _running(self, event: m.AttemptRunning) -> None:
+        record = self._current(event.job, event.epoch)
+        if record is not None and record.state is JobState.STARTING:
+            self.decide(f.Moved(record.id, JobState.RUNNING))
+
+    def _stopping(self, event: m.AttemptStopping) -> None:
+        record = self._current(event.job, event.epoch)
+        if record is None or event.why is not Outcome.PREEMPTED:
+            return
+        if may_move(record.state, JobState.PREEMPTING):
+            self.decide(f.Moved(record.id, JobState.PREEMPTING, event.cause))
+
+    def _checkpointed(self, event: m.AttemptCheckpointed) -> None:
+        if self._current(event.job, event.epoch):
+            self.decide(f.Checkpointed(event.job, event.step))
+
+    def _resumed(self, event: m.AttemptResumed) -> None:
+        if self._current(event.job, event.epoch):
+            self.decide(f.ResumedFrom(event.job, event.step))
+
+    def _ended(self, event: m.AttemptEnded) -> None:
+        record = self._current(event.job, event.epoch)
+        if record is not None:
+            self.decide(self._what_becomes(record, event))
+
+    def _what_becomes(self, record: JobRecord, event: m.AttemptEnded) -> f.Ended:
+        """Finished, back in the queue at once, or after a delay that grows with each failure."""
+        job, outcome, cause = record.id, event.outcome, event.cause
+        if outcome is Outcome.SUCCEEDED:
+            return f.Ended(job, JobState.SUCCEEDED, "")
+        if record.cancelling or outcome is Outcome.CANCELLED:
+            return f.Ended(job, JobState.CANCELLED, record.cause)
+        if outcome is Outcome.TIME_LIMIT:
+            return f.Ended(job, JobState.FAILED, cause)
+        if outcome is Outcome.PREEMPTED:
+            return f.Ended(job, JobState.PENDING, cause, avoid_hosts=record.avoid_hosts)
+        own_fault = outcome is Outcome.FAILED
+        tried = record.restarts if own_fault else record.host_losses
+        allowed = record.spec.max_restarts if own_fault else self.profile.host_losses_allowed
+        if tried >= allowed:
+            return f.Ended(job, JobState.FAILED, f"{cause}; {tried} restarts used up")
+        delay_s = min(self.profile.backoff_s * 2.0**tried, self.profile.backoff_cap_s)
+        if outcome is Outcome.HOST_LOST:
+            delay_s = 0.0
+        avoid = tuple(sorted({*record.avoid_hosts, *event.suspects}))[-16:]
+        return f.Ended(job, JobState.RECOVERING, cause, self.now + delay_s, avoid)
+
+    def _capacity(self, event: m.CapacityChanged) -> None:
+        self.pending.reopen()
+
+    def _current(self, job: str, epoch: int) -> JobRecord | None:
+        record = self.jobs.get(job)
+        if record is None or record.epoch != epoch or record.plan is None:
+            return None
+        return record
+
+    # --- datasets -------------------------------------------------------------------------------------------
+
+    def _add_dataset(self, event: m.AddDataset) -> str | TopmastError:
+        if event.dataset.name in self.catalogue.datasets:
+            return Conflict(f"dataset '{event.dataset.name}' exists already")
+        self.decide(f.DatasetAdded())
+        return event.dataset.name
+
+    def _request_replica(self, event: m.RequestReplica) -> str | TopmastError:
+        error = self._cannot_copy(event.dataset, event.region)
+        if error is not None:
+            return error
+        record = self.catalogue.datasets[event.dataset]
+        if event.region not in record.replicas:
+            source = self.catalogue.source(event.dataset, event.region)
+            if source is None:
+                return Conflict(f"no link leads from a replica to region '{event.region}'")
+            self._begin_copy(event.dataset, source, event.region, event.cause)
+        return event.dataset
+
+    def _cannot_copy(self, dataset: str, region: str) -> TopmastError | None:
+        if dataset not in self.catalogue.datasets:
+            return NotFound(f"no dataset '{dataset}'")
+        if region not in self.catalogue.storage_bytes:
+            return NotFound(f"no region '{region}'")
+        record = self.catalogue.datasets[dataset]
+        if record.spec.allowed is not None and region not in record.spec.allowed:
+            return Conflict(f"residency forbids '{dataset}' in region '{region}'")
+        if region in record.replicas:
+            return None
+        if not self.catalogue.has_space(region, record.spec.size_bytes):
+            return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
+        return None
+
+    def _drop_replica(self, event: m.DropReplica) -> str | TopmastError:
+        record = self.catalogue.datasets.get(event.dataset)
+        if record is None:
+            return NotFound(f"no dataset '{event.dataset}'")
+        if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
+            return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
+        complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
+        if len(complete) <= max(1, record.spec.min_replicas):
+            return Conflict(f"'{event.dataset}' would have fewer replicas than it must")
+        for job in self.jobs.values():
+            if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
+                return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+        for copy in self.catalogue.copies.values():
+            if (copy.dataset, copy.source) == (event.dataset, event.region):
+                return Conflict(f"copy {copy.id} reads it now")
+        self.decide(f.ReplicaDropped(event.dataset, event.region))
+        self.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
+        return event.dataset
+
+    def _begin_copy(self, dataset: str, source: str, region: str, cause: str) -> None:
+        size_bytes = self.catalogue.datasets[dataset].spec.size_bytes
+        copy_id = ids.copy_id(self._next_copy)
+        copy = Copy(copy_id, dataset, source, region, size_bytes, cause, self.now)
+        self.decide(f.CopyBegun(copy))
+        self._order(copy)
+
+    def _order(self, copy: Copy) -> None:
+        path = self.catalogue.datasets[copy.dataset].spec.path
+        link = self.catalogue.links.get((copy.source, copy.target))
+        rate = link.bytes_per_s if link else 1e9
+        self.send(ids.MOVER, m.StartCopy(copy, path, rate))
+
+    def _copy_done(self, event: m.CopyDone) -> None:
+        copy = self.catalogue.copies.get(event.copy)
+        if copy is not None:
+            self.decide(f.CopyReady(copy))
+
+    def _copy_failed(self, event: m.CopyFailed) -> None:
+        copy = self.catalogue.copies.get(event.copy)
+        if copy is not None:
+            self.decide(f.CopyGone(copy, event.error))
+
+    # --- facts: jobs ------------------------------------------------------------------------------------------
+
+    def _apply_fleet(self, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
+        self._take_fleet(event.fleet)
+        self.pending.reopen()
+
+    def _take_fleet(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.catalogue.configure(fleet)
+        self.ledger.set_tenants(fleet.tenants)
+        self._gpus_by_region = {
+            r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
+        }
+
+    def _apply_admitted(self, fact: f.Admitted, event: m.SubmitJobs) -> None:
+        for offset, spec in enumerate(event.jobs):
+            number = fact.first_number + offset
+            record = JobRecord(ids.job_id(number), number, spec, self.now)
+            self.jobs[record.id] = record
+            self._enqueue(record)
+        self._next_job = fact.first_number + len(event.jobs)
+        if event.key:
+            self._keys[event.key] = _Key(event.digest, fact.first_number, len(event.jobs))
+            if len(self._keys) > KEYS_KEPT:
+                del self._keys[next(iter(self._keys))]
+
+    def _enqueue(self, record: JobRecord) -> None:
+        """Let a job wait; rank it at once if it leads its line."""
+        self.pending.add(record, self.now)
+        shape = self.pending.where.get(record.id)
+        if shape is not None:
+            head = self.pending.head(shape)
+            if head is not None and head[2] == record.id:
+                self._push(shape)
+
+    def _apply_planned(self, fact: f.Planned, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        plan = fact.plan
+        self.pending.remove(record.id)
+        record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
+        record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
+        record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
+        self._book(record, plan)
+
+    def _book(self, record: JobRecord, plan: Plan) -> None:
+        tenant, over_quota = record.spec.tenant, record.over_quota
+        self.ledger.take(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+
+    def _unbook(self, record: JobRecord) -> None:
+        plan = record.plan
+        if plan is not None:
+            tenant, over_quota = record.spec.tenant, record.over_quota
+            self.ledger.give_back(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+            record.plan = None
+
+    def _apply_unplanned(self, fact: f.Unplanned, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        self._unbook(record)
+        record.over_quota = False
+        record.region = record.cluster = record.model = None
+        record.hosts = ()
+        self._enqueue(record)
+
+    def _apply_moved(self, fact: f.Moved, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        self._move(record, fact.to)
+        record.cause = fact.cause
+        if fact.to is JobState.STARTING:
+            record.start_s = self.now
+            if record.first_start_s is None:
+                record.first_start_s = self.now
+        if record.finished:
+            self._retire(record)
+
+    def _move(self, record: JobRecord, to: JobState) -> None:
+        if record.state is not to:
+            if not may_move(record.state, to):
+                raise AssertionError(f"{record.id}: {record.state} may not become {to}")
+            record.state = to
+
+    def _retire(self, record: JobRecord) -> None:
+        """A job is over: out of its line, and after a while out of memory."""
+        self.pending.remove(record.id)
+        record.finish_s = self.now
+        self._finished.append(record.id)
+        if len(self._finished) > FINISHED_KEPT:
+            for job in self._finished[: FINISHED_KEPT // 10]:
+                self.jobs.pop(job, None)
+            del self._finished[: FINISHED_KEPT // 10]
+
+    def _apply_cancel_wanted(self, fact: f.CancelWanted, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        record.cancelling = True
+        record.cause = fact.by
+
+    def _apply_ended(self, fact: f.Ended, event: m.AttemptEnded) -> None:
+        record = self.jobs[fact.job]
+        gpus = record.plan.gpus_milli / MILLI if record.plan else 0.0
+        if record.start_s is not None:
+            held_s = event.end_s - event.start_s
+            record.held_s += held_s
+            self.ledger.charge(record.spec.tenant, held_s * gpus, self.now, self.profile.rank)
+        self._unbook(record)
+        record.start_s = None
+        if event.step is not None:
+            record.step = event.step
+        if event.metrics:
+            record.metrics = event.metrics
+        if event.outcome is Outcome.PREEMPTED and record.state is not JobState.PENDING:
+            record.preemptions += 1
+        elif event.outcome is Outcome.FAILED:
+            record.restarts += fact.to is JobState.RECOVERING
+        elif event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+            record.host_losses += 1
+        record.cause = fact.cause
+        record.not_before_s = fact.not_before_s
+        record.avoid_hosts = fact.avoid_hosts
+        self._move(record, fact.to)
+        if record.finished:
+            self._retire(record)
+        else:
+            record.over_quota = False
+            self._enqueue(record)
+
+    def _apply_checkpointed(self, fact: f.Checkpointed, event: m.Message) -> None:
+        self.jobs[fact.job].step = fact.step
+
+    def _apply_resumed(self, fact: f.ResumedFrom, event: m.Message) -> None:
+        self.jobs[fact.job].resumed_from_step = fact.step
+
+    # --- facts: datasets ----------------------------------------------------------------------------------------
+
+    def _apply_dataset(self, fact: f.DatasetAdded, event: m.AddDataset) -> None:
+        self.catalogue.add(event.dataset)
+        self.pending.reopen()
+
+    def _apply_copy_begun(self, fact: f.CopyBegun, event: m.Message) -> None:
+        self.catalogue.begin(fact.copy)
+        self._next_copy += 1
+
+    def _apply_copy_ready(self, fact: f.CopyReady, event: m.Message) -> None:
+        self.catalogue.complete(fact.copy.id)
+        self.pending.reopen()
+
+    def _apply_copy_gone(self, fact: f.CopyGone, event: m.Message) -> None:
+        self.catalogue.abandon(fact.copy.id, self.now)
+        self.pending.reopen()
+
+    def _apply_dropped(self, fact: f.ReplicaDropped, event: m.Message) -> None:
+        self.catalogue.drop(fact.dataset, fact.region)
+        self.pending.reopen()
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """Everything that cannot be rebuilt, as JSON. O(jobs)."""
+        used_at_s, used = self.ledger.decayed()
+        return msgspec.json.encode(
+            _State(
+                self.fleet,
+                self.jobs,
+                self._finished,
+                self._next_job,
+                self._next_copy,
+                self._keys,
+                self.catalogue.datasets,
+                self.catalogue.copies,
+                self.catalogue.failed,
+                used_at_s,
+                used,
+            )
+        )
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a snapshot; lines and counters are counted anew. O(jobs log jobs)."""
+        state = msgspec.json.decode(blob, type=_State)
+        self.jobs, self._finished, self._keys = state.jobs, state.finished, state.keys
+        self._next_job, self._next_copy = state.next_job, state.next_copy
+        self.catalogue.datasets = state.datasets
+        self.catalogue.copies = state.copies
+        self.catalogue.failed = state.failed_copies
+        self.ledger = Ledger(())
+        self._take_fleet(state.fleet)
+        self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
+        self.pending = Pending()
+        for record in self.jobs.values():
+            if record.plan is not None:
+                self._book(record, record.plan)
+            elif record.state in WAITING:
+                self.pending.add(record, self.now)
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.ConfigureFleet: _configure,
+        m.Recovered: _recovered,
+        m.Wake: _wake,
+        m.SubmitJobs: _submit,
+        m.CancelJobs: _cancel,
+        m.AddDataset: _add_dataset,
+        m.RequestReplica: _request_replica,
+        m.DropReplica: _drop_replica,
+        m.CopyDone: _copy_done,
+        m.CopyFailed: _copy_failed,
+        m.PlansOffered: _offered,
+        m.PlanCommitted: _committed,
+        m.PlanRefused: _refused,
+        m.CapacityChanged: _capacity,
+        m.AttemptStarting: _starting,
+        m.AttemptRunning: _running,
+        m.AttemptStopping: _stopping,
+        m.AttemptCheckpointed: _checkpointed,
+        m.AttemptResumed: _resumed,
+        m.AttemptEnded: _ended,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
+        f.FleetSet: _apply_fleet,
+        f.Admitted: _apply_admitted,
+        f.Planned: _apply_planned,
+        f.Unplanned: _apply_unplanned,
+        f.Moved: _apply_moved,
+        f.CancelWanted: _apply_cancel_wanted,
+        f.Ended: _apply_ended,
+        f.Checkpointed: _apply_checkpointed,
+        f.ResumedFrom: _apply_resumed,
+        f.DatasetAdded: _apply_dataset,
+        f.CopyBegun: _apply_copy_begun,
+        f.CopyReady: _apply_copy_ready,
+        f.CopyGone: _apply_copy_gone,
+        f.ReplicaDropped: _apply_dropped,
+    }
+
+
+def _ids(first_number: int, count: int) -> tuple[str, ...]:
+    return tuple(ids.job_id(first_number + i) for i in range(count))

@@ -1,0 +1,159 @@
+"""The audit trail: what the queue's facts mean to people, as rows beside the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.record import JobRecord
+from topmast.model import ids
+from topmast.model.job import MILLI
+from topmast.model.messages import AttemptEnded, Message, SubmitJobs
+from topmast.ports import AttemptRow, HistoryRow, JobRow
+
+
+class Trail:
+    """Collects the rows of one commit."""
+
+    def __init__(self, queue: GlobalQueue) -> None:
+        self.queue = queue
+        self.history: list[HistoryRow] = []
+        self.attempts: list[AttemptRow] = []
+        self.jobs: list[JobRow] = []
+
+    def add(self, event: Message, facts: Sequence[Struct], now: float) -> None:
+        """Note what the queue made of an event. O(facts, and jobs for a submission)."""
+        for fact in facts:
+            tell = _TELLERS.get(type(fact))
+            if tell is not None:
+                tell(self, fact, event, now)
+
+    def _line(self, now: float, job: str, kind: str, text: str, **detail: Any) -> None:
+        encoded = msgspec.json.encode(detail).decode() if detail else "{}"
+        self.history.append(HistoryRow(now, job, kind, text, encoded))
+
+    def _admitted(self, fact: f.Admitted, event: SubmitJobs, now: float) -> None:
+        for offset, spec in enumerate(event.jobs):
+            job = ids.job_id(fact.first_number + offset)
+            by = spec.user or "somebody"
+            text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
+            self.history.append(HistoryRow(now, job, "submitted", text))
+
+    def _planned(self, fact: f.Planned, event: Message, now: float) -> None:
+        plan = fact.plan
+        gpus = f"{plan.gpus_milli / MILLI:g} {plan.model}".strip() if plan.gpus_milli else "no GPU"
+        terms = ", ".join(f"{name} {value:.3g}" for name, value in sorted(plan.terms.items()))
+        victims = ", ".join(v.job for v in plan.victims)
+        text = (
+            f"placed in {plan.region}/{plan.cluster} on {gpus} ({plan.level.name.lower()}), "
+            f"score {plan.score:.3g} ({terms})"
+        )
+        if fact.over_quota:
+            text += "; over quota, so it runs opportunistically"
+        if victims:
+            text += f"; preempts {victims}"
+        self._line(
+            now, fact.job, "placed", text,
+            epoch=fact.epoch, region=plan.region, cluster=plan.cluster, model=plan.model,
+            hosts=plan.hosts, gpus=plan.gpus_milli / MILLI, score=plan.score, terms=plan.terms,
+            victims=[v.job for v in plan.victims], over_quota=fact.over_quota,
+        )  # fmt: skip
+
+    def _unplanned(self, fact: f.Unplanned, event: Message, now: float) -> None:
+        self._line(now, fact.job, "refused", f"the region refused the plan: {fact.why}")
+
+    def _moved(self, fact: f.Moved, event: Message, now: float) -> None:
+        text = f"{fact.to.lower()}" + (f": {fact.cause}" if fact.cause else "")
+        self._line(now, fact.job, fact.to.value, text)
+        self._finish(self.queue.jobs.get(fact.job), now)
+
+    def _ended(self, fact: f.Ended, event: AttemptEnded, now: float) -> None:
+        text = f"attempt {event.epoch} ended ({event.outcome})"
+        if event.cause:
+            text += f": {event.cause}"
+        record = self.queue.jobs.get(fact.job)
+        self._line(
+            now, fact.job, fact.to.value, text,
+            epoch=event.epoch, outcome=event.outcome, kept_s=event.kept_s,
+            lost_s=event.end_s - event.start_s - event.kept_s, exit_code=event.exit_code,
+        )  # fmt: skip
+        if record is not None:
+            self.attempts.append(_attempt_row(record, event))
+        self._finish(record, now)
+
+    def _finish(self, record: JobRecord | None, now: float) -> None:
+        if record is not None and record.finished:
+            view = msgspec.json.encode(record.view(now, None)).decode()
+            self.jobs.append(JobRow(record.id, record.number, now, view))
+
+    def _checkpointed(self, fact: f.Checkpointed, event: Message, now: float) -> None:
+        self._line(now, fact.job, "checkpointed", f"checkpoint at step {fact.step}", step=fact.step)
+
+    def _resumed(self, fact: f.ResumedFrom, event: Message, now: float) -> None:
+        self._line(now, fact.job, "resumed", f"resumed from step {fact.step}", step=fact.step)
+
+    def _copy_begun(self, fact: f.CopyBegun, event: Message, now: float) -> None:
+        copy = fact.copy
+        text = f"copy {copy.id} of {copy.dataset} from {copy.source} to {copy.target} begun"
+        self._copy_line(now, copy.cause, "copy-begun", text, fact)
+
+    def _copy_ready(self, fact: f.CopyReady, event: Message, now: float) -> None:
+        copy = fact.copy
+        text = f"copy {copy.id} of {copy.dataset} to {copy.target} complete and verified"
+        self._copy_line(now, copy.cause, "copy-done", text, fact)
+
+    def _copy_gone(self, fact: f.CopyGone, event: Message, now: float) -> None:
+        copy = fact.copy
+        text = f"copy {copy.id} of {copy.dataset} to {copy.target} failed: {fact.error}"
+        self._copy_line(now, copy.cause, "copy-failed", text, fact)
+
+    def _copy_line(
+        self,
+        now: float,
+        cause: str,
+        kind: str,
+        text: str,
+        fact: f.CopyBegun | f.CopyReady | f.CopyGone,
+    ) -> None:
+        job = cause if cause in self.queue.jobs else ""
+        self._line(now, job, kind, text, **msgspec.to_builtins(fact.copy))
+
+    def _dropped(self, fact: f.ReplicaDropped, event: Message, now: float) -> None:
+        self._line(now, "", "replica-dropped", f"{fact.dataset} dropped from {fact.region}")
+
+
+def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
+    return AttemptRow(
+        job=record.id,
+        epoch=event.epoch,
+        tenant=record.spec.tenant,
+        user=record.spec.user,
+        region=record.region or "",
+        cluster=record.cluster or "",
+        model=record.model or "",
+        gpus_milli=record.gpus_milli or 0,
+        start_s=event.start_s,
+        end_s=event.end_s,
+        kept_s=event.kept_s,
+        outcome=event.outcome.value,
+    )
+
+
+_TELLERS: dict[type[Struct], Callable[..., None]] = {
+    f.Admitted: Trail._admitted,
+    f.Planned: Trail._planned,
+    f.Unplanned: Trail._unplanned,
+    f.Moved: Trail._moved,
+    f.Ended: Trail._ended,
+    f.Checkpointed: Trail._checkpointed,
+    f.ResumedFrom: Trail._resumed,
+    f.CopyBegun: Trail._copy_begun,
+    f.CopyReady: Trail._copy_ready,
+    f.CopyGone: Trail._copy_gone,
+    f.ReplicaDropped: Trail._dropped,
+}

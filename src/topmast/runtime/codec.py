@@ -1,0 +1,41 @@
+"""How events and facts are written to a journal and read back: JSON with tagged types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.clusters.facts import ClusterFact
+from topmast.fast.placement.facts import PlacerFact
+from topmast.fast.queue.facts import QueueFact
+from topmast.model.messages import Event, Message
+
+_encoder = msgspec.json.Encoder()
+_events: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Event)
+_facts: dict[str, msgspec.json.Decoder[list[Struct]]] = {
+    "queue": msgspec.json.Decoder(list[QueueFact]),
+    "placer": msgspec.json.Decoder(list[PlacerFact]),
+    "cluster": msgspec.json.Decoder(list[ClusterFact]),
+}
+
+
+def encode_event(event: Message) -> bytes:
+    """An event as JSON."""
+    return _encoder.encode(event)
+
+
+def encode_facts(facts: Sequence[Struct]) -> bytes:
+    """The facts of one event as a JSON array."""
+    return _encoder.encode(facts)
+
+
+def decode_event(data: bytes) -> Message:
+    """The event of a record; raises msgspec.ValidationError for one this version does not know."""
+    return _events.decode(data)
+
+
+def decode_facts(machine: str, data: bytes) -> list[Struct]:
+    """The facts of a record of the machine at address ``machine``."""
+    return _facts[machine.split("/", 1)[0]].decode(data)

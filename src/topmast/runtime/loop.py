@@ -1,0 +1,236 @@
+"""The loop: take events, let the machines decide, commit, and only then let actions out.
+
+One thread owns the machines. Events that arrive together are handled in memory, with all they
+cause among the machines of this process, and committed as one transaction (group commit). What
+leaves the process - engine calls, copies, answers - is released after that commit.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
+
+from topmast.model import ids
+from topmast.model.messages import Message, Recovered, Send, Wake
+from topmast.ports import Audit, Clock, HistoryRow, Journal, Record, Snapshot
+from topmast.runtime.audit import Trail
+from topmast.runtime.codec import encode_event, encode_facts
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Rebuilt, rebuild
+
+EVENTS_PER_COMMIT = 1_000
+SNAPSHOT_RECORDS = 50_000
+SNAPSHOT_BYTES = 256 * 1024 * 1024
+IDLE_S = 3_600.0
+
+T = TypeVar("T")
+Observer = Callable[[Sequence[HistoryRow]], None]
+
+
+class _Item(Struct):
+    """One entry of the inbox: a message for a machine, or a question to all of them."""
+
+    to: str = ""
+    message: Message | None = None
+    question: Callable[[], Any] | None = None
+    answer: Future[Any] | None = None
+
+
+class Runtime:
+    """Runs the machines of one process.
+
+    ``release`` carries a message out of the process; ``observe`` is shown the audit rows of every
+    commit; ``fail`` ends the process: memory must never be ahead of the disk.
+    """
+
+    def __init__(
+        self,
+        machines: Machines,
+        journal: Journal,
+        clock: Clock,
+        release: Callable[[Send], None],
+        observe: Observer,
+        fail: Callable[[BaseException], NoReturn],
+    ) -> None:
+        self.machines = machines
+        self.journal = journal
+        self.clock = clock
+        self.seq = 0
+        self._release = release
+        self._observe = observe
+        self._fail = fail
+        self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._records: list[Record] = []
+        self._outbox: list[Send] = []
+        self._trail = Trail(machines.queue)
+        self._unsaved_records = 0
+        self._unsaved_bytes = 0
+        self._thread: threading.Thread | None = None
+
+    # --- the face to other threads ------------------------------------------------------------------
+
+    def recover(self) -> Rebuilt:
+        """Rebuild the machines from the journal; to be called once, before `start`."""
+        rebuilt = rebuild(self.machines, self.journal)
+        self.seq = rebuilt.seq
+        self._unsaved_records = rebuilt.replayed
+        return rebuilt
+
+    def start(self) -> None:
+        """Begin to work; machines first say again what may not have been heard."""
+        for address, _ in self.machines.addressed():
+            self.post(address, Recovered())
+        self._thread = threading.Thread(target=self._run, name="topmast-runtime", daemon=True)
+        self._thread.start()
+
+    def post(self, to: str, message: Message) -> None:
+        """Hand a message to a machine; returns at once."""
+        self._inbox.put(_Item(to, message))
+
+    def call(self, to: str, message: Message) -> Future[Any]:
+        """Hand a message to a machine; the future has its answer once it is durable."""
+        answer: Future[Any] = Future()
+        self._inbox.put(_Item(to, message, None, answer))
+        return answer
+
+    def ask(self, question: Callable[[], T]) -> Future[T]:
+        """Run a read-only function on the machines between commits; it sees only durable state."""
+        answer: Future[T] = Future()
+        self._inbox.put(_Item(question=question, answer=answer))
+        return answer
+
+    def stop(self) -> None:
+        """Finish what is in hand, save a snapshot, and end the loop."""
+        if self._thread is not None:
+            self._inbox.put(None)
+            self._thread.join()
+            self._thread = None
+
+    # --- the loop ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+            if self._unsaved_records:
+                self._save_snapshot()
+        except BaseException as error:  # fail-stop: what is in memory may not be on the disk
+            self._fail(error)
+
+    def _turn(self) -> bool:
+        """One turn: a batch of events, a commit, the wake-ups that are due, a commit."""
+        items, going = self._take()
+        replies: list[tuple[Future[Any], Any]] = []
+        for item in items:
+            if item.message is not None:
+                reply = self._cascade(item.to, item.message)
+                if item.answer is not None:
+                    replies.append((item.answer, reply))
+        self._commit()
+        for answer, reply in replies:
+            _resolve(answer, reply)
+        for item in items:
+            if item.question is not None and item.answer is not None:
+                _answer(item.answer, item.question)
+        self._wake_due()
+        if self._unsaved_records > SNAPSHOT_RECORDS or self._unsaved_bytes > SNAPSHOT_BYTES:
+            self._save_snapshot()
+        return going
+
+    def _take(self) -> tuple[list[_Item], bool]:
+        """Wait for the first event or the next wake-up, then take what else is there."""
+        items: list[_Item] = []
+        try:
+            first = self._inbox.get(timeout=self._wait_s())
+            while True:
+                if first is None:
+                    return items, False
+                items.append(first)
+                if len(items) >= EVENTS_PER_COMMIT:
+                    break
+                first = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+        return items, True
+
+    def _wait_s(self) -> float:
+        times = [m.next_wakeup_s() for _, m in self.machines.addressed()]
+        next_s = min((t for t in times if t is not None), default=None)
+        if next_s is None:
+            return IDLE_S
+        return min(IDLE_S, max(0.0, next_s - self.clock.now()))
+
+    def _wake_due(self) -> None:
+        now = self.clock.now()
+        for address, machine in self.machines.addressed():
+            due_s = machine.next_wakeup_s()
+            if due_s is not None and due_s <= now:
+                self._cascade(address, Wake())
+        self._commit()
+
+    def _cascade(self, to: str, message: Message) -> Any:
+        """Let a machine take a message, and the machines of this process all that follows from it."""
+        now = self.clock.now()
+        reply: Any = None
+        waiting = deque([(to, message, True)])
+        while waiting:
+            address, event, is_first = waiting.popleft()
+            machine = self.machines.at(address)
+            if machine is None:
+                self._outbox.append(Send(address, event))
+                continue
+            outcome = machine.handle(event, now)
+            if outcome.facts:
+                self._note(address, event, outcome.facts, now)
+            if is_first:
+                reply = outcome.reply
+            waiting.extend((send.to, send.message, False) for send in outcome.sends)
+        return reply
+
+    def _note(self, address: str, event: Message, facts: Sequence[Struct], now: float) -> None:
+        self.seq += 1
+        record = Record(self.seq, now, address, encode_event(event), encode_facts(facts))
+        self._records.append(record)
+        self._unsaved_bytes += len(record.event) + len(record.facts)
+        if address == ids.QUEUE:
+            self._trail.add(event, facts, now)
+
+    def _commit(self) -> None:
+        """Make everything noted durable; then, and only then, let it have effects outside."""
+        trail, self._trail = self._trail, Trail(self.machines.queue)
+        records, self._records = self._records, []
+        outbox, self._outbox = self._outbox, []
+        if records:
+            self.journal.append(records, Audit(trail.history, trail.attempts, trail.jobs))
+            self._unsaved_records += len(records)
+        for send in outbox:
+            self._release(send)
+        if trail.history:
+            self._observe(trail.history)
+
+    def _save_snapshot(self) -> None:
+        blobs = {address: machine.snapshot() for address, machine in self.machines.addressed()}
+        self.journal.save_snapshot(Snapshot(self.seq, self.clock.now(), blobs))
+        self._unsaved_records = 0
+        self._unsaved_bytes = 0
+
+
+def _resolve(answer: Future[Any], reply: Any) -> None:
+    if isinstance(reply, Exception):
+        answer.set_exception(reply)
+    else:
+        answer.set_result(reply)
+
+
+def _answer(answer: Future[Any], question: Callable[[], Any]) -> None:
+    """Run a question; its failure is the asker's, not the loop's."""
+    try:
+        answer.set_result(question())
+    except Exception as error:
+        answer.set_exception(error)

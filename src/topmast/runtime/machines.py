@@ -1,0 +1,41 @@
+"""The machines of one process by address, made when first spoken to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.model import ids
+from topmast.policies.base import Profile
+from topmast.ports import Machine
+
+
+class Machines:
+    """The queue, and a placer or cluster manager for every address that names one."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.queue = GlobalQueue(profile)
+        self.placers: dict[str, RegionalPlacer] = {}
+        self.clusters: dict[str, ClusterManager] = {}
+        self._by_address: dict[str, Machine] = {ids.QUEUE: self.queue}
+
+    def at(self, address: str) -> Machine | None:
+        """The machine at an address; None for one that lies outside (an engine, the mover)."""
+        found = self._by_address.get(address)
+        if found is not None:
+            return found
+        kind, _, name = address.partition("/")
+        if kind == "placer":
+            self.placers[name] = RegionalPlacer(name, self.profile)
+            self._by_address[address] = self.placers[name]
+        elif kind == "cluster":
+            self.clusters[name] = ClusterManager(name)
+            self._by_address[address] = self.clusters[name]
+        return self._by_address.get(address)
+
+    def addressed(self) -> Iterator[tuple[str, Machine]]:
+        """Every machine with its address, in the order in which they were first spoken to."""
+        yield from list(self._by_address.items())
