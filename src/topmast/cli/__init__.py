@@ -1,1 +1,14 @@
 """The command line: presentation only, a client of the REST interface."""
+
+from topmast.cli.main import build, main
+from topmast.cli.root import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions
+
+__all__ = [
+    "BenchOptions",
+    "DemoOptions",
+    "ReplayOptions",
+    "Root",
+    "ServeOptions",
+    "build",
+    "main",
+]

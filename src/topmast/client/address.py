@@ -39,8 +39,8 @@ def written_url(state: Path) -> str:
     try:
         found = json.loads(file.read_bytes())
     except FileNotFoundError:
-        message = f"no Topmast server runs on the state folder {state}; {REMEDY}"
-        raise Unavailable(f"{message}, or name one with --server or TOPMAST_SERVER") from None
+        message = f"no Topmast server runs on {state}; {REMEDY}"
+        raise Unavailable(f"{message}, or name another with --server URL") from None
     except (OSError, ValueError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     url = found.get("url") if isinstance(found, dict) else None
@@ -55,7 +55,7 @@ def checked_url(text: str, where: str) -> str:
     refusal = InvalidInput(
         f"{text!r} is not the address of a server",
         where=where,
-        remedy="write it like http://127.0.0.1:8265",
+        remedy="write it like http://127.0.0.1:6278",
     )
     try:
         parts = urlsplit(url)

@@ -1,0 +1,119 @@
+"""How a command is declared: what it does is a function, what all have in common is added here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from topmast.cli.output import say_json
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+
+DAY = "Jobs"
+FLEET = "Fleet and data"
+SYSTEM = "System"
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="URL",
+        help="The server to ask, else $TOPMAST_SERVER, else the one that runs on --state.",
+    ),
+]  # fmt: skip
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR",
+        help="The folder in which the server keeps its state, else ~/.local/state/topmast.",
+    ),
+]  # fmt: skip
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document; everything else goes to stderr.")
+]
+
+_COMMON: dict[str, Any] = {"json": JsonOption, "server": ServerOption, "state": StateOption}
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one call of a command has to work with."""
+
+    json: bool = False
+    server: str | None = None
+    state: Path | None = None
+
+    def client(self, timeout_s: float = 30.0) -> Client:
+        """A client of the server that the caller means."""
+        from topmast.client import Client
+
+        return Client(self.server, state=self.state, timeout_s=timeout_s)
+
+    def state_folder(self) -> Path:
+        """The state folder that the caller means, as a full path."""
+        from topmast.client.address import default_state
+
+        return (self.state or default_state()).expanduser().absolute()
+
+    def show(self, document: object, tell: Callable[[], None]) -> None:
+        """The result: ``document`` as JSON if asked for, else what ``tell`` prints."""
+        if self.json:
+            say_json(document)
+        else:
+            tell()
+
+
+def session_of(context: typer.Context) -> Session:
+    """The common options, which may stand after the command or before it."""
+    found: dict[str, Any] = {}
+    step: Any = context
+    while step is not None:
+        for name in _COMMON:
+            found[name] = found.get(name) or step.params.get(name)
+        step = step.parent
+    return Session(json=bool(found["json"]), server=found["server"], state=found["state"])
+
+
+def command(
+    app: typer.Typer, name: str, *, example: str, panel: str | None = None
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Add a function of a `Session` and its own options to ``app``; it may return an exit code."""
+
+    def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        app.command(name, rich_help_panel=panel, epilog=epilog(example))(with_session(function))
+        return function
+
+    return add
+
+
+def with_session(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """``function`` as Typer calls it, with the common options in place of its first parameter."""
+
+    def call(context: typer.Context, **given: Any) -> int | None:
+        for name in _COMMON:
+            given.pop(name)
+        return function(session_of(context), **given)
+
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    defaults: dict[str, Any] = {"json": False, "server": None, "state": None}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, kind, default=defaults[name], annotation=annotation)
+        for name, annotation in _COMMON.items()
+    ]
+    first = inspect.Parameter("context", kind, annotation=typer.Context)
+    parameters = [first, *(parameter.replace(kind=kind) for parameter in own), *added]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+def epilog(example: str) -> str:
+    """The examples at the end of a command's help, kept as they are written."""
+    lines = "\n".join(f"  $ {line}" for line in example.splitlines())
+    return f"\b\nExample:\n{lines}"

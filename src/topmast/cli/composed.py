@@ -1,0 +1,176 @@
+"""Commands that compose a system: `up`, `demo`, `replay`, `bench`. The root does the work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import SYSTEM, Session, command, epilog
+from topmast.cli.output import Column, say, say_fields, say_table
+from topmast.cli.root import (
+    DEFAULT_PORT,
+    BenchOptions,
+    DemoOptions,
+    ReplayOptions,
+    Root,
+    ServeOptions,
+)
+from topmast.cli.text import number
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the commands."""
+    _add_up(app, root)
+    _add_demo(app, root)
+    _add_replay(app, root)
+    bench = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
+    bench.callback(invoke_without_command=True)(_bench)
+    _add_benchmark(bench, root, "submit", "Measure how fast jobs are accepted.", "--jobs 10000")
+    _add_benchmark(
+        bench, root, "recover", "Measure how fast a killed server is back.", "--jobs 100000"
+    )
+    app.add_typer(
+        bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
+        epilog=epilog("topmast bench submit --json"),
+    )  # fmt: skip
+
+
+def _add_up(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "up", panel=SYSTEM,
+        example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278",
+    )  # fmt: skip
+    def up(
+        session: Session,
+        fleet: Annotated[
+            Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")
+        ] = None,
+        host: Annotated[
+            str, typer.Option(callback=values.loopback, help="The address to listen on.")
+        ] = "127.0.0.1",
+        port: Annotated[
+            int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+        ] = DEFAULT_PORT,
+        profile: Annotated[
+            str | None, typer.Option(metavar="NAME", help="The policies to run with.")
+        ] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+        ] = None,
+    ) -> int:
+        """Run the whole system in one process, until Ctrl-C."""
+        return root.serve(
+            ServeOptions(
+                fleet=fleet,
+                state=session.state_folder(),
+                host=host,
+                port=port,
+                profile=profile,
+                settings=values.assignments(settings or []),
+                json=session.json,
+            )
+        )
+
+
+def _add_demo(app: typer.Typer, root: Root) -> None:
+    @command(app, "demo", panel=SYSTEM, example="topmast demo\ntopmast demo --keep --state ./demo")
+    def demo(
+        session: Session,
+        keep: Annotated[bool, typer.Option(help="Keep the folder it worked in.")] = False,
+    ) -> int:
+        """Run a small fleet with training jobs on this machine.
+
+        It says what happened and why, and ends by itself.
+        """
+        state = session.state.expanduser().absolute() if session.state else None
+        return root.demo(DemoOptions(state=state, keep=keep, json=session.json))
+
+
+def _add_replay(app: typer.Typer, root: Root) -> None:
+    @command(app, "replay", panel=SYSTEM, example="topmast replay --state ./state --until 2h")
+    def replay(
+        session: Session,
+        until: Annotated[
+            str | None,
+            typer.Option(metavar="T", help="Up to then: 2h (ago), 2030-01-31T12:00."),
+        ] = None,
+    ) -> None:
+        """Rebuild the past from a state folder."""
+        options = ReplayOptions(
+            state=session.state_folder(), until_s=values.moment_s(until), json=session.json
+        )
+        document = root.replay(options)
+        session.show(document, lambda: say_document(document))
+
+
+def _bench(context: typer.Context) -> None:
+    """Measure this machine."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, example: str) -> None:
+    def benchmark(
+        session: Session,
+        jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs.")] = None,
+        clients: Annotated[int | None, typer.Option(min=1, help="How many at once.")] = None,
+        duration: Annotated[
+            str | None, typer.Option(metavar="TIME", help="How long, for example 30s.")
+        ] = None,
+        seed: Annotated[int, typer.Option(help="The seed of what is drawn.")] = 0,
+    ) -> None:
+        options = BenchOptions(
+            jobs=jobs,
+            clients=clients,
+            duration_s=values.duration_s(duration),
+            seed=seed,
+            state=session.state,
+            json=session.json,
+        )
+        document = root.bench(name, options)
+        session.show(document, lambda: say_document(document))
+
+    benchmark.__doc__ = purpose
+    declare: Callable[..., Any] = command(app, name, example=f"topmast bench {name} {example}")
+    declare(benchmark)
+
+
+def say_document(document: object) -> None:
+    """Any document, for people: its plain values one to a line, its lists of records as tables."""
+    import msgspec
+
+    if dataclasses.is_dataclass(document) and not isinstance(document, type):
+        document = dataclasses.asdict(document)
+    plain = msgspec.to_builtins(document)
+    if not isinstance(plain, dict):
+        say_fields([("result", _value(plain))])
+        return
+    tables = {name: value for name, value in plain.items() if _is_table(value)}
+    say_fields((name, _value(value)) for name, value in plain.items() if name not in tables)
+    for name, records in tables.items():
+        say()
+        titles = list(dict.fromkeys(title for record in records for title in record))
+        rows = [[_value(record.get(title)) for title in titles] for record in records]
+        say_table([Column(title.upper()) for title in titles], rows, title=name)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(part)}" for name, part in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(_value(part) for part in value) or "-"
+    return str(value)

@@ -1,0 +1,155 @@
+"""`datasets`: what there is, where it is, and where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli.command import (
+    FLEET,
+    JsonOption,
+    ServerOption,
+    Session,
+    StateOption,
+    command,
+    epilog,
+    session_of,
+)
+from topmast.cli.completion import complete_datasets, complete_regions
+from topmast.cli.output import Column, note, say_table
+
+if TYPE_CHECKING:
+    from topmast.model.views import CopyView, DatasetView
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="DATASET", help="Its name.", autocompletion=complete_datasets)
+]
+RegionArgument = Annotated[
+    str, typer.Argument(metavar="REGION", help="A region.", autocompletion=complete_regions)
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(_alone)
+    command(group, "ls", example="topmast datasets ls --json")(list_all)
+    command(
+        group, "add", example="topmast datasets add imagenet --region east --source ./imagenet\n"
+        "topmast datasets add logs --region eu --allowed eu --allowed eu-2",
+    )(add_one)  # fmt: skip
+    command(group, "replicate", example="topmast datasets replicate imagenet west")(replicate)
+    command(group, "drop", example="topmast datasets drop imagenet west")(drop)
+    app.add_typer(
+        group, name="datasets", rich_help_panel=FLEET,
+        help="List datasets, add one, replicate it, drop a replica.",
+        epilog=epilog("topmast datasets\ntopmast datasets replicate imagenet west"),
+    )  # fmt: skip
+
+
+def _alone(
+    context: typer.Context,
+    json: JsonOption = False,
+    server: ServerOption = None,
+    state: StateOption = None,
+) -> None:
+    if context.invoked_subcommand is None:
+        list_all(session_of(context))
+
+
+def list_all(session: Session) -> None:
+    """Every dataset: its size, its replicas, the copies on their way."""
+    with session.client() as client:
+        found = client.datasets()
+    session.show({"datasets": found}, lambda: _say(found))
+
+
+def add_one(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="DATASET", help="A name for it.")],
+    region: Annotated[
+        str,
+        typer.Option(metavar="REGION", help="The region that has it.", autocompletion=complete_regions),
+    ],
+    path: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where it lies in the store of the region.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder to bring to the region (a local server)."),
+    ] = None,
+    allowed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGION", help="A region that may hold it; repeat it. Default: any region.",
+            autocompletion=complete_regions,
+        ),
+    ] = None,
+    min_replicas: Annotated[
+        int, typer.Option(min=1, help="How many regions should hold it at least.")
+    ] = 1,
+) -> None:  # fmt: skip
+    """Make a dataset known.
+
+    It comes from a folder, or is in the region's store already.
+    """
+    if source is not None and not source.is_dir():
+        raise typer.BadParameter(f"--source: {source} is not a folder")
+    with session.client() as client:
+        added = client.add_dataset(
+            name, region, path=path, source=source, allowed=allowed or None,
+            min_replicas=min_replicas,
+        )  # fmt: skip
+    session.show(added, lambda: _say([added]))
+
+
+def replicate(session: Session, name: NameArgument, region: RegionArgument) -> None:
+    """Copy a dataset to a region.
+
+    The copy goes on by itself; `topmast datasets` shows how far it is.
+    """
+    with session.client() as client:
+        view = client.replicate(name, region)
+    session.show(view, lambda: _say([view]))
+    if any(copy.target == region for copy in view.copies):
+        note(f"{name} is being copied to {region}")
+
+
+def drop(session: Session, name: NameArgument, region: RegionArgument) -> None:
+    """Drop the replica of a dataset in a region."""
+    with session.client() as client:
+        view = client.drop(name, region)
+    session.show(view, lambda: _say([view]))
+
+
+def _say(found: Sequence[DatasetView]) -> None:
+    from topmast.model.units import format_bytes
+
+    columns = [
+        Column("DATASET", whole=True), Column("SIZE", right=True), Column("REPLICAS"),
+        Column("MIN", right=True), Column("ALLOWED"), Column("COPIES"), Column("PATH"),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.name,
+            format_bytes(row.size_bytes),
+            ",".join(
+                replica.region + ("" if replica.state == "complete" else f" ({replica.state})")
+                for replica in row.replicas
+            ),
+            str(row.min_replicas),
+            "any" if row.allowed is None else ",".join(row.allowed),
+            ", ".join(_copy(copy) for copy in row.copies),
+            row.path,
+        ]
+        for row in found
+    ]
+    say_table(columns, rows)
+
+
+def _copy(copy: CopyView) -> str:
+    share = copy.done_bytes / copy.bytes if copy.bytes else 1.0
+    return f"{copy.source}->{copy.target} {share:.0%}"

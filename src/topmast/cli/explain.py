@@ -1,0 +1,193 @@
+"""`explain`: why a job stands where it stands, with every region and cluster accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from topmast.cli.command import DAY, Session, command
+from topmast.cli.jobs import JobArgument
+from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
+from topmast.cli.text import clean, moment, number, plural
+
+if TYPE_CHECKING:
+    from topmast.model.reason import ClusterVerdict
+    from topmast.model.views import Explanation, PlanView, RegionVerdict
+
+_PLANS_SIDE_BY_SIDE = 5
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "explain", panel=DAY, example="topmast explain j17\ntopmast explain j17 --json")(
+        explain
+    )
+
+
+def explain(session: Session, job: JobArgument) -> None:
+    """Why a job stands where it stands, and what would help.
+
+    There is a verdict for every region and every cluster.
+    """
+    with session.client() as client:
+        explanation = client.explain(job)
+    session.show(explanation, lambda: say_explanation(explanation))
+
+
+def say_explanation(explanation: Explanation) -> None:
+    """The whole account, for people."""
+    for warning in explanation.warnings:
+        note(f"warning: {warning}")
+    say(clean(explanation.summary))
+    say()
+    expected = explanation.expected_start_s
+    say_fields(
+        [
+            ("job", f"{explanation.job or ''}  {explanation.name}".strip()),
+            ("state", explanation.state),
+            ("reason", explanation.reason or ""),
+            ("expected start", "not forecast yet" if expected is None else moment(expected)),
+            ("basis", explanation.basis),
+        ]
+    )
+    if explanation.regions:
+        say()
+        _say_candidates(explanation.regions)
+    if explanation.plans:
+        say()
+        _say_plans(explanation.plans[:_PLANS_SIDE_BY_SIDE])
+        _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE])
+    if explanation.would_help:
+        say()
+        say("What would help")
+        for advice in explanation.would_help:
+            say(f"  - {clean(advice)}")
+
+
+# -------------------------------------------------------------------------------------- candidates
+
+
+def _say_candidates(regions: Sequence[RegionVerdict]) -> None:
+    columns = [
+        Column("REGION", whole=True), Column("CLUSTER", whole=True), Column("VERDICT"),
+        Column("FREE", right=True), Column("GPUS", right=True), Column("SCORE", right=True),
+        Column("DATA TO BRING", right=True),
+    ]  # fmt: skip
+    rows: list[Row] = []
+    for region in regions:
+        rows.append(_region_row(region))
+        rows += [_cluster_row(region.region, cluster) for cluster in region.clusters]
+    say_table(columns, rows, title="Where it could run (a lower score is better)")
+
+
+def _region_row(region: RegionVerdict) -> Row:
+    from topmast.model.units import format_bytes, format_duration
+
+    scores = [cluster.score for cluster in region.clusters if cluster.score is not None]
+    if not region.reachable:
+        verdict = Cell("unreachable", "red")
+    elif region.barred:
+        verdict = Cell(region.barred, "red")
+    elif scores:
+        verdict = Cell("fits", "green")
+    else:
+        verdict = Cell("no cluster fits", "yellow")
+    data = "none"
+    if region.data_bytes or region.data_s:
+        data = f"{format_bytes(region.data_bytes)} in {format_duration(region.data_s)}"
+    return [
+        region.region, "(all)", verdict,
+        number(sum(cluster.free_gpus for cluster in region.clusters)),
+        number(sum(cluster.total_gpus for cluster in region.clusters)),
+        _score(min(scores)) if scores else "", data,
+    ]  # fmt: skip
+
+
+def _cluster_row(region: str, cluster: ClusterVerdict) -> Row:
+    return [
+        region, cluster.cluster, _cluster_verdict(cluster),
+        number(cluster.free_gpus), number(cluster.total_gpus),
+        "" if cluster.score is None else _score(cluster.score), "",
+    ]  # fmt: skip
+
+
+def _cluster_verdict(cluster: ClusterVerdict) -> Cell:
+    counted = ", ".join(
+        f"{count.reason} {count.count}" + (f" ({count.detail})" if count.detail else "")
+        for count in cluster.rejections
+    )
+    if cluster.score is not None:
+        if cluster.victims:
+            return Cell(f"fits if {_named(cluster.victims)} would stop", "yellow")
+        return Cell("fits", "green")
+    if not cluster.ever:
+        most = f"at most {number(cluster.largest_gpus)} GPUs together"
+        return Cell(
+            f"can never fit, {most}: {counted}" if counted else f"can never fit: {most}", "red"
+        )
+    return Cell(counted or "nothing found", "yellow")
+
+
+def _named(jobs: Sequence[str]) -> str:
+    if len(jobs) <= 3:
+        return ", ".join(jobs)
+    return f"{jobs[0]}, {jobs[1]} and {plural(len(jobs) - 2, 'other')}"
+
+
+# ------------------------------------------------------------------------------------------- plans
+
+
+def _say_plans(plans: Sequence[PlanView]) -> None:
+    """The best plans side by side, term by term."""
+    from topmast.model.units import format_duration
+
+    columns = [Column("TERM")]
+    columns += [Column(f"{clean(p.region)}/{clean(p.cluster)}", right=True) for p in plans]
+    terms = list(dict.fromkeys(term for plan in plans for term in plan.terms))
+    rows: list[Row] = [["score", *(Cell(_score(plan.score), "bold") for plan in plans)]]
+    rows += [
+        [f"  {term}", *(_score(plan.terms[term]) if term in plan.terms else "" for plan in plans)]
+        for term in terms
+    ]
+    rows += [
+        ["GPU model", *(plan.gpu_model for plan in plans)],
+        ["hosts", *(_hosts(plan.hosts) for plan in plans)],
+        ["within one", *(plan.level for plan in plans)],
+        ["wait for data", *(format_duration(plan.data_s) for plan in plans)],
+        ["over quota", *("yes" if plan.over_quota else "no" for plan in plans)],
+        ["jobs stopped", *(str(len(plan.victims)) for plan in plans)],
+    ]
+    say_table(columns, rows, title="The best plans, term by term (lower is better)")
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    return ",".join(hosts) if len(hosts) <= 2 else plural(len(hosts), "host")
+
+
+def _say_victims(plans: Sequence[PlanView]) -> None:
+    columns = [
+        Column("PLAN"), Column("JOB", whole=True), Column("LOSES GPU-S", right=True),
+        Column("MORE"),
+    ]  # fmt: skip
+    rows: list[Row] = []
+    for plan in plans:
+        for victim in plan.victims:
+            more = {name: victim[name] for name in victim if name not in ("job", "lost_gpu_s")}
+            lost = victim.get("lost_gpu_s")
+            rows.append(
+                [
+                    f"{plan.region}/{plan.cluster}",
+                    str(victim.get("job", "")),
+                    f"{lost:.1f}" if isinstance(lost, int | float) else "",
+                    ", ".join(f"{name} {value}" for name, value in more.items()),
+                ]
+            )
+    if rows:
+        say()
+        say_table(columns, rows, title="What would have to stop")
+
+
+def _score(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.3e}"

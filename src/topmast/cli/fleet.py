@@ -1,0 +1,190 @@
+"""What there is and what is free: regions, clusters, hosts, GPUs, tenants; and hosts put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli.command import FLEET, Session, command
+from topmast.cli.completion import complete_hosts
+from topmast.cli.each import for_each
+from topmast.cli.output import Cell, Column, Row, say_table
+from topmast.cli.text import number, plural
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+    from topmast.model.views import HostView
+
+HostsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="HOST", help="Names of hosts.", autocompletion=complete_hosts),
+]
+RegionOption = Annotated[
+    str | None, typer.Option("--region", metavar="NAME", help="Only those of one region.")
+]
+
+_HOST_STYLES = {"healthy": "green", "suspect": "yellow", "draining": "yellow", "down": "red"}
+_HOST_COLUMNS = [
+    Column("HOST", whole=True), Column("REGION"), Column("CLUSTER"), Column("STATE"),
+    Column("GPU"), Column("FREE", right=True), Column("GPUS", right=True),
+    Column("DATACENTER"), Column("POD"), Column("RACK"), Column("JOBS"),
+]  # fmt: skip
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "regions", panel=FLEET, example="topmast regions")(regions)
+    command(app, "clusters", panel=FLEET, example="topmast clusters --region east")(clusters)
+    command(app, "hosts", panel=FLEET, example="topmast hosts --cluster east-1")(hosts)
+    command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
+    command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
+    command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
+    command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-h0")(uncordon)
+    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1")(drain)
+
+
+def regions(session: Session) -> None:
+    """GPUs, jobs, data, and demand over supply, by region."""
+    from topmast.model.units import format_bytes
+
+    with session.client() as client:
+        found = client.regions()
+    columns = [
+        Column("REGION", whole=True), Column("CLUSTERS", right=True), Column("HOSTS", right=True),
+        Column("GPUS", right=True), Column("FREE", right=True), Column("UNAVAILABLE", right=True),
+        Column("RUNNING", right=True), Column("DEMAND/SUPPLY", right=True),
+        Column("DATASETS", right=True), Column("STORED", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.name, str(row.clusters), str(row.hosts), number(row.gpus), number(row.free_gpus),
+            number(row.unavailable_gpus), str(row.running_jobs), f"{row.demand_supply:.2f}",
+            str(row.datasets),
+            format_bytes(row.stored_bytes)
+            + (f" of {format_bytes(row.storage_bytes)}" if row.storage_bytes is not None else ""),
+        ]
+        for row in found
+    ]  # fmt: skip
+    session.show({"regions": found}, lambda: say_table(columns, rows))
+
+
+def clusters(session: Session, region: RegionOption = None) -> None:
+    """Engine, hosts, GPUs and jobs, by cluster."""
+    with session.client() as client:
+        found = [row for row in client.clusters() if region in (None, row.region)]
+    columns = [
+        Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
+        Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
+        Column("FREE", right=True), Column("RUNNING", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.name, row.region, row.engine, str(row.hosts), str(row.healthy_hosts),
+            number(row.gpus), number(row.free_gpus), str(row.running_jobs),
+        ]
+        for row in found
+    ]  # fmt: skip
+    session.show({"clusters": found}, lambda: say_table(columns, rows))
+
+
+def hosts(
+    session: Session,
+    region: RegionOption = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only those of one cluster.")
+    ] = None,
+) -> None:
+    """State, place, GPUs and jobs, by host."""
+    with session.client() as client:
+        found = [
+            row
+            for row in client.hosts()
+            if region in (None, row.region) and cluster in (None, row.cluster)
+        ]
+    session.show({"hosts": found}, lambda: _say_hosts(found))
+
+
+def gpus(session: Session, region: RegionOption = None) -> None:
+    """GPUs free, held and unavailable, by model and cluster."""
+    with session.client() as client:
+        found = [row for row in client.gpus() if region in (None, row.region)]
+    columns = [
+        Column("GPU", whole=True), Column("REGION"), Column("CLUSTER"), Column("TOTAL", right=True),
+        Column("FREE", right=True), Column("HELD", right=True), Column("UNAVAILABLE", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.gpu_model, row.region, row.cluster,
+            number(row.total), number(row.free), number(row.held), number(row.unavailable),
+        ]
+        for row in found
+    ]  # fmt: skip
+    session.show({"gpus": found}, lambda: say_table(columns, rows))
+
+
+def tenants(session: Session) -> None:
+    """Quota used, borrowed and lent, by tenant and GPU model."""
+    with session.client() as client:
+        found = client.tenants()
+    columns = [
+        Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
+        Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
+        Column("PENDING", right=True), Column("WEIGHT", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.name, row.gpu_model, "unlimited" if row.nominal is None else number(row.nominal),
+            number(row.used), number(row.borrowed), number(row.lent), number(row.pending),
+            number(row.weight),
+        ]
+        for row in found
+    ]  # fmt: skip
+    session.show({"tenants": found}, lambda: say_table(columns, rows))
+
+
+def cordon(session: Session, hosts: HostsArgument) -> None:
+    """Place nothing more on hosts; what runs there goes on."""
+    _put_aside(session, hosts, lambda client, host: client.cordon(host))
+
+
+def uncordon(session: Session, hosts: HostsArgument) -> None:
+    """Let hosts take work again."""
+    _put_aside(session, hosts, lambda client, host: client.uncordon(host))
+
+
+def drain(session: Session, hosts: HostsArgument) -> None:
+    """Cordon hosts, and move away what runs there.
+
+    A job that is moved goes on from its checkpoint elsewhere.
+    """
+    _put_aside(session, hosts, lambda client, host: client.drain(host))
+
+
+def _put_aside(
+    session: Session, names: Sequence[str], act: Callable[[Client, str], HostView]
+) -> None:
+    with session.client() as client, for_each(names) as attempt:
+        found = attempt(lambda name: act(client, name))
+        if found:
+            session.show({"hosts": found}, lambda: _say_hosts(found))
+
+
+def _say_hosts(found: Sequence[HostView]) -> None:
+    rows: list[Row] = [
+        [
+            row.name, row.region, row.cluster,
+            Cell(row.state, _HOST_STYLES.get(row.state, "")),
+            row.gpu_model, number(row.free_gpus), str(row.gpus),
+            row.datacenter, row.pod, row.rack, _listed(row.jobs),
+        ]
+        for row in found
+    ]  # fmt: skip
+    say_table(_HOST_COLUMNS, rows)
+
+
+def _listed(jobs: Sequence[str]) -> str:
+    if len(jobs) > 8:
+        return f"{','.join(jobs[:6])} and {plural(len(jobs) - 6, 'more', 'more')}"
+    return ",".join(jobs)

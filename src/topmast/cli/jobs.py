@@ -1,0 +1,232 @@
+"""The queue and the jobs in it: `queue`, `status`, `cancel`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli.command import DAY, Session, command
+from topmast.cli.completion import complete_jobs
+from topmast.cli.each import for_each
+from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
+from topmast.cli.text import clean, moment, number, plural
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+    from topmast.model.views import AttemptView, HistoryView, JobPage, JobStory, JobView
+
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)
+]
+JobsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_jobs),
+]
+
+STATE_STYLES = {
+    "PENDING": "yellow", "STARTING": "cyan", "RUNNING": "green", "PREEMPTING": "magenta",
+    "RECOVERING": "magenta", "SUSPENDED": "magenta", "CANCELLING": "yellow",
+    "SUCCEEDED": "blue", "FAILED": "red", "CANCELLED": "dim",
+}  # fmt: skip
+FINISHED = ("SUCCEEDED", "FAILED", "CANCELLED")
+_PAGE_JOBS = 1000
+
+_QUEUE_COLUMNS = [
+    Column("ID", whole=True), Column("NAME"), Column("TENANT"), Column("BAND"), Column("STATE"),
+    Column("REASON"), Column("WHERE"), Column("GPUS", right=True), Column("TRIES", right=True),
+    Column("STEP", right=True), Column("AGE", right=True),
+]  # fmt: skip
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(
+        app, "queue", panel=DAY, example="topmast queue\n"
+        "topmast queue --only RUNNING,PENDING --tenant vision\ntopmast queue --all --json",
+    )(queue)  # fmt: skip
+    command(app, "status", panel=DAY, example="topmast status j17")(status)
+    command(app, "cancel", panel=DAY, example="topmast cancel j17 j18")(cancel)
+
+
+# ------------------------------------------------------------------------------------------- queue
+
+
+def queue(
+    session: Session,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="STATE,...", help="Only jobs in these states, for example RUNNING."),
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only jobs of one tenant.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")
+    ] = 1000,
+) -> None:
+    """The jobs that wait, by rank, and those that run."""
+    states = [state.strip().upper() for state in only.split(",") if state.strip()] if only else []
+    if not states and not every:
+        states = ["active"]
+    with session.client() as client:
+        page = _pages(client, states, tenant, limit)
+    session.show(page, lambda: _say_queue(page))
+    if page.next_cursor is not None:
+        note(f"only the first {plural(len(page.jobs), 'job')}: --limit 0 shows all")
+
+
+def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int) -> JobPage:
+    """As many jobs as asked for, as one page."""
+    from msgspec.structs import replace
+
+    found: list[JobView] = []
+    order = "queue" if states == ["active"] else None
+    cursor = None
+    while True:
+        wanted = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
+        page = client.job_page(
+            states="active" if states == ["active"] else states,
+            tenant=tenant, order=order, limit=wanted, cursor=cursor,
+        )  # fmt: skip
+        found += page.jobs
+        cursor = page.next_cursor
+        if cursor is None or not page.jobs or (limit and len(found) >= limit):
+            return replace(page, jobs=tuple(found))
+
+
+def _say_queue(page: JobPage) -> None:
+    import sys
+
+    say_table(_QUEUE_COLUMNS, [_queue_row(job) for job in page.jobs])
+    if sys.stdout.isatty():
+        say()
+        counts = ", ".join(f"{count:,} {state}" for state, count in page.counts.items() if count)
+        say(clean(counts or "no jobs: submit one with `topmast launch job.yaml`"))
+
+
+def _queue_row(job: JobView) -> Row:
+    return [
+        job.id, job.name, job.tenant, job.band, state_cell(job.state),
+        job.reason or "", where(job), number(job.gpus), str(job.attempts),
+        "" if job.step is None else str(job.step), age(job),
+    ]  # fmt: skip
+
+
+def state_cell(state: str) -> Cell:
+    """A state in its colour."""
+    return Cell(state, STATE_STYLES.get(state, ""))
+
+
+def where(job: JobView) -> str:
+    """The region and cluster of a job that has a place."""
+    return f"{job.region}/{job.cluster}" if job.region else ""
+
+
+def age(job: JobView) -> str:
+    """How long ago a job was submitted; of one that has ended, how long it took altogether."""
+    from topmast.model.units import format_duration
+
+    end_s = time.time() if job.finish_s is None else job.finish_s
+    return format_duration(max(0.0, end_s - job.submit_s))
+
+
+# ------------------------------------------------------------------------------------------ status
+
+
+def status(session: Session, job: JobArgument) -> None:
+    """How a job stands, where, and its story so far."""
+    with session.client() as client:
+        story = client.story(job)
+    session.show(story, lambda: _say_story(story))
+
+
+def _say_story(story: JobStory) -> None:
+    from topmast.model.units import format_duration
+
+    job = story.job
+    say_fields(
+        [
+            ("job", f"{job.id}  {job.name}"),
+            ("state", job.state + (f"  {job.reason}" if job.reason else "")),
+            ("cause", job.cause),
+            ("where", where(job)),
+            ("hosts", ", ".join(job.hosts)),
+            ("gpus", f"{number(job.gpus)} {job.gpu_model or ''}".strip() if job.gpus else ""),
+            ("tasks", str(job.tasks)),
+            ("tenant", f"{job.tenant}{' (over its quota)' if job.over_quota else ''}"),
+            ("user", job.user),
+            ("priority", job.band),
+            ("datasets", ", ".join(job.datasets)),
+            ("group", job.group),
+            ("submitted", moment(job.submit_s)),
+            ("waited", format_duration(job.wait_s)),
+            ("started", moment(job.start_s) if job.start_s is not None else ""),
+            ("finished", moment(job.finish_s) if job.finish_s is not None else ""),
+            ("attempts", _attempts_line(job)),
+            ("step", _step_line(job)),
+            ("metrics", ", ".join(f"{name} {value:.6g}" for name, value in job.metrics.items())),
+        ]
+    )
+    if story.attempts:
+        say()
+        _say_attempts(story.attempts)
+    if story.history:
+        say()
+        _say_history(story.history)
+
+
+def _attempts_line(job: JobView) -> str:
+    parts = [plural(job.attempts, "attempt"), plural(job.preemptions, "preemption")]
+    return ", ".join([*parts, plural(job.restarts, "restart")]) if job.attempts else ""
+
+
+def _step_line(job: JobView) -> str:
+    if job.step is None:
+        return ""
+    resumed = job.resumed_from_step
+    return f"{job.step}" + (f" (resumed from step {resumed})" if resumed is not None else "")
+
+
+def _say_attempts(attempts: Sequence[AttemptView]) -> None:
+    from topmast.model.units import format_duration
+
+    columns = [
+        Column("ATTEMPT", right=True), Column("WHERE"), Column("GPUS"), Column("BEGUN"),
+        Column("TOOK", right=True), Column("KEPT", right=True), Column("OUTCOME"),
+    ]  # fmt: skip
+    rows = [
+        [
+            str(row.epoch), f"{row.region}/{row.cluster}", f"{number(row.gpus)} {row.gpu_model}",
+            moment(row.start_s), format_duration(row.end_s - row.start_s),
+            format_duration(row.kept_s), row.outcome,
+        ]
+        for row in attempts
+    ]  # fmt: skip
+    say_table(columns, rows, title="Attempts that ended")
+
+
+def _say_history(history: Sequence[HistoryView]) -> None:
+    columns = [Column("TIME", whole=True), Column("WHAT"), Column("WHY")]
+    rows = [[moment(line.at_s), line.kind, line.text] for line in history]
+    say_table(columns, rows, title="Story")
+
+
+# ------------------------------------------------------------------------------------------ cancel
+
+
+def cancel(session: Session, jobs: JobsArgument) -> None:
+    """Take jobs out of the queue, and stop those that run."""
+    with session.client() as client, for_each(jobs) as attempt:
+        found = attempt(client.cancel)
+        if found:
+            session.show({"jobs": found}, lambda: say_states(found))
+
+
+def say_states(jobs: Sequence[JobView]) -> None:
+    """Jobs with their states, and why."""
+    columns = [Column("ID", whole=True), Column("NAME"), Column("STATE"), Column("CAUSE")]
+    say_table(columns, [[job.id, job.name, state_cell(job.state), job.cause] for job in jobs])

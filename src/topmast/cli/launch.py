@@ -1,0 +1,215 @@
+"""From a file to its end: `launch`, `wait`, `logs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import DAY, Session, command
+from topmast.cli.explain import say_explanation
+from topmast.cli.jobs import FINISHED, JobArgument, JobsArgument, say_states
+from topmast.cli.output import note, say
+from topmast.cli.text import BlockCleaner
+from topmast.cli.watch import Watch
+
+if TYPE_CHECKING:
+    from topmast.client import Client, LogChunk
+    from topmast.model.views import JobView, Receipt
+
+
+def add(app: typer.Typer) -> None:
+    """Add `launch`."""
+    command(
+        app, "launch", panel=DAY, example="topmast launch job.yaml\n"
+        "topmast launch job.yaml --dry-run\n"
+        "topmast launch job.yaml --name try-2 --env LR=0.2 --wait",
+    )(launch)  # fmt: skip
+
+
+def add_watching(app: typer.Typer) -> None:
+    """Add `logs` and `wait`."""
+    command(
+        app, "logs", panel=DAY,
+        example="topmast logs j17 --follow\ntopmast logs j17 --task 3 --attempt 1",
+    )(logs)  # fmt: skip
+    command(app, "wait", panel=DAY, example="topmast wait j17 j18 --timeout 2h")(wait)
+
+
+# ------------------------------------------------------------------------------------------ launch
+
+
+def launch(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="A job file.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Submit nothing: show where it would run, and why.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait, and show what its first task writes.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Instead of the name in the file.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Instead of the tenant in the file.")
+    ] = None,
+    priority: Annotated[
+        str | None, typer.Option(metavar="BAND", help="Instead of the priority in the file.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set an environment variable; may be repeated."),
+    ] = None,
+) -> int:
+    """Check a job file, and submit the job.
+
+    Its id is printed once the job can no longer be lost.
+    """
+    changes = {"name": name, "tenant": tenant, "priority": priority}
+    document, folder = _read(file, changes, values.assignments(env or []))
+    with session.client() as client:
+        if dry_run:
+            explanation = client.dry_run(document)
+            session.show(explanation, lambda: say_explanation(explanation))
+            return 0
+        receipt = client.submit(document, workdir=folder)
+        for warning in receipt.warnings:
+            note(f"warning: {warning}")
+        if not (wait or follow):
+            session.show(receipt, lambda: say(receipt.id))
+            if sys.stdout.isatty():
+                note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}")
+            return 0
+        note(f"{receipt.name} is submitted as {receipt.id}")
+        job = _see_through(session, client, receipt.id, follow)
+    session.show(_with_job(receipt, job), lambda: say(receipt.id))
+    return _verdict([job])
+
+
+def _read(
+    file: Path, changes: dict[str, str | None], envs: dict[str, str]
+) -> tuple[dict[str, Any], Path | None]:
+    """The document of the job in ``file``, changed and checked, and the folder it works in."""
+    from topmast.model.files.jobfile import dump_job, parse_job, read_job
+
+    job = read_job(file)
+    document = dump_job(job.spec)
+    given = {field: value for field, value in changes.items() if value is not None}
+    if given or envs:
+        document |= given
+        if envs:
+            document["envs"] = {**job.spec.envs, **envs}
+        document = dump_job(parse_job(document, where="command line").spec)
+    if job.workdir is None:
+        return document, None
+    return document, file.parent / Path(job.workdir).expanduser()
+
+
+def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:
+    return {
+        "id": receipt.id, "name": receipt.name, "warnings": receipt.warnings, "job": job,
+    }  # fmt: skip
+
+
+def _see_through(session: Session, client: Client, job: str, follow: bool) -> JobView:
+    """Watch a job to its end. Ctrl-C ends the watching, and the job goes on."""
+    try:
+        if follow:
+            _write_logs(client.logs(job, follow=True), sys.stderr if session.json else sys.stdout)
+            return client.wait(job)[0]
+        with Watch() as watch:
+            return client.wait(job, on_change=watch.update)[0]
+    except KeyboardInterrupt:
+        note(f"{job} goes on without you: topmast wait {job}, topmast cancel {job}")
+        raise
+
+
+# -------------------------------------------------------------------------------------------- wait
+
+
+def wait(
+    session: Session,
+    jobs: JobsArgument,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Give up after that long: 90, 10m, 2h.")
+    ] = None,
+) -> int:
+    """Wait until jobs have ended.
+
+    The exit code is 0 only if all of them succeeded.
+    """
+    timeout_s = values.duration_s(timeout)
+    with session.client() as client, Watch() as watch:
+        ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update)
+    session.show({"jobs": ended}, lambda: say_states(ended))
+    return _verdict(ended)
+
+
+def _verdict(jobs: Sequence[JobView]) -> int:
+    """The exit code for jobs that have ended, with one line about those that did not succeed."""
+    bad = {job.id: job for job in jobs if job.state != FINISHED[0]}
+    if not bad:
+        return 0
+    named = [
+        f"{job.id} {job.state}{f' ({job.cause})' if job.cause else ''}" for job in bad.values()
+    ]
+    more = f", and {len(named) - 3} more" if len(named) > 3 else ""
+    note(f"topmast: {', '.join(named[:3])}{more}")
+    return 1
+
+
+# -------------------------------------------------------------------------------------------- logs
+
+
+def logs(
+    session: Session,
+    job: JobArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on to the end of the job, over attempts.")
+    ] = False,
+    task: Annotated[int, typer.Option("--task", "-t", min=0, help="The rank of a task.")] = 0,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="An attempt other than the latest.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With colours and control characters, as written.")
+    ] = False,
+) -> None:
+    """What a task of a job writes to its output."""
+    with session.client() as client:
+        chunks = client.logs(job, task, attempt=attempt, follow=follow)
+        if session.json:
+            session.show({"job": job, "task": task, "attempts": _by_attempt(chunks)}, lambda: None)
+        elif not _write_logs(chunks, sys.stdout, raw=raw):
+            view = client.job(job)
+            reason = f", {view.reason}" if view.reason else ""
+            note(f"nothing written yet: {job} is {view.state}{reason}")
+
+
+def _by_attempt(chunks: Iterable[LogChunk]) -> list[dict[str, object]]:
+    texts: dict[int, list[str]] = {}
+    for chunk in chunks:
+        texts.setdefault(chunk.attempt, []).append(chunk.text)
+    return [{"attempt": attempt, "text": "".join(parts)} for attempt, parts in texts.items()]
+
+
+def _write_logs(chunks: Iterable[LogChunk], stream: TextIO, raw: bool = False) -> bool:
+    """Write output as it comes, naming each attempt on stderr; whether there was any."""
+    attempt = 0
+    cleaner = BlockCleaner()
+    for chunk in chunks:
+        if attempt and chunk.attempt != attempt:
+            stream.write(cleaner.finish())
+            stream.flush()
+            note(f"-- attempt {chunk.attempt} --")
+        attempt = chunk.attempt
+        stream.write(chunk.text if raw else cleaner.feed(chunk.text))
+        stream.flush()
+    stream.write(cleaner.finish())
+    return bool(attempt)

@@ -1,0 +1,147 @@
+"""The commands put together, and how they end: an exit code, and one line when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from topmast import __version__
+from topmast.cli import completion, composed, datasets, explain, fleet, jobs, launch, usage
+from topmast.cli.command import JsonOption, ServerOption, StateOption
+from topmast.cli.output import note, say
+from topmast.cli.root import Root
+
+FAILED, MISUSE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+PROGRAM = "topmast"
+
+
+class Commands(TyperGroup):
+    """The top of the command line: its help lists the commands under what they are about."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. A reader who has seen enough of its output is no error to report."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise typer.Exit(BROKEN_PIPE) from None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, section by section, in the order in which they were added."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        space = formatter.width - 6 - max(len(name) for name in commands)
+        for name, found in commands.items():
+            if found is not None and not found.hidden:
+                panel = getattr(found, "rich_help_panel", None) or "Commands"
+                row = (name, found.get_short_help_str(space))
+                sections.setdefault(str(panel), []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=14)
+
+
+def build(root: Root) -> typer.Typer:
+    """The command line, with what only the composition root can do taken from ``root``."""
+    app = typer.Typer(
+        name=PROGRAM,
+        cls=Commands,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="\b\nStart here:\n  $ topmast demo\n  $ topmast up\n  $ topmast launch job.yaml",
+    )
+    app.callback(invoke_without_command=True)(_top)
+    launch.add(app)
+    jobs.add(app)
+    explain.add(app)
+    launch.add_watching(app)
+    fleet.add(app)
+    datasets.add(app)
+    usage.add(app)
+    composed.add(app, root)
+    completion.add(app)
+    return app
+
+
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    server: ServerOption = None,
+    state: StateOption = None,
+    json: JsonOption = False,
+) -> None:
+    """One global queue for training jobs across regions, clusters and engines."""
+    if version:
+        say(f"{PROGRAM} {__version__}")
+    elif context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+def main(root: Root, arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return its exit code: whatever happens, there is no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    try:
+        code = _run(root, arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = BROKEN_PIPE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == BROKEN_PIPE:
+        # What is left in the buffer has no reader: the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(root: Root, arguments: Sequence[str] | None) -> int:
+    try:
+        code = build(root)(
+            None if arguments is None else list(arguments),
+            prog_name=PROGRAM,
+            standalone_mode=False,
+        )
+    except typer.TyperException as error:
+        if _debugging():
+            raise
+        note(f"{PROGRAM}: {error.format_message()}{_hint(error)}")
+        return error.exit_code
+    except typer.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _failed(error)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Report an error that a command ended with."""
+    from topmast.model.errors import InvalidInput, TopmastError
+
+    if _debugging():
+        raise error
+    if isinstance(error, TopmastError):
+        note(f"{PROGRAM}: {error}")
+        return MISUSE if isinstance(error, InvalidInput) else FAILED
+    if isinstance(error, OSError):
+        note(f"{PROGRAM}: {error}")
+        return FAILED
+    kind = type(error).__name__
+    note(f"{PROGRAM}: internal error: {kind}: {error} (TOPMAST_DEBUG=1 shows where)")
+    return FAILED
+
+
+def _hint(error: typer.TyperException) -> str:
+    """Where to read how the command is called."""
+    context = getattr(error, "ctx", None)
+    return f" (see: {context.command_path} --help)" if context is not None else ""
+
+
+def _debugging() -> bool:
+    return os.environ.get("TOPMAST_DEBUG", "") not in ("", "0")

@@ -1,0 +1,117 @@
+"""Writing: results to stdout, as tables or as one JSON document; everything else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topmast.cli.text import clean, clean_json, width
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+class Column(NamedTuple):
+    """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be."""
+
+    title: str
+    right: bool = False
+    whole: bool = False
+
+
+class Cell(NamedTuple):
+    """A cell with a style of its own, for terminals that have colours."""
+
+    text: str
+    style: str = ""
+
+
+Row = Sequence[str | Cell]
+
+
+def say(line: str = "") -> None:
+    """One line of the result."""
+    sys.stdout.write(line + "\n")
+
+
+def note(line: str) -> None:
+    """One line beside the result: a warning, a hint, progress."""
+    sys.stderr.write(clean(line) + "\n")
+    sys.stderr.flush()
+
+
+def say_json(document: object) -> None:
+    """The result as one JSON document: on one line, or indented for eyes."""
+    import msgspec
+
+    encoded = msgspec.json.encode(document)
+    if sys.stdout.isatty():
+        encoded = msgspec.json.format(encoded, indent=2)
+    say(clean_json(encoded.decode()))
+
+
+def say_table(columns: Sequence[Column], rows: Iterable[Row], title: str = "") -> None:
+    """A table: with colours on a terminal, aligned by spaces elsewhere."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, cells, title)
+        return
+    if title:
+        say(title)
+    for line in plain_lines(columns, cells):
+        say(line)
+
+
+def say_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair to a line."""
+    pairs = [(name, clean(value)) for name, value in fields if value]
+    longest = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        say(f"{name:<{longest}}  {value}")
+
+
+def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """The lines of a table without colours or rules, as wide as it has to be."""
+    lines = [[column.title for column in columns], *([cell.text for cell in row] for row in rows)]
+    widths = [max(width(line[index]) for line in lines) for index in range(len(columns))]
+    result = []
+    for line in lines:
+        parts = []
+        for column, wanted, text in zip(columns, widths, line, strict=True):
+            space = " " * (wanted - width(text))
+            parts.append(space + text if column.right else text + space)
+        result.append("  ".join(parts).rstrip())
+    return result
+
+
+def _cell(value: str | Cell) -> Cell:
+    text, style = value if isinstance(value, Cell) else (value, "")
+    return Cell(clean(text) or "-", style)
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str) -> None:
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if title:
+        console.print(title, style="bold")
+    console.print(rich_table(columns, rows))
+
+
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> RichTable:
+    """The table for a terminal. Cells are `Text`: a name in brackets is a name, not markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, column in enumerate(columns):
+        options: dict[str, Any] = {"justify": "right" if column.right else "left"}
+        if column.whole:
+            longest = max((width(row[index].text) for row in rows), default=1)
+            options |= {"min_width": longest, "no_wrap": True}
+        table.add_column(Text(column.title), overflow="fold", **options)
+    for row in rows:
+        table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+    return table

@@ -1,0 +1,68 @@
+"""What the command line cannot do as a client: `app.py` composes it, and hands it in as a `Root`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_PORT = 6278
+"""MAST, on the keys of a telephone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """`topmast up`. ``fleet`` None: the fleet of the state folder, or a default one."""
+
+    fleet: Path | None
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    profile: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """`topmast demo`. ``state`` None: a folder made for it, and removed unless ``keep``."""
+
+    state: Path | None = None
+    keep: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """`topmast replay`. ``until_s`` None: to the end of the journal."""
+
+    state: Path
+    until_s: float | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """`topmast bench NAME`. None: what the benchmark does by default."""
+
+    jobs: int | None = None
+    clients: int | None = None
+    duration_s: float | None = None
+    seed: int = 0
+    state: Path | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Root:
+    """What `app.py` hands in; each callable imports what it needs when it is called.
+
+    ``serve`` and ``demo`` print what they have to say and return the exit code. ``replay`` and
+    ``bench`` return a document (a Struct, dataclass or dict) that the command line shows; what they
+    have to say on the way goes to stderr. All raise a `TopmastError` to fail with one clear line.
+    """
+
+    serve: Callable[[ServeOptions], int]
+    demo: Callable[[DemoOptions], int]
+    replay: Callable[[ReplayOptions], object]
+    bench: Callable[[str, BenchOptions], object]

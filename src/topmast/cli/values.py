@@ -1,0 +1,71 @@
+"""What people type after an option, read into what it means; else a `BadParameter` that says how."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterable
+from datetime import datetime
+
+import typer
+
+
+def duration_s(text: str | None) -> float | None:
+    """Seconds of ``90``, ``10m``, ``1h30m``."""
+    if text is None:
+        return None
+    from topmast.model.errors import InvalidInput
+    from topmast.model.units import parse_duration_s
+
+    try:
+        return parse_duration_s(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def moment_s(text: str | None) -> float | None:
+    """Seconds since the epoch of ``2h`` (two hours ago), ``2030-01-31T12:00`` or such a number."""
+    if text is None:
+        return None
+    from topmast.model.errors import InvalidInput
+    from topmast.model.units import MAX_DURATION_S, parse_duration_s
+
+    try:
+        number = float(text)
+    except ValueError:
+        pass
+    else:
+        if MAX_DURATION_S < number < 1e11:
+            return number
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return time.time() - parse_duration_s(text)
+    except InvalidInput:
+        remedy = "write 2h (ago), 2030-01-31, 2030-01-31T12:00, or seconds since the epoch"
+        raise typer.BadParameter(f"{text!r} is not a time; {remedy}") from None
+
+
+def assignments(texts: Iterable[str]) -> dict[str, str]:
+    """The names and values of ``NAME=VALUE``."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+        found[name.strip()] = value
+    return found
+
+
+def loopback(host: str) -> str:
+    """An address that only this machine can reach: there is no authentication yet."""
+    try:
+        safe = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        safe = False
+    if not safe:
+        message = f"{host!r} is not an address of this machine alone"
+        raise typer.BadParameter(f"{message}; without authentication only loopback is served")
+    return host
