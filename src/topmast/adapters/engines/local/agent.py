@@ -27,7 +27,7 @@ from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.supervisor import LOOK_AGAIN, Supervisor
 
-LOCK_PATIENCE_S = 2.0
+LOCK_PATIENCE_S = 0.5
 STRAY_RETRY_S = 0.02
 BUFFER_MAX_BYTES = 16 << 20
 ALL_SIGNALS = signal.valid_signals()

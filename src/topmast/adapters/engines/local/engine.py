@@ -24,6 +24,7 @@ import structlog
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import Host, HostState, launch_agents
+from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, Surroundings, make_plan
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
@@ -36,6 +37,7 @@ LOOK_S = 0.05
 REAP_S = 0.02
 SUPERVISOR_PATIENCE_S = 2.0
 TRUTH_PATIENCE_S = 5.0
+FORGET_EVERY = 100
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +144,7 @@ class LocalEngine:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ, self._ring)
         self._to_launch: list[Host] = []
-        self._forgotten: dict[str, int] = {}
+        self._ends = 0
         self._truth_until_s: float | None = None
         self._progress_at_s = 0.0
         try:
@@ -199,7 +201,9 @@ class LocalEngine:
         left = sorted(folder.name for folder in self._layout.hosts.iterdir())
         self._configured = frozenset(names)
         self._hosts = {name: Host(name, self._layout) for name in (*names, *left)}
+        self._memory = Memory(self._layout, self._keep_attempts)
         self._tasks.load()
+        self._memory.forget_old(self._tasks)
         eager = len(names) <= self._eager_hosts
         for host in self._hosts.values():
             if host.recorded or host.alive:
@@ -262,10 +266,12 @@ class LocalEngine:
             case HostState.CONNECTING if not self._connect(host):
                 if host.alive:
                     host.wake_s = time.monotonic() + LOOK_S  # it is about to listen, or to end
-                elif host.recorded or self._tasks.alive_on(host.name):
+                elif host.recorded:
                     self._reap(host, "its agent died")
+                elif self._tasks.alive_on(host.name):
+                    self._want(host)  # it left for want of work just when work came
                 else:
-                    self._set(host, HostState.IDLE, None)  # it left because nobody needed it
+                    self._set(host, HostState.IDLE, None)
             case HostState.REAPING:
                 self._reap_step(host)
             case HostState.DOWN:
@@ -291,7 +297,9 @@ class LocalEngine:
             self._tasks.started(task, message["at_s"])
         elif message["op"] == "gone":
             self._tasks.finish(task, "its supervisor ended without a record")
-            self._forget_old()
+            self._ends += 1
+            if self._ends % FORGET_EVERY == 0:
+                self._memory.forget_old(self._tasks)
 
     def _meet(self, host: Host, alive: dict[str, float | None]) -> None:
         """An agent told what lives on it: take that up, and give what it lacks."""
@@ -365,7 +373,7 @@ class LocalEngine:
     def _start_gang(self, gang: StartGang) -> None:
         attempt = attempt_name(gang.job, gang.epoch)
         try:
-            if self._is_forgotten(gang.job, gang.epoch):
+            if self._memory.is_forgotten(attempt):
                 raise CannotStart("it ran long ago, and is not run twice")
             for seat in gang.seats:
                 if seat.host not in self._hosts:
@@ -407,6 +415,8 @@ class LocalEngine:
             self._want(host)
 
     def _stop(self, attempt: str, grace_s: float) -> None:
+        if self._memory.is_forgotten(attempt):
+            return
         files.make_folder(self._layout.attempt(attempt))
         order = {"grace_s": max(0.0, grace_s), "at_s": self._clock.now()}
         files.write_json(self._layout.stop(attempt), order)
@@ -453,14 +463,6 @@ class LocalEngine:
         down = [
             host.name
             for host in self._hosts.values()
-            if host.name in self._configured and host.state in (HostState.DOWN, HostState.REAPING)
+            if host.name in self._configured and host.state is HostState.DOWN
         ]
         self._post(EngineTruth(self._tasks.truth(), tuple(down)))
-
-    # --- forgetting ----------------------------------------------------------------------------
-
-    def _is_forgotten(self, job: str, epoch: int) -> bool:
-        return epoch <= self._forgotten.get(job, -1)
-
-    def _forget_old(self) -> None:
-        return None

@@ -78,6 +78,7 @@ class Supervisor:
         self.log = os.open(
             self.layout.log(self.task), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
+        self._tell({"op": "started", "task": self.task, "at_s": note["at_s"]})
         code, error = self._steps()
         self._clear()
         self._record(code, error)
@@ -93,7 +94,6 @@ class Supervisor:
                 return 128 + signal.SIGTERM, "stopped during setup"
             self._check_host()
             child = self._fork(lambda: self._exec(self.seat["run"]))
-            self._tell({"op": "started", "task": self.task, "at_s": time.time()})
             return self._wait(child), ""
         except StepFailed as failed:
             return failed.code, failed.error

@@ -165,8 +165,12 @@ class Tasks:
             self._post(Checkpointed(job, epoch, *news.checkpoint))
 
     def truth(self) -> tuple[TruthTask, ...]:
-        """All known tasks, by name."""
-        return tuple(_truth(self._known[name]) for name in sorted(self._known))
+        """What runs and what ended, by name; not what a host was asked for and has not begun."""
+        return tuple(
+            _truth(task)
+            for _, task in sorted(self._known.items())
+            if task.end or task.started_s or files.read_json(self._layout.claim(task.name))
+        )
 
 
 def _truth(task: Task) -> TruthTask:

@@ -1,0 +1,214 @@
+"""What the contract of engines needs: a rig for each engine, and a place where its news arrive."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
+from topmast.model.messages import (
+    EngineTruth,
+    Message,
+    StartGang,
+    TaskExited,
+    TaskLost,
+    TaskStarted,
+)
+from topmast.model.plan import Seat
+from topmast.ports import Engine
+
+PATIENCE_S = 30.0
+HOSTS = ("h0", "h1")
+M = TypeVar("M", bound=Message)
+
+
+class WallClock:
+    """The time of day."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+@dataclass
+class News:
+    """Everything an engine posted, and waiting for what it will."""
+
+    messages: list[Message] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def post(self, message: Message) -> None:
+        with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    def all(self, kind: type[M], **wanted: object) -> list[M]:
+        with self._changed:
+            return [
+                message
+                for message in self.messages
+                if isinstance(message, kind)
+                and all(getattr(message, name) == value for name, value in wanted.items())
+            ]
+
+    def wait(self, kind: type[M], count: int = 1, **wanted: object) -> M:
+        """The newest of at least `count` such messages."""
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            found = self.all(kind, **wanted)
+            if len(found) >= count:
+                return found[-1]
+            with self._changed:
+                self._changed.wait(0.2)
+            assert time.monotonic() < until_s, f"no {kind.__name__} {wanted} in {self.messages}"
+
+    def clear(self) -> None:
+        with self._changed:
+            self.messages.clear()
+
+
+def eventually(what: Callable[[], object], story: str) -> None:
+    """Wait until something is so."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until_s, story
+        time.sleep(0.01)
+
+
+def order(job: str, run: str, tasks: int = 1, *, epoch: int = 1, **spec: object) -> StartGang:
+    """A gang of one group; its ranks take turns on the hosts."""
+    setup = str(spec.pop("setup", ""))
+    groups = (TaskGroup("trainer", tasks, Resources(), run, setup),)
+    defaults: dict[str, object] = {"checkpoint": Checkpoint(grace_s=20.0)}
+    job_spec = JobSpec("a job", groups, **{**defaults, **spec})  # type: ignore[arg-type]
+    seats = tuple(Seat("trainer", rank, HOSTS[rank % len(HOSTS)], (rank,)) for rank in range(tasks))
+    return StartGang(job, epoch, job_spec, "east", "east-1", seats)
+
+
+@dataclass
+class Rig:
+    """One engine under test, with its outside world below one folder."""
+
+    folder: Path
+    make: Callable[["Rig"], Engine]
+    datasets: dict[str, Path] = field(default_factory=dict)
+    blobs: dict[str, Path] = field(default_factory=dict)
+    news: News = field(default_factory=News)
+    engine: Engine = field(init=False)
+
+    def open(self) -> None:
+        self.news = News()
+        self.engine = self.make(self)
+        self.engine.open(self.news.post)
+
+    def reopen(self) -> None:
+        """As if Topmast were started anew."""
+        self.engine.close()
+        self.open()
+
+    def end_of(self, job: str, rank: int = 0) -> TaskExited:
+        return self.news.wait(TaskExited, job=job, rank=rank)
+
+    def started(self, job: str, rank: int = 0) -> TaskStarted:
+        return self.news.wait(TaskStarted, job=job, rank=rank)
+
+    def lost(self, job: str, rank: int = 0) -> TaskLost:
+        return self.news.wait(TaskLost, job=job, rank=rank)
+
+    def truth(self) -> EngineTruth:
+        before = len(self.news.all(EngineTruth))
+        self.engine.ask_truth()
+        return self.news.wait(EngineTruth, before + 1)
+
+    def log(self, job: str, rank: int = 0, epoch: int = 1) -> str:
+        file = self.engine.log_path(job, epoch, rank)
+        return file.read_text() if file else ""
+
+    def says(self, job: str, word: str, rank: int = 0) -> None:
+        """Wait until the task has written a word to its log."""
+        eventually(lambda: word in self.log(job, rank), f"no {word!r} in the log of {job}")
+
+
+def local(rig: Rig) -> Engine:
+    """The local engine with two hosts."""
+    hosts = tuple(HostSpec(name, "H100", 8) for name in HOSTS)
+    return LocalEngine(
+        ClusterSpec("east-1", hosts),
+        "east",
+        rig.folder / "engine",
+        clock=WallClock(),
+        dataset_path=lambda dataset, region: rig.datasets.get(dataset),
+        blob_path=rig.blobs.get,
+        checkpoints=rig.folder / "checkpoints",
+        host_return_s=0.2,
+        progress_s=0.05,
+        linger_s=1.0,
+    )
+
+
+ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local}
+
+
+@contextmanager
+def opened(make: Callable[[Rig], Engine], folder: Path) -> Iterator[Rig]:
+    """A rig that leaves no process behind."""
+    rig = Rig(folder, make)
+    rig.open()
+    try:
+        yield rig
+    finally:
+        rig.engine.close()
+        for process in of_folder(folder):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def of_folder(folder: Path) -> list[psutil.Process]:
+    """Living processes whose arguments or environment name the folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            words = [*process.cmdline(), *process.environ().values()]
+            if any(str(folder) in word for word in words):
+                found.append(process)
+    return found
+
+
+def scripts_of(folder: Path) -> list[psutil.Process]:
+    """Processes of tasks, without agents and supervisors."""
+    return [
+        process
+        for process in of_folder(folder)
+        if not any("agent" in word for word in _cmdline(process))
+    ]
+
+
+def _cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return ["agent"]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill(pid: int) -> None:
+    """SIGKILL."""
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,397 @@
+"""What only the local engine promises, for hosts, supervisors and Topmast itself being killed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.contract.engines import (
+    HOSTS,
+    News,
+    Rig,
+    WallClock,
+    alive,
+    eventually,
+    kill,
+    local,
+    of_folder,
+    opened,
+    order,
+    scripts_of,
+)
+from topmast.adapters.engines.local import files, processes
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.files import Layout
+from topmast.adapters.engines.local.hosts import Host, launch_agents
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.messages import EngineTruth, HostDown, HostUp, TaskExited, TaskLost, TaskStarted
+from topmast.ports import Engine
+
+FOREVER = "echo up $$\nwhile true; do sleep 0.05 || true; done"
+REPO = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """An open local engine with two hosts."""
+    with opened(local, tmp_path) as rig:
+        yield rig
+
+
+def layout(rig: Rig) -> Layout:
+    return Layout(rig.folder / "engine")
+
+
+def agent_of(rig: Rig, host: str) -> int:
+    """The process that is a host."""
+    record = files.read_json(layout(rig).host(host) / "agent.json")
+    assert record
+    pid: int = record["pid"]
+    return pid
+
+
+def supervisor_of(rig: Rig, task: str) -> int:
+    note = files.read_json(layout(rig).claim(task))
+    assert note
+    pid: int = note["pid"]
+    return pid
+
+
+# --- hosts that die ----------------------------------------------------------------------------
+
+ESCAPING = f"setsid sleep 1000 & (setsid setsid sleep 1000 &)\n{FOREVER}"
+
+
+def test_a_host_dies_with_all_it_ran(rig: Rig) -> None:
+    """HostDown comes when nothing of its tasks lives; the other host is not touched."""
+    rig.engine.start_gang(order("j1", ESCAPING, tasks=2))
+    rig.says("j1", "up", 0)
+    rig.says("j1", "up", 1)
+    rig.news.clear()
+    kill(agent_of(rig, "h0"))
+    rig.news.wait(HostDown, host="h0")
+    assert not of_task(rig, "j1.1.0")
+    assert len(of_task(rig, "j1.1.1")) >= 3
+    rig.lost("j1", 0)
+    rig.news.wait(HostUp, host="h0")
+    rig.engine.start_gang(order("j2", "true"))
+    assert rig.end_of("j2").code == 0
+    assert not rig.news.all(TaskLost, rank=1)
+
+
+def of_task(rig: Rig, task: str) -> list[int]:
+    return processes.marked({str(layout(rig).claim(task))})
+
+
+def test_a_host_and_its_supervisors_die_at_once(rig: Rig) -> None:
+    """With nobody left to clear up, the engine finds what is left by its marks."""
+    rig.engine.start_gang(order("j1", ESCAPING))
+    rig.says("j1", "up")
+    supervisor, agent = supervisor_of(rig, "j1.1.0"), agent_of(rig, "h0")
+    os.kill(agent, 19)  # SIGSTOP: it cannot clear up after the supervisor
+    kill(supervisor)
+    kill(agent)
+    rig.news.wait(HostDown, host="h0")
+    assert not of_task(rig, "j1.1.0")
+
+
+def test_a_host_dies_whose_supervisor_hangs(rig: Rig) -> None:
+    """A supervisor that does not react is killed too."""
+    rig.engine.start_gang(order("j1", ESCAPING))
+    rig.says("j1", "up")
+    os.kill(supervisor_of(rig, "j1.1.0"), 19)
+    kill(agent_of(rig, "h0"))
+    rig.news.wait(HostDown, host="h0")
+    assert not of_task(rig, "j1.1.0")
+    assert not alive(supervisor_of(rig, "j1.1.0"))
+
+
+def test_a_host_that_died_while_nobody_watched(rig: Rig) -> None:
+    """It is told at the next start, its tasks are lost, and it returns."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.says("j1", "up")
+    rig.engine.close()
+    kill(agent_of(rig, "h0"))
+    rig.open()
+    rig.news.wait(HostDown, host="h0")
+    rig.lost("j1")
+    rig.news.wait(HostUp, host="h0")
+    assert not scripts_of(rig.folder)
+    (task,) = rig.truth().tasks
+    assert (task.running, task.code) == (False, None)
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.news.wait(TaskLost, 2, job="j1")
+
+
+def test_a_killed_supervisor_is_a_lost_task(rig: Rig) -> None:
+    """The agent clears up, and the loss is posted when nothing is left; never a second start."""
+    rig.engine.start_gang(order("j1", ESCAPING))
+    rig.says("j1", "up")
+    kill(supervisor_of(rig, "j1.1.0"))
+    rig.lost("j1")
+    assert not scripts_of(rig.folder)
+    rig.engine.start_gang(order("j1", ESCAPING))
+    rig.news.wait(TaskLost, 2, job="j1")
+    assert rig.log("j1").count("up") == 1
+
+
+def test_an_agent_that_cannot_start_is_a_host_down(tmp_path: Path) -> None:
+    """Its tasks are lost, with the reason, instead of waiting for ever."""
+
+    def broken(rig: Rig) -> Engine:
+        engine = local(rig)
+        assert isinstance(engine, LocalEngine)
+        engine._around = replace(engine._around, python="/bin/false")
+        return engine
+
+    with opened(broken, tmp_path) as rig:
+        rig.news.wait(HostDown, host="h0")
+        rig.engine.start_gang(order("j1", "true"))
+        assert "agent" in rig.lost("j1").error
+
+
+def test_an_agent_nobody_needs_leaves(rig: Rig) -> None:
+    """Without tasks and without Topmast it ends after a while; that is no death."""
+    rig.news.wait(HostUp, host="h0")
+    rig.news.wait(HostUp, host="h1")
+    rig.engine.close()
+    eventually(lambda: not of_folder(rig.folder / "engine"), "agents leave")
+    rig.open()
+    rig.news.wait(HostUp, host="h0")
+    assert not rig.news.all(HostDown)
+
+
+# --- Topmast dies ------------------------------------------------------------------------------
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from tests.contract.engines import Rig, local, order
+rig = Rig(Path(sys.argv[1]), local)
+rig.open()
+tasks = int(sys.argv[2])
+rig.engine.start_gang(order("j1", sys.argv[3], tasks=tasks))
+for rank in range(tasks):
+    rig.says("j1", "up", rank)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder of an engine that is not open here yet; nothing is left running in it."""
+    yield tmp_path
+    for process in of_folder(tmp_path):
+        process.kill()
+
+
+def test_tasks_survive_a_killed_topmast(folder: Path) -> None:
+    """SIGKILL for the owner: another adopts its tasks, with the same processes."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, folder, "3", FOREVER],
+        cwd=REPO,
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        stdout=subprocess.PIPE,
+    )
+    assert owner.stdout
+    with owner:
+        assert owner.stdout.readline() == b"ready\n"
+        before = sorted(p.pid for p in scripts_of(folder / "engine") if p.name() == "bash")
+        assert len(before) == 3
+        owner.kill()
+    with opened(local, folder) as rig:
+        assert [task.running for task in rig.truth().tasks] == [True] * 3
+        rig.engine.start_gang(order("j1", FOREVER, tasks=3))
+        rig.news.wait(TaskStarted, 6, job="j1")
+        after = sorted(p.pid for p in scripts_of(folder / "engine") if p.name() == "bash")
+        assert after == before
+        rig.engine.stop("j1", 1, 0.0)
+        for rank in range(3):
+            assert rig.end_of("j1", rank).code in (137, 143)
+
+
+def test_a_start_that_was_cut_short_is_completed(rig: Rig) -> None:
+    """Only some of the tasks were asked for when Topmast died: a repetition starts the others."""
+    gang = order("j1", FOREVER, tasks=8)
+    engine = rig.engine
+    assert isinstance(engine, LocalEngine)
+    ask = engine._ask
+    engine._ask = lambda host, attempt, ranks: ask(host, attempt, ranks[:2])  # type: ignore[method-assign]
+    rig.news.wait(HostUp, host="h0")
+    rig.news.wait(HostUp, host="h1")
+    engine.start_gang(gang)
+    rig.news.wait(TaskStarted, 4)
+    rig.reopen()
+    assert len(rig.truth().tasks) == 4
+    rig.engine.start_gang(gang)
+    for rank in range(8):
+        rig.says("j1", "up", rank)
+    assert not rig.news.all(TaskLost)
+    assert all(rig.log("j1", rank).count("up") == 1 for rank in range(8))
+
+
+def test_two_engines_start_an_attempt_once(rig: Rig) -> None:
+    """A second one on the same folder finds the tasks of the first, and cannot repeat them."""
+    second = Rig(rig.folder, local)
+    second.open()
+    try:
+        gang = order("j1", f"trap 'exit 3' TERM\n{FOREVER}", tasks=4)
+        rig.engine.start_gang(gang)
+        second.engine.start_gang(gang)
+        for rank in range(4):
+            rig.started("j1", rank)
+            second.started("j1", rank)
+            rig.says("j1", "up", rank)
+        second.engine.stop("j1", 1, 20.0)
+        for rank in range(4):
+            assert rig.end_of("j1", rank).code == second.end_of("j1", rank).code == 3
+            assert rig.log("j1", rank).count("up") == 1
+    finally:
+        second.engine.close()
+
+
+# --- the other promises ------------------------------------------------------------------------
+
+
+def test_a_process_with_the_number_of_another_is_spared(tmp_path: Path) -> None:
+    """A claim from before a reboot, or whose number was given away, kills nobody."""
+    innocent = subprocess.Popen(["sleep", "1000"])
+    try:
+        who = processes.identity(innocent.pid)
+        processes.kill_if_same({**who, "start_ticks": 1})
+        processes.kill_if_same({**who, "boot": "another"})
+        processes.kill_if_same({})
+        assert innocent.poll() is None
+        processes.kill_if_same(who)
+        assert innocent.wait(10) == -9
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_old_attempts_are_forgotten_but_not_repeated(tmp_path: Path) -> None:
+    """Their files go; that they ran does not."""
+
+    def forgetful(rig: Rig) -> Engine:
+        engine = local(rig)
+        assert isinstance(engine, LocalEngine)
+        engine._keep_attempts = 1
+        return engine
+
+    with opened(forgetful, tmp_path) as rig:
+        for job in ("j1", "j2"):
+            rig.engine.start_gang(order(job, "echo ran"))
+            rig.end_of(job)
+        rig.reopen()
+        assert [task.job for task in rig.truth().tasks] == ["j2"]
+        eventually(lambda: rig.engine.log_path("j1", 1, 0) is None, "the log goes")
+        rig.engine.start_gang(order("j1", "echo ran"))
+        assert "not run twice" in rig.lost("j1").error
+        rig.reopen()
+        rig.engine.start_gang(order("j1", "echo ran"))
+        assert "not run twice" in rig.lost("j1").error
+
+
+def test_deep_folders_are_no_obstacle(tmp_path: Path) -> None:
+    """A unix socket has a path of at most 107 bytes; a state folder need not."""
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    with opened(local, deep) as rig:
+        rig.engine.start_gang(order("j1", "exit 3"))
+        assert rig.end_of("j1").code == 3
+
+
+def test_what_is_private_stays_private(rig: Rig) -> None:
+    """Files are for their owner; values of variables and scripts are in no argument list."""
+    rig.engine.start_gang(order("j1", FOREVER, envs={"KEY": "s3cret"}))
+    rig.says("j1", "up")
+    for path in (rig.folder / "engine").rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert (rig.folder / "engine").stat().st_mode & 0o077 == 0
+    for process in psutil.process_iter(["cmdline"]):
+        assert not any("s3cret" in word for word in process.info["cmdline"] or ())
+
+
+def test_an_agent_holds_on_to_nothing_of_ours(rig: Rig) -> None:
+    """It has its own session, no terminal, and none of our files and variables."""
+    with (rig.folder / "ours").open("w"):
+        rig.news.wait(HostUp, host="h0")
+        rig.news.wait(HostUp, host="h1")
+        agent = psutil.Process(agent_of(rig, "h0"))
+        assert os.getsid(agent.pid) != os.getsid(0)
+        assert agent.terminal() is None
+        assert agent.environ().keys() <= {"LC_CTYPE"}
+        opened_files = {Path(file.path).name for file in agent.open_files()}
+        assert opened_files <= {"agent.lock", "agents.log"}
+
+
+def test_an_agent_is_small() -> None:
+    """It imports none of the libraries: a host is a few megabytes, and starts in milliseconds."""
+    code = (
+        "import sys, json; sys.path.append(sys.argv[1]);"
+        "import topmast.adapters.engines.local.agent;"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, REPO / "src"], capture_output=True, check=True
+    )
+    heavy = {"msgspec", "numpy", "psutil", "structlog", "asyncio", "subprocess", "tarfile"}
+    assert not heavy & set(json.loads(said.stdout))
+
+
+def test_a_large_cluster_starts_hosts_when_needed(tmp_path: Path) -> None:
+    """A thousand virtual hosts cost nothing until a task comes."""
+
+    def large(rig: Rig) -> Engine:
+        hosts = tuple(HostSpec(f"h{number}", "H100", 8) for number in range(1000))
+        return LocalEngine(
+            ClusterSpec("east-1", hosts),
+            "east",
+            rig.folder / "engine",
+            clock=WallClock(),
+            dataset_path=lambda dataset, region: None,
+            blob_path=lambda digest: None,
+            checkpoints=rig.folder / "checkpoints",
+            linger_s=1.0,
+        )
+
+    with opened(large, tmp_path) as rig:
+        rig.news.wait(HostUp, 1000)
+        assert not of_folder(tmp_path / "engine")
+        rig.engine.start_gang(order("j1", "exit 4", tasks=2))
+        assert [rig.end_of("j1", rank).code for rank in (0, 1)] == [4, 4]
+        assert rig.truth().down_hosts == ()
+
+
+def test_a_twin_of_an_agent_leaves(rig: Rig) -> None:
+    """Two launches of one host leave one agent."""
+    rig.news.wait(HostUp, host="h0")
+    before = agent_of(rig, "h0")
+    assert launch_agents(layout(rig), ["h0"], sys.executable, 1.0).wait(30) == 0
+    host = Host("h0", layout(rig))
+    assert host.connect()
+    host.disconnect()
+    assert agent_of(rig, "h0") == before
+
+
+def test_the_order_of_hosts_and_ends_is_told_again(rig: Rig) -> None:
+    """After a restart the engine repeats who is up and what ended: nobody may have heard it."""
+    rig.engine.start_gang(order("j1", "exit 2", tasks=2))
+    for rank in (0, 1):
+        rig.end_of("j1", rank)
+    rig.reopen()
+    for host in HOSTS:
+        rig.news.wait(HostUp, host=host)
+    for rank in (0, 1):
+        assert rig.end_of("j1", rank).code == 2
+    assert isinstance(rig.truth(), EngineTruth)
+    assert len(rig.news.all(TaskExited)) == 2
+    assert isinstance(rig.news, News)
