@@ -197,7 +197,9 @@ class Value:
 
     def relative_path(self) -> str:
         """A path below some folder, never leaving it, without empty and ``.`` parts."""
-        text = self.text(limit_bytes=PATH_LIMIT_BYTES)
+        text = self.raw(limit_bytes=PATH_LIMIT_BYTES)
+        if not text.strip():
+            raise self.error("must not be empty")
         parts = text.split("/")
         remedy = "a path below its folder, such as data/images"
         if text[0] in "/~" or ".." in parts:

@@ -138,7 +138,7 @@ _REMEDIES = {
     "cannot start any token": "indent with spaces, not tabs, and quote a value that starts so",
     "did not find expected key": "check the indentation and the quotes",
     "could not find expected ':'": "write 'name: value', and quote what contains ':'",
-    "control characters": "remove them, or write them as escapes in double quotes",
+    "characters are not allowed": "remove them, or write them as escapes in double quotes",
 }
 
 
@@ -291,7 +291,7 @@ class _Composer:
     def _syntax_error(self, error: yaml.YAMLError) -> InvalidInput:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        position = getattr(error, "position", None)
+        position = getattr(error, "position", None)  # in bytes, or in characters if not compiled
         line = mark.line + 1 if mark is not None else None
         if line is None and isinstance(position, int):
             line = self._text.encode().count(b"\n", 0, position) + 1
