@@ -50,12 +50,12 @@ class LogReader:
         while follow and not attempt and not job.attempts and job.state not in TERMINAL:
             time.sleep(LONGEST_PAUSE_S)
             job = self._look_again()
-        current = attempt or job.attempts
+        current, must_exist = attempt or job.attempts, True
         while current:
-            yield from self._one(current, follow)
+            yield from self._one(current, follow, must_exist)
             if not follow or attempt:
                 return
-            current = self._next(current)
+            current, must_exist = self._next(current), False
 
     def _next(self, current: int) -> int:
         """The attempt after ``current``, awaited; 0 when the job ended without one."""
@@ -69,12 +69,12 @@ class LogReader:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _one(self, attempt: int, follow: bool) -> Iterator[LogChunk]:
+    def _one(self, attempt: int, follow: bool, must_exist: bool) -> Iterator[LogChunk]:
         """The output of one attempt, to its end, or to what there is now."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         offset, pause_s, over = 0, FIRST_PAUSE_S, False
         while True:
-            answer = self._fetch(attempt, offset)
+            answer = self._fetch(attempt, offset, must_exist)
             data = answer.content if answer else b""
             if text := decoder.decode(data):
                 yield LogChunk(attempt, text)
@@ -94,14 +94,16 @@ class LogReader:
         if rest := decoder.decode(b"", final=True):
             yield LogChunk(attempt, rest)
 
-    def _fetch(self, attempt: int, offset: int) -> httpx.Response | None:
-        """A piece of the output; None where there is none (an attempt that never began, say)."""
+    def _fetch(self, attempt: int, offset: int, must_exist: bool) -> httpx.Response | None:
+        """A piece of the output; None of an attempt that need not exist (its launch failed, say)."""
         params = {"task": self._task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
         try:
             return patiently(
                 lambda: self._transport.send("GET", self._path, params=params), self._patience_s
             )
         except NotFound:
+            if must_exist:
+                raise
             return None
 
     def _look_again(self) -> JobView:

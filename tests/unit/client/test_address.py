@@ -1,0 +1,90 @@
+"""How the server is found."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from topmast.client.address import default_state, find_server, is_loopback
+from topmast.model.errors import InvalidInput, TopmastError, Unavailable
+
+
+def write_server(state: Path, url: object) -> Path:
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "server.json").write_text(json.dumps({"url": url, "pid": 1}))
+    return state
+
+
+@dataclass(frozen=True)
+class Case:
+    story: str
+    server: str | None
+    state: str | None
+    environment: str
+    want: str
+
+
+CASES = [
+    Case("named by the caller", "http://a:1", None, "http://b:2", "http://a:1"),
+    Case("a bare host and port", "localhost:1", None, "", "http://localhost:1"),
+    Case("with a slash", "http://a:1/", None, "", "http://a:1"),
+    Case("behind a path", "https://a/mast", None, "", "https://a/mast"),
+    Case("the caller's folder goes before the environment", None, "s", "http://b:2", "http://s:3"),
+    Case("the environment goes before the default", None, None, "http://b:2", "http://b:2"),
+    Case("nothing is said", None, None, "", "http://default:4"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_finds_the_server(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller names goes before the environment, and that before the default folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TOPMAST_SERVER", case.environment)
+    write_server(tmp_path / "home" / "topmast", "http://default:4")
+    write_server(tmp_path / "s", "http://s:3")
+    state = tmp_path / case.state if case.state else None
+    assert find_server(case.server, state) == case.want
+
+
+@pytest.mark.parametrize(
+    "text", ["http://", "ftp://a", "http://a:x", "a b", "http://a:0", "http://a/?q=1", "http://a\n"]
+)
+def test_refuses_what_is_no_address(text: str) -> None:
+    """A URL that cannot be one is a mistake of the caller, not a server that is away."""
+    with pytest.raises(InvalidInput, match="not the address of a server"):
+        find_server(text)
+
+
+def test_says_how_to_start_a_server(tmp_path: Path) -> None:
+    """Without a server the error says what to do, and names the folder it looked into."""
+    with pytest.raises(Unavailable, match=f"{tmp_path}; start one with `topmast up`"):
+        find_server(None, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 3}', '{"url": "ftp://a"}'])
+def test_a_broken_note_is_an_error(text: str, tmp_path: Path) -> None:
+    """Whatever stands in server.json, the error names the file."""
+    (tmp_path / "server.json").write_text(text)
+    with pytest.raises(TopmastError, match=r"server\.json"):
+        find_server(None, tmp_path)
+
+
+def test_a_relative_xdg_folder_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the XDG specification asks."""
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert default_state() == Path.home() / ".local" / "state" / "topmast"
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("http://127.0.0.1:1", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://10.0.0.1:1", False),
+    ],
+)
+def test_knows_loopback(url: str, want: bool) -> None:
+    """No proxy stands before this machine."""
+    assert is_loopback(url) is want

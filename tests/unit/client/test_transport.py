@@ -1,0 +1,173 @@
+"""Errors that people can read, and repetitions that do no harm."""
+
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.fake import DROP, Answer, FakeServer, job, problem
+from topmast.client import Client
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+
+
+@dataclass(frozen=True)
+class Case:
+    story: str
+    answer: Answer
+    want: type[TopmastError]
+    want_text: str
+
+
+PAGE = {"Content-Type": "text/html"}
+CASES = [
+    Case(
+        "a field is wrong",
+        problem(422, "is not a name", field="name", remedy="use letters"),
+        InvalidInput, "name: is not a name (use letters)",
+    ),
+    Case("not understood", problem(400, "no JSON"), InvalidInput, "no JSON"),
+    Case("too large", problem(413, "at most 100 MiB"), InvalidInput, "at most 100 MiB"),
+    Case("not there", problem(404, "no job j9"), NotFound, "no job j9"),
+    Case("not now", problem(409, "the key was used"), Conflict, "the key was used"),
+    Case("busy", problem(503, "starting", remedy="wait"), Unavailable, "starting (wait)"),
+    Case("a bug", problem(500, "oops"), TopmastError, "the server at {url} failed: oops"),
+    Case("a bug, no more", Answer({}, 500), TopmastError, "500 Internal Server Error"),
+    Case("a page", Answer(b"<p>hi", 200, PAGE), Unavailable, "no Topmast server (200 OK"),
+    Case("no such page", Answer(b"<p>no", 404, PAGE), Unavailable, "no Topmast server (404"),
+    Case("moved", Answer(b"", 302, {"Location": "/x"}), Unavailable, "no Topmast server (302"),
+    Case("another form", Answer({"id": 3}), TopmastError, "do both have the same version?"),
+    Case("no JSON", Answer(b"{"), TopmastError, "do both have the same version?"),
+    Case("problems of a kind", Answer([1], 400), InvalidInput, "400 Bad Request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_errors_are_told_apart(case: Case, server: FakeServer, client: Client) -> None:
+    """Whatever a server answers becomes one error with one clear line."""
+    server.on("GET", "/jobs/j1", case.answer)
+    with pytest.raises(TopmastError) as caught:
+        client.job("j1")
+    assert type(caught.value) is case.want
+    assert case.want_text.format(url=server.url) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_server_is_told_at_once() -> None:
+    """A refused connection is not retried: the user is told how to start a server."""
+    begun_s = time.monotonic()
+    with (
+        Client("http://127.0.0.1:1") as client,
+        pytest.raises(
+            Unavailable, match=r"no Topmast server answers at http://127\.0\.0\.1:1; start"
+        ),
+    ):
+        client.health()
+    assert time.monotonic() - begun_s < 1
+
+
+def test_a_silent_server_is_given_up(server: FakeServer) -> None:
+    """The time-out bounds a call."""
+
+    def sleepy(_: object) -> Answer:
+        time.sleep(0.6)
+        return Answer({})
+
+    server.on("GET", "/health", sleepy)
+    with (
+        Client(server.url, timeout_s=0.2) as client,
+        pytest.raises(Unavailable, match=r"did not answer within 0\.2 s"),
+    ):
+        client.health()
+
+
+def test_a_dropped_connection_is_tried_again(server: FakeServer, client: Client) -> None:
+    """What only asks may be asked again."""
+    server.on("GET", "/jobs/j1", DROP, DROP, job("j1"))
+    assert client.job("j1").id == "j1"
+    assert len(server.asked("GET", "/jobs/j1")) == 3
+
+
+def test_dropping_for_ever_ends(server: FakeServer) -> None:
+    """The retries end with the time-out."""
+    server.on("GET", "/jobs/j1", DROP)
+    with (
+        Client(server.url, timeout_s=0.5) as client,
+        pytest.raises(Unavailable, match="dropped the connection"),
+    ):
+        client.job("j1")
+
+
+def test_what_may_not_be_repeated_is_not(server: FakeServer, client: Client) -> None:
+    """Adding a dataset has no key, so a dropped connection is reported."""
+    server.on("POST", "/datasets", DROP)
+    with pytest.raises(Unavailable, match="dropped the connection"):
+        client.add_dataset("imagenet", "east")
+    assert len(server.asked("POST", "/datasets")) == 1
+
+
+def test_a_server_that_restarts_in_the_middle(tmp_path: Path) -> None:
+    """After a drop, a refused connection is a restart: the new address is read, the call goes on."""
+    with FakeServer() as first, FakeServer() as second:
+        second.on("GET", "/jobs/j1", job("j1"))
+        note = tmp_path / "server.json"
+        note.write_text(json.dumps({"url": first.url}))
+
+        def die(_: object) -> Answer:
+            first.on("GET", "/jobs/j1", DROP)
+            first._server.socket.close()
+            threading.Timer(0.3, note.write_text, [json.dumps({"url": second.url})]).start()
+            return DROP
+
+        first.on("GET", "/jobs/j1", die)
+        with Client(state=tmp_path, timeout_s=5) as client:
+            assert client.job("j1").id == "j1"
+            assert client.url == second.url
+
+
+def test_this_machine_is_reached_without_a_proxy(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy in the environment is for other machines."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    server.on("GET", "/jobs/j1", job("j1"))
+    with Client(server.url) as client:
+        assert client.job("j1").id == "j1"
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_names_cannot_lead_elsewhere(name: str, server: FakeServer, client: Client) -> None:
+    """A name that is a step in a path is the name of nothing."""
+    with pytest.raises(NotFound):
+        client.job(name)
+    assert server.requests == []
+
+
+def test_names_are_quoted(server: FakeServer, client: Client) -> None:
+    """A slash, a question mark or a line break in a name stays in the name."""
+    server.on("POST", "/hosts/a%2Fb%3Fc%0Ad/cordon", problem(404, "no such host"))
+    with pytest.raises(NotFound, match="no such host"):
+        client.cordon("a/b?c\nd")
+
+
+def test_something_else_listens() -> None:
+    """A port that speaks another protocol is not taken for a server."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def talk() -> None:
+            for _ in range(20):
+                try:
+                    connection, _address = other.accept()
+                except OSError:
+                    return
+                connection.sendall(b"SSH-2.0-x\r\n")
+                connection.close()
+
+        threading.Thread(target=talk, daemon=True).start()
+        port = other.getsockname()[1]
+        with Client(f"127.0.0.1:{port}", timeout_s=0.3) as client, pytest.raises(Unavailable):
+            client.health()
