@@ -124,13 +124,13 @@ def test_bombs_cost_little(story: str) -> None:
     data = BOMBS[story].encode()[: 2**20]
 
     def answer_s() -> float:
-        begun_s = time.perf_counter()
+        begun_s = time.process_time()
         with contextlib.suppress(InvalidInput):
             parse_text(data, "f", JOB_LIMITS)
-        return time.perf_counter() - begun_s
+        return time.process_time() - begun_s
 
     # The best of some: this measures the parser, and not what else runs on the machine.
-    assert min(answer_s() for _ in range(5)) < 0.05
+    assert min(answer_s() for _ in range(7)) < 0.05
 
 
 def test_bombs_in_a_fleet_file_are_refused_too() -> None:

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -47,7 +48,10 @@ class Kind(Enum):
     MAPPING = "a mapping"
 
 
-class Node(Struct, frozen=True):
+_NO_ENTRIES: Mapping[str, Any] = MappingProxyType({})
+
+
+class Node(Struct, frozen=True, gc=False):
     """A part of a document. ``line`` is 0 where there are no lines (a request)."""
 
     kind: Kind
@@ -55,8 +59,8 @@ class Node(Struct, frozen=True):
     text: str = ""
     """Of a scalar, as written."""
     items: tuple[Node, ...] = ()
-    entries: dict[str, Node] = {}
-    key_lines: dict[str, int] = {}
+    entries: Mapping[str, Node] = _NO_ENTRIES
+    key_lines: Mapping[str, int] = _NO_ENTRIES
     nodes: int = 1
     """The number of nodes in this part, itself included."""
     chars: int = 0
@@ -107,18 +111,23 @@ def parse_text(data: bytes, where: str, limits: Limits) -> Node:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InvalidInput("this is a binary file, not YAML", where=f"{where}:{line}")
-    directive = _DIRECTIVE.search(text)
-    if directive is not None:
-        line = text.count("\n", 0, directive.end()) + 1
-        message = "directives (lines that begin with %) are not supported"
-        raise InvalidInput(message, where=f"{where}:{line}", remedy="remove the line")
-    if text.lstrip(" \t\r\n")[:1] == "{":
+    _refuse_directives(text, where)
+    if text.lstrip(" \t\r\n")[:1] == "{" and ("\\ud" in text or "\\uD" in text):
         text = _SURROGATES.sub(_joined, text)
     return _Composer(text, where, limits).document()
 
 
-# The parsers need quadratic time for many %TAG lines, and no tag is accepted anyway.
-_DIRECTIVE = re.compile("^\ufeff*%|[\r\n\x85\u2028\u2029]%")
+def _refuse_directives(text: str, where: str) -> None:
+    """The parsers need quadratic time for many %TAG lines, and no tag is accepted anyway."""
+    begins = [text.find(f"{line_break}%") for line_break in "\n\r\x85\u2028\u2029"]
+    if text.lstrip("\ufeff")[:1] == "%":
+        begins.append(0)
+    first = min((begin for begin in begins if begin >= 0), default=None)
+    if first is not None:
+        line = text.count("\n", 0, first + 1) + 1
+        message = "directives (lines that begin with %) are not supported"
+        raise InvalidInput(message, where=f"{where}:{line}", remedy="remove the line")
+
 
 # JSON escapes a character beyond the basic plane as a pair of surrogates, which YAML does not read.
 _SURROGATES = re.compile(
