@@ -1,0 +1,44 @@
+"""The small files the mover keeps in a store, all JSON."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """One object of a dataset; ``source_version`` is that of the object it was copied from."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    source_version: str = ""
+
+
+class Manifest(Struct, frozen=True):
+    """What a complete replica consists of, by name."""
+
+    path: str
+    made_at_s: float
+    size_bytes: int
+    objects: tuple[Entry, ...]
+    format: int = 1
+
+
+class StagingLog(Struct, frozen=True):
+    """Objects of a copy that are staged and verified."""
+
+    source: str
+    path: str
+    objects: tuple[Entry, ...]
+
+
+class Mark(Struct, frozen=True):
+    """Who works at ``path``; ``copy`` is empty for a deletion."""
+
+    path: str
+    copy: str = ""
+
+
+encode = msgspec.json.Encoder().encode
+"""Any of these to JSON."""

@@ -1,0 +1,260 @@
+"""`ports.Mover` over object stores: copies and deletions in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from topmast.adapters.objects import layout
+from topmast.adapters.objects.lanes import Lanes
+from topmast.adapters.objects.region import RegionStore
+from topmast.adapters.objects.throttle import Halted
+from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, is_incomplete
+from topmast.model.errors import Conflict, NotFound, TopmastError, Unavailable
+from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
+from topmast.ports import Clock, Post
+
+COPIES_AT_ONCE = 16
+PROGRESS_EVERY_S = 0.2
+ERROR_LENGTH_MAX = 500
+
+_log = structlog.get_logger(__name__)
+
+
+class StoreMover:
+    """Moves datasets between the stores of regions; safe to use from any thread.
+
+    ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are on their
+    way at a time. A copy whose order has no rate goes at ``default_bytes_per_s`` (None: no limit).
+    """
+
+    def __init__(
+        self,
+        regions: Mapping[str, str],
+        *,
+        clock: Clock,
+        parallel: int = 4,
+        default_bytes_per_s: float | None = None,
+    ) -> None:
+        assert parallel >= 1
+        self._stores = {name: RegionStore(name, location) for name, location in regions.items()}
+        self._clock = clock
+        self._parallel = parallel
+        self._default_bytes_per_s = default_bytes_per_s
+        self._post_message: Post | None = None
+        self._lanes = Lanes(COPIES_AT_ONCE, "mover")
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[_Lane, Transfer]] = {}
+        self._closing = threading.Event()
+
+    def open(self, post: Post) -> None:
+        """Begin; goes on with deletions that an earlier process did not finish."""
+        self._post_message = post
+        for store in self._stores.values():
+            self._lanes.submit(store.region, partial(self._resume_deletions, store))
+
+    def close(self) -> None:
+        """Stop soon; unfinished copies resume at the next start."""
+        with self._lock:
+            self._closing.set()
+            for _lane, transfer in self._running.values():
+                transfer.halt()
+        self._lanes.close()
+
+    # --- copies -------------------------------------------------------------------------------
+
+    def start_copy(self, order: StartCopy) -> None:
+        """Copy in the background; resumes what an earlier run of the same copy left. O(1)."""
+        copy = order.copy
+        try:
+            path = layout.dataset_path(order.path)
+            source = Place(self._store(copy.source), path)
+            target = Place(self._store(copy.target), path)
+            rate = order.bytes_per_s if order.bytes_per_s > 0 else self._default_bytes_per_s
+            transfer = self._transfer(
+                copy.id,
+                source,
+                target,
+                bytes_per_s=rate,
+                on_progress=_Progress(copy.id, self._post),
+            )
+            self._begin(copy.id, (copy.target, path), transfer)
+        except _AlreadyRunning:
+            return
+        except TopmastError as error:
+            self._post(CopyFailed(copy.id, _one_line(error)))
+            return
+        self._lanes.submit((copy.target, path), partial(self._run, copy.id, transfer))
+
+    def put_directory(self, region: str, path: str, source: Path) -> int:
+        """Upload a local directory as a dataset; returns its bytes. Blocks.
+
+        Raises `Conflict` when something else is at ``path``. A repetition of an upload that was
+        broken off resumes it.
+        """
+        path = layout.dataset_path(path)
+        target = Place(self._store(region), path)
+        if not source.is_dir():
+            raise NotFound(f"{source}: not a directory")
+        upload = layout.upload_id(region, path)
+        files = Place(RegionStore(str(source), str(source)), "")
+        transfer = self._transfer(upload, files, target, replace=False)
+        self._begin(upload, (region, path), transfer)
+        try:
+            done = self._lanes.submit((region, path), transfer.run)
+            result = done.result()
+        except (Halted, CancelledError) as error:
+            raise Unavailable(f"the upload to {target} was broken off") from error
+        finally:
+            self._end(upload)
+        assert isinstance(result, int)
+        return result
+
+    def _transfer(
+        self,
+        copy: str,
+        source: Place,
+        target: Place,
+        *,
+        bytes_per_s: float | None = None,
+        replace: bool = True,
+        on_progress: Callable[[int], None] = lambda _bytes: None,
+    ) -> Transfer:
+        return Transfer(
+            copy,
+            source,
+            target,
+            bytes_per_s=bytes_per_s,
+            parallel=self._parallel,
+            replace=replace,
+            now=self._clock.now,
+            on_progress=on_progress,
+        )
+
+    def _begin(self, copy: str, lane: _Lane, transfer: Transfer) -> None:
+        with self._lock:
+            if self._closing.is_set():
+                raise Unavailable("the mover is closed")
+            if copy in self._running:
+                raise _AlreadyRunning(f"{lane[0]}: {lane[1]} is being written already")
+            self._running[copy] = (lane, transfer)
+
+    def _end(self, copy: str) -> None:
+        with self._lock:
+            del self._running[copy]
+
+    def _run(self, copy: str, transfer: Transfer) -> None:
+        """One copy from beginning to end; whatever comes of it is posted."""
+        news: Message | None = None
+        try:
+            news = CopyDone(copy, transfer.run())
+        except Halted:
+            if transfer.dropped:
+                news = CopyFailed(copy, "the replica was dropped while it was copied")
+        except TopmastError as error:
+            news = CopyFailed(copy, _one_line(error))
+        except Exception as error:
+            _log.exception("copy failed", copy=copy)
+            news = CopyFailed(copy, _one_line(error) or type(error).__name__)
+        self._end(copy)
+        if news is not None:
+            self._post(news)
+
+    # --- deletions ----------------------------------------------------------------------------
+
+    def delete_replica(self, dataset: str, region: str, path: str) -> None:
+        """Delete a dropped replica in the background; a copy on its way there is given up."""
+        try:
+            store, path = self._store(region), layout.dataset_path(path)
+        except TopmastError as error:
+            _log.error("replica not deleted", dataset=dataset, region=region, error=str(error))
+            return
+        with self._lock:
+            if self._closing.is_set():
+                return
+            for lane, transfer in self._running.values():
+                if lane == (region, path):
+                    transfer.halt(dropped=True)
+        self._lanes.submit((region, path), partial(self._delete, store, path))
+
+    def _delete(self, store: RegionStore, path: str) -> None:
+        try:
+            forget_replica(store, path, halt=self._closing)
+        except Halted:
+            _log.info("deletion broken off", region=store.region, path=path)
+        except TopmastError as error:
+            _log.error("replica not deleted", region=store.region, path=path, error=str(error))
+        else:
+            _log.info("replica deleted", region=store.region, path=path)
+
+    def _resume_deletions(self, store: RegionStore) -> None:
+        try:
+            marks = store.objects(layout.DELETING)
+        except TopmastError as error:
+            _log.error("store not readable", region=store.region, error=str(error))
+            return
+        for mark in marks:
+            path = mark.name.removesuffix(".json")
+            self._lanes.submit((store.region, path), partial(self._resume_deletion, store, path))
+
+    def _resume_deletion(self, store: RegionStore, path: str) -> None:
+        """A copy may have come first, and cleared the place itself."""
+        if store.exists(layout.deleting(path)):
+            self._delete(store, path)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def measure(self, region: str, path: str) -> int:
+        """Bytes of the objects under ``path``; 0 when nothing is there, or not all of it yet."""
+        store, path = self._store(region), layout.dataset_path(path)
+        if is_incomplete(store, path):
+            return 0
+        return sum(item.size_bytes for item in store.objects(path))
+
+    def local_path(self, region: str, path: str) -> Path | None:
+        """Where tasks of the region can read the dataset, when the store is a directory."""
+        return self._store(region).local_path(layout.dataset_path(path))
+
+    def _store(self, region: str) -> RegionStore:
+        store = self._stores.get(region)
+        if store is None:
+            raise NotFound(f"region {region} has no store")
+        return store
+
+    def _post(self, message: Message) -> None:
+        assert self._post_message is not None, "open() comes first"
+        self._post_message(message)
+
+
+_Lane = tuple[str, str]
+
+
+class _AlreadyRunning(Conflict):
+    """The same copy is on its way."""
+
+
+class _Progress:
+    """Posts the bytes of a copy, not more often than people can read."""
+
+    def __init__(self, copy: str, post: Post) -> None:
+        self._copy = copy
+        self._post = post
+        self._posted_bytes = 0
+        self._due_s = 0.0
+
+    def __call__(self, size_bytes: int) -> None:
+        now_s = time.monotonic()
+        if size_bytes != self._posted_bytes and now_s >= self._due_s:
+            self._posted_bytes = size_bytes
+            self._due_s = now_s + PROGRESS_EVERY_S
+            self._post(CopyProgress(self._copy, size_bytes))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:ERROR_LENGTH_MAX]

@@ -1,0 +1,374 @@
+"""One region's store: a directory, or a bucket with a URL. All that touches objects is here.
+
+Directories get what buckets have no need of: no way out through links, and fsync.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import msgspec
+import obstore
+from msgspec import Struct
+from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError
+from obstore.store import LocalStore, from_url
+
+from topmast.adapters.objects.layout import HIDDEN, name_fault
+from topmast.adapters.objects.manifest import encode
+from topmast.adapters.objects.throttle import Halted
+from topmast.model.errors import InvalidInput, TopmastError
+
+SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+WRITE_BUFFER_BYTES = 4 * 2**20
+PARTS_MAX = 9_000
+DELETE_BATCH = 500
+
+_T = TypeVar("_T")
+
+
+class StoreError(TopmastError):
+    """A store could not do what was asked, in one line."""
+
+
+class Missing(StoreError):
+    """The object is not there."""
+
+
+class Changed(StoreError):
+    """The object is not the one that was listed."""
+
+
+class Found(Struct, frozen=True):
+    """An object as listed. ``name`` is relative to the prefix, ``version`` changes with content."""
+
+    name: str
+    size_bytes: int
+    version: str
+    has_etag: bool
+
+
+class RegionStore:
+    """The store of one region. Keys are relative, with slashes; safe to use from any thread."""
+
+    def __init__(self, region: str, location: str) -> None:
+        self.region = region
+        self.root: Path | None = None
+        self._url = ""
+        scheme = urlsplit(location).scheme if "://" in location else ""
+        if scheme == "file":
+            self.root = Path(url2pathname(urlsplit(location).path))
+        elif not scheme:
+            self.root = Path(location).expanduser().absolute()
+        elif scheme in SCHEMES:
+            self._url = location
+        else:
+            remedy = f"a directory, or a URL with {', '.join(SCHEMES)}"
+            raise InvalidInput(f"{location}: no store", field=f"{region}.store", remedy=remedy)
+
+    @cached_property
+    def _store(self) -> Any:
+        with self._explained(""):
+            if self.root is None:
+                return from_url(self._url)
+            if not self.root.is_dir():
+                self.root.mkdir(parents=True, exist_ok=True)
+                _sync_folder(self.root.parent)
+            return LocalStore(self.root)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def objects(self, prefix: str) -> list[Found]:
+        """Every object under ``prefix``, by name. O(objects)."""
+        if self.root is not None:
+            names = sorted(self._walk(prefix))
+            return [self._head(prefix, name) for name in names]
+        found = []
+        with self._explained(prefix):
+            for batch in obstore.list(self._store, prefix, chunk_size=1000):
+                for meta in batch:
+                    name = meta["path"].removeprefix(prefix).lstrip("/")
+                    if prefix or not name.startswith(f"{HIDDEN}/"):
+                        found.append(_found(name, meta))
+        return sorted(found, key=lambda item: item.name)
+
+    def folders(self, prefix: str) -> list[str]:
+        """The names directly under ``prefix`` that have objects below them."""
+        with self._explained(prefix):
+            listed = obstore.list_with_delimiter(self._store, prefix)
+        return [path.rstrip("/").rpartition("/")[2] for path in listed["common_prefixes"]]
+
+    def read(self, key: str, start: int, end: int, version: str = "") -> Any:
+        """Bytes ``start`` to ``end`` as a buffer; raises `Changed` if it is not ``version``."""
+        self._stay_inside(key)
+        options: obstore.GetOptions = {"range": (start, end)}
+        if version:
+            options["if_match"] = version
+        with self._explained(key):
+            data = obstore.get(self._store, key, options=options).bytes()
+        if len(data) != end - start:
+            raise Changed(f"{self.region}: {key} changed while it was read")
+        return data
+
+    def load(self, key: str, kind: type[_T]) -> _T | None:
+        """A small JSON file; None if it is not there. Raises `msgspec.DecodeError` if damaged."""
+        self._stay_inside(key)
+        try:
+            with self._explained(key):
+                data = bytes(obstore.get(self._store, key).bytes())
+        except Missing:
+            return None
+        return msgspec.json.decode(data, type=kind)
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object ``key``."""
+        self._stay_inside(key)
+        try:
+            with self._explained(key):
+                obstore.head(self._store, key)
+        except Missing:
+            return False
+        return True
+
+    def free_bytes(self) -> int | None:
+        """How much the disk still takes; None where nobody knows."""
+        return None if self.root is None else shutil.disk_usage(self._real_root).free
+
+    def local_path(self, prefix: str) -> Path | None:
+        """The folder of a prefix, when the store is a directory."""
+        self._stay_inside(prefix)
+        return None if self.root is None else self.root / prefix
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def writer(self, key: str, size_bytes: int) -> ObjectWriter:
+        """A writer for a large object, in bounded memory; nothing is visible until it closes."""
+        self._stay_inside(key)
+        part_bytes = max(WRITE_BUFFER_BYTES, -(-size_bytes // PARTS_MAX))
+        with self._explained(key):
+            return ObjectWriter(self, key, part_bytes)
+
+    def write(self, key: str, data: Any) -> None:
+        """Write a small object whole."""
+        self._stay_inside(key)
+        with self._explained(key):
+            obstore.put(self._store, key, data, use_multipart=False)
+
+    def save(self, key: str, value: Struct) -> None:
+        """Write a small JSON file, durably."""
+        self.write(key, encode(value))
+        self.seal(key)
+        self.sync_names([key])
+
+    def move(self, source: str, target: str) -> None:
+        """Rename an object, replacing what is there."""
+        self._stay_inside(source)
+        self._stay_inside(target)
+        with self._explained(target):
+            obstore.rename(self._store, source, target)
+
+    def delete(self, key: str) -> None:
+        """Delete one object; fine if it is not there."""
+        if self.root is not None:
+            self._stay_inside(str(Path(key).parent))
+            with self._explained(key), suppress(FileNotFoundError):
+                (self.root / key).unlink()
+                self.sync_names([key])
+            return
+        with self._explained(key), suppress(FileNotFoundError):
+            obstore.delete(self._store, key)
+
+    def delete_all(self, prefix: str, halt: threading.Event | None = None) -> None:
+        """Delete everything under ``prefix``; links are removed, not followed. O(objects).
+
+        Raises `Halted` soon after ``halt`` is set.
+        """
+        if self.root is not None:
+            self._stay_inside(str(Path(prefix).parent))
+            with self._explained(prefix), suppress(FileNotFoundError):
+                _remove_tree(self.root / prefix, halt)
+                self.sync_names([prefix])
+            return
+        keys = [f"{prefix}/{item.name}" for item in self.objects(prefix)]
+        for start in range(0, len(keys), DELETE_BATCH):
+            _heed(halt)
+            with self._explained(prefix), suppress(FileNotFoundError):
+                obstore.delete(self._store, keys[start : start + DELETE_BATCH])
+
+    def seal(self, key: str) -> None:
+        """Bring a written object to the disk, and make the next read come from there."""
+        if self.root is None:
+            return
+        with self._explained(key):
+            fd = os.open(self.root / key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fsync(fd)
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+    def sync_names(self, keys: Iterable[str]) -> None:
+        """Make the names of objects durable, folders on the way included."""
+        if self.root is None:
+            return
+        folders = {parent for key in keys for parent in Path(key).parents}
+        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+            with self._explained(str(folder)), suppress(FileNotFoundError):
+                _sync_folder(self.root / folder)
+
+    # --- staying inside -----------------------------------------------------------------------
+
+    @cached_property
+    def _real_root(self) -> str:
+        assert self._store is not None, "makes the folder"
+        return os.path.realpath(self.root or "")
+
+    def _stay_inside(self, key: str) -> None:
+        """Refuse a key that a link leads out of the store."""
+        if self.root is None:
+            return
+        real = os.path.realpath(f"{self._real_root}/{key}")
+        if os.path.commonpath([real, self._real_root]) != self._real_root:
+            raise StoreError(f"{self.region}: {key} is or lies behind a link out of the store")
+
+    def _walk(self, prefix: str) -> Iterator[str]:
+        """Names of files under a folder; refuses whatever could not be copied as a file."""
+        self._stay_inside(prefix)
+        assert self.root is not None
+        top = self.root / prefix
+        if not top.exists():
+            return
+        if not top.is_dir():
+            raise StoreError(f"{self.region}: {prefix} is a file, and a dataset is a folder")
+        pending = [""]
+        while pending:
+            folder = pending.pop()
+            with self._explained(f"{prefix}/{folder}"), os.scandir(top / folder) as entries:
+                for entry in entries:
+                    name = folder + entry.name
+                    if not prefix and name == HIDDEN:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(f"{name}/")
+                    else:
+                        self._check_file(prefix, name, entry)
+                        yield name
+
+    def _check_file(self, prefix: str, name: str, entry: os.DirEntry[str]) -> None:
+        key = f"{prefix}/{name}" if prefix else name
+        fault = name_fault(name)
+        if not fault and entry.is_symlink():
+            self._stay_inside(key)
+            fault = "a link to a folder" if entry.is_dir() else ""
+            fault = fault or ("" if entry.is_file() else "a link to nothing")
+        elif not fault and not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+            fault = "neither file nor folder"
+        if fault:
+            raise StoreError(f"{self.region}: {key!r} cannot be copied: {fault}")
+
+    def _head(self, prefix: str, name: str) -> Found:
+        key = f"{prefix}/{name}" if prefix else name
+        with self._explained(key):
+            return _found(name, obstore.head(self._store, key))
+
+    @contextmanager
+    def _explained(self, key: str) -> Iterator[None]:
+        """Turn the errors of the library and the system into `StoreError`."""
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            raise _explain(error, f"{self.region}: {key}" if key else self.region) from error
+
+
+class ObjectWriter:
+    """Writes one object in parts; leaving the block by an error leaves no object."""
+
+    def __init__(self, store: RegionStore, key: str, part_bytes: int) -> None:
+        self._store = store
+        self._key = key
+        self._writer: Any = obstore.open_writer(
+            store._store, key, buffer_size=part_bytes, max_concurrency=1
+        )
+
+    def __enter__(self) -> ObjectWriter:
+        return self
+
+    def write(self, data: Any) -> None:
+        """Add bytes."""
+        with self._store._explained(self._key):
+            self._writer.write(data)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        writer, self._writer = self._writer, None
+        if kind is None:
+            with self._store._explained(self._key):
+                writer.close()
+        del writer  # not closed: the parts written so far are dropped
+
+
+def _remove_tree(top: Path, halt: threading.Event | None) -> None:
+    """Remove a folder and all in it, or a file or link."""
+    if top.is_symlink() or not top.is_dir():
+        top.unlink()
+        return
+    for folder, folders, files in os.walk(top, topdown=False):
+        for name in files:
+            _heed(halt)
+            Path(folder, name).unlink()
+        for name in folders:
+            path = Path(folder, name)
+            if path.is_symlink():
+                path.unlink()
+            else:
+                path.rmdir()
+    top.rmdir()
+
+
+def _heed(halt: threading.Event | None) -> None:
+    if halt is not None and halt.is_set():
+        raise Halted
+
+
+def _sync_folder(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _found(name: str, meta: Any) -> Found:
+    etag = meta["e_tag"]
+    return Found(name, meta["size"], etag or meta["last_modified"].isoformat(), etag is not None)
+
+
+def _explain(error: Exception, place: str) -> StoreError:
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
+    code = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, PreconditionError):
+        return Changed(f"{place}: changed while it was read")
+    if isinstance(error, FileNotFoundError):
+        return Missing(f"{place}: not found")
+    if code == 28 or "os error 28" in text or "No space left" in text:
+        return StoreError(f"{place}: the disk is full")
+    if code == 122 or "os error 122" in text:
+        return StoreError(f"{place}: the disk quota is reached")
+    if isinstance(error, PermissionDeniedError | PermissionError) or "os error 13" in text:
+        return StoreError(f"{place}: permission denied")
+    return StoreError(f"{place}: {text}")
