@@ -273,15 +273,14 @@ class _Composer:
         if node.kind in (Kind.LIST, Kind.MAPPING) or not node.text:
             what = node.kind.value if node.text or node.items or node.entries else "nothing"
             raise self._refusal(event, f"{what} cannot be the name of a field")
-        if node.kind is not Kind.TEXT or node.text != "<<":
-            if node.text in top.entries:
-                first = top.key_lines[node.text]
-                message = f"{show(node.text)} is given twice, first in line {first}"
-                raise self._refusal(event, message, "keep one of the two")
-            top.key = node.text
-            top.key_lines[node.text] = line
-            return
-        raise self._refusal(event, "merge keys (<<) are not supported", "write the fields out")
+        if node.text == "<<" and not getattr(event, "style", None):
+            raise self._refusal(event, "merge keys (<<) are not supported", "write the fields out")
+        if node.text in top.entries:
+            first = top.key_lines[node.text]
+            message = f"{show(node.text)} is given twice, first in line {first}"
+            raise self._refusal(event, message, "keep one of the two")
+        top.key = node.text
+        top.key_lines[node.text] = line
 
     def _close(self) -> None:
         part = self._stack.pop()
