@@ -334,6 +334,14 @@ def test_a_running_task_is_followed(rig: Rig) -> None:
     assert not rig.news.all(TaskExited)
 
 
+def test_a_task_may_spoil_its_report_but_not_its_end(rig: Rig) -> None:
+    """A named pipe in the place of its progress file stops nobody."""
+    rig.engine.start_gang(
+        order("j1", 'rm -f "$TOPMAST_PROGRESS_FILE"; mkfifo "$TOPMAST_PROGRESS_FILE"; exit 4')
+    )
+    assert rig.end_of("j1").code == 4
+
+
 # --- restarts of Topmast -----------------------------------------------------------------------
 
 

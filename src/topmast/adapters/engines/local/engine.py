@@ -360,6 +360,7 @@ class LocalEngine:
         return None not in lost
 
     def _set_down(self, host: Host, error: str) -> None:
+        host.error = error
         if host.name in self._configured:
             self._set(host, HostState.DOWN, host.return_s)
             self._post(HostDown(host.name, error))

@@ -14,6 +14,7 @@ from typing import Any
 
 PROGRESS_TAIL_BYTES = 1 << 20
 METRICS_MAX = 64
+METRIC_NAME_MAX = 128
 
 Json = dict[str, Any]
 
@@ -129,7 +130,7 @@ def read_json(file: Path) -> Json | None:
     """The object in a file; None when there is no file, or no object in it."""
     try:
         value = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -230,26 +231,43 @@ class Report:
             return None
         if not isinstance(value, dict):
             return None
-        step = value.get("step")
-        if type(step) is int and abs(step) < 1 << 53:
+        step = whole_number(value.get("step"))
+        if step is not None:
             self.step = step
         metrics = value.get("metrics")
         for name, number in metrics.items() if isinstance(metrics, dict) else ():
             known = name in self.metrics or len(self.metrics) < METRICS_MAX
-            if known and type(number) in (int, float) and math.isfinite(number):
-                self.metrics[name] = float(number)
+            found = finite_number(number)
+            if found is not None and known and len(name) <= METRIC_NAME_MAX:
+                self.metrics[name] = found
         return value
+
+
+def whole_number(value: object) -> int | None:
+    """An integer that every reader of JSON takes for the same one, or None."""
+    return value if type(value) is int and abs(value) < 1 << 53 else None
+
+
+def finite_number(value: object) -> float | None:
+    """A number that is one, or None; an integer may be too large for a float."""
+    if type(value) is int and abs(value) < 1 << 1000:
+        return float(value)
+    return value if type(value) is float and math.isfinite(value) else None
 
 
 def last_report(progress: Path) -> Report:
     """What the end of a progress file says."""
     report = Report()
     try:
-        with progress.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - PROGRESS_TAIL_BYTES))
-            lines = file.read(PROGRESS_TAIL_BYTES).split(b"\n")
+        # Not to wait for ever if a task put a named pipe in its place.
+        fd = os.open(progress, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            start = max(0, os.fstat(fd).st_size - PROGRESS_TAIL_BYTES)
+            content = os.pread(fd, PROGRESS_TAIL_BYTES, start)
+        finally:
+            os.close(fd)
     except OSError:
         return report
-    for line in lines:
+    for line in content.split(b"\n"):
         report.take(line)
     return report

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Report
 
 READ_BYTES = 1 << 18
@@ -69,12 +70,12 @@ class Tail:
         news.progress = news.progress or "step" in said or "metrics" in said
         if said.get("checkpoint") is True:
             news.checkpoint = (self.report.step or 0, _time(said, now))
-        resumed = said.get("resumed_from")
-        if type(resumed) is int:
+        resumed = files.whole_number(said.get("resumed_from"))
+        if resumed is not None:
             news.resumed = resumed
 
 
 def _time(said: Json, now: float) -> float:
     """When it was said: never in the future, and now if the line does not tell."""
-    at_s = said.get("at_s")
-    return min(float(at_s), now) if isinstance(at_s, int | float) and at_s > 0 else now
+    at_s = files.finite_number(said.get("at_s"))
+    return now if at_s is None or at_s <= 0 else min(at_s, now)

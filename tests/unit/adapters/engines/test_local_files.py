@@ -1,0 +1,122 @@
+"""Claims, ends and reports on disk: taken once, written whole, read whatever is there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from topmast.adapters.engines.local import files
+from topmast.adapters.engines.local.files import Layout, Report
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """The folder of an engine that has one attempt, j1.1."""
+    layout = Layout(tmp_path / "engine")
+    for folder in (layout.tasks, layout.attempt("j1.1")):
+        files.make_folder(folder)
+    return layout
+
+
+def test_a_task_is_claimed_once(layout: Layout) -> None:
+    """Not while it is held, and not afterwards."""
+    file = layout.claim("j1.1.0")
+    lock = files.claim(file, {"pid": 1})
+    assert lock is not None
+    assert files.claim(file, {"pid": 2}) is None
+    assert files.is_locked(file)
+    os.close(lock)
+    assert not files.is_locked(file)
+    assert files.claim(file, {"pid": 2}) is None
+    assert files.read_json(file) == {"pid": 1}
+
+
+def test_a_claim_cut_short_before_it_was_written_is_none(layout: Layout) -> None:
+    """Its holder had not begun to run anything."""
+    layout.claim("j1.1.0").touch()
+    assert files.claim(layout.claim("j1.1.0"), {"pid": 1}) is not None
+
+
+def test_a_torn_claim_counts(layout: Layout) -> None:
+    """After a crash of the machine anything may be in it: whoever wrote it may have run."""
+    layout.claim("j1.1.0").write_bytes(b"\0\0\0")
+    assert files.claim(layout.claim("j1.1.0"), {"pid": 1}) is None
+
+
+def test_a_living_task_is_not_buried(layout: Layout) -> None:
+    """Only when its supervisor is gone is it lost, and then once."""
+    lock = files.claim(layout.claim("j1.1.0"), {"pid": 1})
+    assert lock is not None
+    assert files.bury(layout, "j1.1.0", "too early", 1.0) is None
+    os.close(lock)
+    layout.progress("j1.1.0").write_text('{"step": 3, "metrics": {"loss": 0.5}}\n')
+    end = files.bury(layout, "j1.1.0", "lost", 2.0)
+    want = {"code": None, "at_s": 2.0, "error": "lost", "step": 3, "metrics": {"loss": 0.5}}
+    assert end == want
+    assert files.bury(layout, "j1.1.0", "again", 3.0) == want
+
+
+def test_a_recorded_end_wins(layout: Layout) -> None:
+    """A task that ended by itself is not lost, however late we look."""
+    end = files.record_end(layout, "j1.1.0", 0, 1.0, "", Report())
+    assert files.bury(layout, "j1.1.0", "lost", 2.0) == end
+
+
+def test_a_buried_task_never_starts(layout: Layout) -> None:
+    """Not even if a supervisor of it comes late."""
+    files.bury(layout, "j1.1.0", "its host is down", 1.0)
+    assert files.claim(layout.claim("j1.1.0"), {"pid": 1}) is None
+
+
+def test_files_are_ours_alone(layout: Layout) -> None:
+    """What we write nobody else can read."""
+    files.write_json(layout.plan("j1.1"), {"a": 1})
+    assert layout.plan("j1.1").stat().st_mode & 0o777 == 0o600
+    assert layout.tasks.stat().st_mode & 0o777 == 0o700
+    assert [file.name for file in layout.attempt("j1.1").iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_reads_as_none(tmp_path: Path, content: bytes) -> None:
+    """A damaged file is as good as a missing one."""
+    (tmp_path / "x").write_bytes(content)
+    assert files.read_json(tmp_path / "x") is None
+    assert files.read_json(tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"null",
+        b"[1, 2]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"step": "7"}',
+        b'{"step": true}',
+        b'{"step": 1.5}',
+        b'{"step": 1e999}',
+        b'{"step": 123456789012345678901234567890}',
+        b'{"metrics": [1]}',
+        b'{"metrics": {"a": NaN, "b": Infinity, "c": "x", "d": true, "e": null}}',
+        b'{"metrics": {"a": 1e999}}',
+        b'{"metrics": {"a": ' + b"9" * 400 + b"}}",
+        b'{"metrics": {"a": ' + b"9" * 5000 + b"}}",
+    ],
+)
+def test_garbage_changes_no_report(line: bytes) -> None:
+    """A user's file may hold anything."""
+    report = Report()
+    report.take(line)
+    assert (report.step, report.metrics) == (None, {})
+
+
+def test_a_report_remembers_the_last_of_each() -> None:
+    """The last step, the last value of every metric, and not more metrics than fit on a page."""
+    report = Report()
+    report.take(b'{"step": 1, "metrics": {"loss": 2, "accuracy": 0.5}}')
+    report.take(b'{"metrics": {"loss": 1}}')
+    assert (report.step, report.metrics) == (1, {"loss": 1.0, "accuracy": 0.5})
+    for number in range(1000):
+        report.take(b'{"metrics": {"m%d": 1}}' % number)
+    assert len(report.metrics) == files.METRICS_MAX
