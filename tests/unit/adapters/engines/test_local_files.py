@@ -111,6 +111,23 @@ def test_garbage_changes_no_report(line: bytes) -> None:
     assert (report.step, report.metrics) == (None, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("j1.1.0", True),
+        ("j1.1.0.end", False),
+        (".j1.1.0.77", False),
+        ("j1.1", False),
+        ("lost+found", False),
+        ("j1.x.0", False),
+        ("j1.1.²", False),
+    ],
+)
+def test_only_tasks_are_taken_for_tasks(name: str, want: bool) -> None:
+    """Temporary files, and what people leave lying about, are passed over."""
+    assert files.is_task(name) is want
+
+
 def test_a_report_remembers_the_last_of_each() -> None:
     """The last step, the last value of every metric, and not more metrics than fit on a page."""
     report = Report()

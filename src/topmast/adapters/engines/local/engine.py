@@ -83,8 +83,15 @@ class LocalEngine:
         self._keep_attempts = keep_attempts
         self._commands: deque[Callable[[], None]] = deque()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._gate = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closing = False
+        self._closed = False
+        self._selector = selectors.DefaultSelector()
+        self._hosts: dict[str, Host] = {}
+        self._to_launch: list[Host] = []
+        self._truth_until_s: float | None = None
+        self._progress_at_s = 0.0
+        self._ends = 0
 
     # --- the port: any thread ------------------------------------------------------------------
 
@@ -94,6 +101,8 @@ class LocalEngine:
             files.make_folder(folder)
         self._post = post
         self._tasks = Tasks(self._layout, self._clock, post)
+        self._memory = Memory(self._layout, self._keep_attempts)
+        self._adopt()  # here, so that a folder that cannot be read is an error of the start
         self._thread = threading.Thread(
             target=self._run, name=f"engine {self._cluster.name}", daemon=True
         )
@@ -126,40 +135,36 @@ class LocalEngine:
 
     def close(self) -> None:
         """Stop watching; tasks go on."""
-        if self._thread is None:
-            return
-        self._closing = True
-        self._do(lambda: None)
-        self._thread.join()
-        self._thread = None
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            os.eventfd_write(self._bell, 1)
+        if self._thread is not None:
+            self._thread.join()
         os.close(self._bell)
 
     def _do(self, command: Callable[[], None]) -> None:
-        self._commands.append(command)
-        os.eventfd_write(self._bell, 1)
+        """Have the thread do it, in order; after `close` nothing is done any more."""
+        with self._gate:
+            if not self._closed:
+                self._commands.append(command)
+                os.eventfd_write(self._bell, 1)
 
     # --- the loop: the engine's thread from here on --------------------------------------------
 
     def _run(self) -> None:
-        self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ, self._ring)
-        self._to_launch: list[Host] = []
-        self._ends = 0
-        self._truth_until_s: float | None = None
-        self._progress_at_s = 0.0
-        try:
-            self._guard(self._adopt)
+        self._guard(self._tick)
+        while not self._closed:
+            for key, _ in self._selector.select(self._sleep_s()):
+                self._guard(key.data)
+            while self._commands and not self._closed:
+                self._guard(self._commands.popleft())
             self._guard(self._tick)
-            while not self._closing:
-                for key, _ in self._selector.select(self._sleep_s()):
-                    self._guard(key.data)
-                while self._commands and not self._closing:
-                    self._guard(self._commands.popleft())
-                self._guard(self._tick)
-        finally:
-            for host in self._hosts.values():
-                host.disconnect()
-            self._selector.close()
+        for host in self._hosts.values():
+            host.disconnect()
+        self._selector.close()
 
     def _guard(self, step: Callable[[], None]) -> None:
         """One step that fails must not end the watch over all the others."""
@@ -201,7 +206,6 @@ class LocalEngine:
         left = sorted(folder.name for folder in self._layout.hosts.iterdir())
         self._configured = frozenset(names)
         self._hosts = {name: Host(name, self._layout) for name in (*names, *left)}
-        self._memory = Memory(self._layout, self._keep_attempts)
         self._tasks.load()
         self._memory.forget_old(self._tasks)
         eager = len(names) <= self._eager_hosts

@@ -9,12 +9,16 @@ import fcntl
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 PROGRESS_TAIL_BYTES = 1 << 20
 METRICS_MAX = 64
 METRIC_NAME_MAX = 128
+
+_ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9]+")
+_TASK = re.compile(_ATTEMPT.pattern + r"\.[0-9]+")
 
 Json = dict[str, Any]
 
@@ -70,6 +74,16 @@ class Layout:
     def host(self, host: str) -> Path:
         """The folder of a host agent: its lock, socket and record."""
         return self.hosts / host
+
+
+def is_attempt(name: str) -> bool:
+    """Whether a file may be named after an attempt: other things may lie about."""
+    return _ATTEMPT.fullmatch(name) is not None
+
+
+def is_task(name: str) -> bool:
+    """Whether a file may be named after a task."""
+    return _TASK.fullmatch(name) is not None
 
 
 def split_task(task: str) -> tuple[str, int]:

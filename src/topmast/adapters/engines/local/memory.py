@@ -27,11 +27,13 @@ class Memory:
         *lines, torn = written.split("\n")  # a torn last line names nothing that was deleted
         for line in lines:
             job, _, epoch = line.partition(" ")
-            self._epochs[job] = max(int(epoch), self._epochs.get(job, 0))
+            if epoch.isdigit():
+                self._epochs[job] = max(int(epoch), self._epochs.get(job, 0))
         if torn or len(lines) > len(self._epochs):
             text = "".join(f"{job} {epoch}\n" for job, epoch in self._epochs.items())
             files.write_file(layout.forgotten, text.encode())
-        half_deleted = [f.name for f in layout.attempts.iterdir() if self.is_forgotten(f.name)]
+        names = [folder.name for folder in layout.attempts.iterdir()]
+        half_deleted = [n for n in names if files.is_attempt(n) and self.is_forgotten(n)]
         self._delete_folders(half_deleted)
 
     def is_forgotten(self, attempt: str) -> bool:

@@ -55,7 +55,7 @@ class Tasks:
     def load(self) -> None:
         """Read the claims and ends on disk, and post the ends: they may not have been heard."""
         for file in sorted(self._layout.tasks.iterdir()):
-            if file.suffix == ".end" or file.name.startswith("."):
+            if not files.is_task(file.name):
                 continue
             note = files.read_json(file)
             if note is None and not file.stat().st_size:
