@@ -33,6 +33,8 @@ from topmast.model.states import Outcome
 
 LAUNCH_DEADLINE_S = 120.0
 STOP_MARGIN_S = 15.0
+RECONCILE_S = 60.0
+"""How often the engine is asked what it runs while anything runs."""
 FENCES_KEPT = 100_000
 
 
@@ -50,6 +52,7 @@ class ClusterManager(EventMachine):
         super().__init__()
         self.name = name
         self.state = _State()
+        self._truth_asked_s = 0.0
 
     # --- configuration and recovery -----------------------------------------------------------
 
@@ -64,6 +67,10 @@ class ClusterManager(EventMachine):
                 self._start(attempt)
             elif attempt.phase is AttemptPhase.STOPPING:
                 self._stop_tasks(attempt)
+        self._ask_truth()
+
+    def _ask_truth(self) -> None:
+        self._truth_asked_s = self.now
         self.send(ids.engine(self.name), m.AskTruth())
 
     # --- launching ----------------------------------------------------------------------------
@@ -222,8 +229,10 @@ class ClusterManager(EventMachine):
     # --- time ---------------------------------------------------------------------------------
 
     def next_wakeup_s(self) -> float | None:
-        """The earliest deadline of any attempt. O(attempts)."""
+        """The earliest deadline of any attempt, or the next reconciliation. O(attempts)."""
         times = [t for a in self.state.attempts.values() for t in self._deadlines(a)]
+        if self.state.attempts:
+            times.append(self._truth_asked_s + RECONCILE_S)
         return min(times, default=None)
 
     def _deadlines(self, attempt: Attempt) -> list[float]:
@@ -236,6 +245,8 @@ class ClusterManager(EventMachine):
         return times
 
     def _wake(self, event: m.Wake) -> None:
+        if self.state.attempts and self._truth_asked_s + RECONCILE_S <= self.now:
+            self._ask_truth()
         for attempt in list(self.state.attempts.values()):
             limit_s = attempt.limit_s()
             if attempt.phase is AttemptPhase.STOPPING:

@@ -10,21 +10,19 @@ from topmast.fast.placement.columns import Columns, Ints, tasks_per_host
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task
 from topmast.fast.placement.search import Search, choices_of, domains, levels_of
 from topmast.model.job import MILLI, Resources
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection
 
 
-def verdict(search: Search, ask: Ask, cluster: str) -> ClusterVerdict:
-    """What the search found in one cluster. O(hosts x choices + domains)."""
+def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> ClusterVerdict:
+    """What the search found in one cluster, ``found`` being its best plan. O(hosts x choices + domains)."""
     columns = search.columns
     rows = columns.clusters[cluster]
-    found = search.best(ask, cluster).plan
     counts = _count_hosts(columns, ask, rows)
     ever = fits_when_empty(columns, ask, cluster)
-    if found is None and not counts and not ever:
-        counts[Rejection.TOPOLOGY] = len(rows)
-    elif found is None and not counts:
-        counts[Rejection.TOO_FEW_GPUS] = len(rows)
+    if found is None and not counts:
+        # Each host takes some task, but no domain takes them all.
+        counts[Rejection.TOO_FEW_GPUS if ever else Rejection.TOPOLOGY] = len(rows)
     return ClusterVerdict(
         cluster=cluster,
         rejections=tuple(Count(reason, counts[reason]) for reason in sorted(counts)),

@@ -34,7 +34,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
-from topmast.model.job import MILLI
+from topmast.model.job import MILLI, Band
 from topmast.model.plan import Ask, Plan
 from topmast.model.reason import ClusterVerdict
 from topmast.model.states import HostState, Outcome
@@ -72,10 +72,16 @@ class RegionalPlacer(EventMachine):
             self.region, self.columns, state.allocations, self.profile, state.version, now
         )
 
-    def verdicts(self, ask: Ask, now: float) -> tuple[ClusterVerdict, ...]:
-        """What a search would find in every cluster, by name."""
+    def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
+        """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
         search = self.search(now)
-        return tuple(verdict(search, ask, name) for name in sorted(self.columns.clusters))
+        answers = []
+        for name in sorted(self.columns.clusters):
+            found = search.best(ask, name).plan
+            if found is None and ask.band > Band.OPPORTUNISTIC:
+                found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
+            answers.append((verdict(search, ask, name, found), found))
+        return answers
 
     # --- questions --------------------------------------------------------------------------------
 

@@ -1,0 +1,124 @@
+"""Routes of the operator's day: what is there, hosts, datasets, usage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from topmast.api.wire import answer, read_object, returns, takes, text
+from topmast.model import views as v
+from topmast.model.states import HostState
+from topmast.service.service import Service
+
+_LISTS = {
+    "regions": v.RegionView,
+    "clusters": v.ClusterView,
+    "hosts": v.HostView,
+    "gpus": v.GpuView,
+    "tenants": v.TenantView,
+    "datasets": v.DatasetView,
+}
+_HOST_STATES = {
+    "cordon": (HostState.CORDONED, "No new work for a host"),
+    "uncordon": (HostState.HEALTHY, "A host takes work again"),
+    "drain": (HostState.DRAINING, "Move a host's work elsewhere, by checkpoint"),
+}
+
+
+def routes(service: Service) -> APIRouter:
+    """All routes about the fleet."""
+    router = APIRouter()
+    for what, kind in _LISTS.items():
+        router.add_api_route(
+            f"/{what}",
+            _lister(service, what),
+            methods=["GET"],
+            tags=["fleet"],
+            summary=f"List {what}",
+            name=what,
+            openapi_extra=returns(kind, listed=what),
+        )
+    for verb, (state, summary) in _HOST_STATES.items():
+        router.add_api_route(
+            f"/hosts/{{host}}/{verb}",
+            _host_setter(service, state),
+            methods=["POST"],
+            tags=["fleet"],
+            summary=summary,
+            name=verb,
+            openapi_extra={**takes({"user": {"type": "string"}}), **returns(v.HostView)},
+        )
+    _datasets(router, service)
+
+    @router.get(
+        "/usage",
+        tags=["fleet"],
+        summary="GPU-hours held, kept and lost",
+        openapi_extra=returns(v.UsageRow, listed="usage"),
+    )
+    async def usage(
+        by: str = "tenant", since: float | None = None, until: float | None = None
+    ) -> Response:
+        return answer(await service.usage(by, since, until))
+
+    @router.get("/health", tags=["fleet"], summary="Alive?", openapi_extra=returns(v.Health))
+    async def health() -> Response:
+        return answer(await service.health())
+
+    return router
+
+
+def _lister(service: Service, what: str) -> Callable[[], Awaitable[Response]]:
+    async def listing() -> Response:
+        return answer({what: await service.list(what)})
+
+    return listing
+
+
+def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
+    async def set_host(host: str, request: Request) -> Response:
+        body = await read_object(request)
+        return answer(await service.set_host(host, state, text(body, "user")))
+
+    return set_host
+
+
+def _datasets(router: APIRouter, service: Service) -> None:
+    string = {"type": "string"}
+
+    @router.post(
+        "/datasets",
+        tags=["datasets"],
+        summary="Add a dataset",
+        openapi_extra={
+            **takes(
+                {"name": string, "region": string, "path": string, "source": string},
+                ("name", "region"),
+            ),
+            **returns(v.DatasetView, 201),
+        },
+    )
+    async def add(request: Request) -> Response:
+        return answer(await service.add_dataset(await read_object(request)), 201)
+
+    @router.post(
+        "/datasets/{name}/replicas",
+        tags=["datasets"],
+        summary="Copy a dataset to a region",
+        openapi_extra={**takes({"region": string}, ("region",)), **returns(v.DatasetView, 202)},
+    )
+    async def replicate(name: str, request: Request) -> Response:
+        body = await read_object(request)
+        by = text(body, "user")
+        return answer(await service.replicate(name, text(body, "region"), by), 202)
+
+    @router.delete(
+        "/datasets/{name}/replicas/{region}",
+        tags=["datasets"],
+        summary="Drop a replica",
+        openapi_extra=returns(v.DatasetView),
+    )
+    async def drop(name: str, region: str) -> Response:
+        return answer(await service.drop(name, region))

@@ -1,0 +1,147 @@
+"""Routes of the user's day: submit, list, look, explain, cancel, read logs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from topmast.api.wire import answer, idempotency_key, read_bytes, read_object, returns, takes, text
+from topmast.model import views as v
+from topmast.model.errors import InvalidInput
+from topmast.service.blobs import MAX_BYTES
+from topmast.service.service import Service
+
+_JOB: dict[str, Any] = {
+    "type": "object",
+    "description": "A job file as a JSON object; see the reference of the job file.",
+}
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
+def routes(service: Service) -> APIRouter:
+    """All routes under /jobs and /workdirs."""
+    router = APIRouter()
+
+    @router.post(
+        "/jobs",
+        tags=["jobs"],
+        summary="Submit a job; answered when it is durable",
+        openapi_extra={
+            **takes({"job": _JOB, "user": _TEXT, "workdir": _TEXT}, ("job",)),
+            **returns(v.Receipt, 201),
+        },
+    )
+    async def submit(request: Request) -> Response:
+        body = await read_object(request)
+        receipt = await service.submit(
+            body.get("job"), text(body, "user"), text(body, "workdir"), idempotency_key(request)
+        )
+        return answer(receipt, 201)
+
+    @router.post(
+        "/jobs/bulk",
+        tags=["jobs"],
+        summary="Submit many jobs, all or none",
+        openapi_extra={
+            **takes({"jobs": {"type": "array", "items": _JOB}, "user": _TEXT}, ("jobs",)),
+            **returns(v.BulkReceipt, 201),
+        },
+    )
+    async def submit_many(request: Request) -> Response:
+        body = await read_object(request)
+        receipt = await service.submit_many(
+            body.get("jobs"), text(body, "user"), idempotency_key(request)
+        )
+        return answer(receipt, 201)
+
+    @router.post(
+        "/jobs/dry-run",
+        tags=["jobs"],
+        summary="Where a job would run, without submitting it",
+        openapi_extra={**takes({"job": _JOB, "user": _TEXT}, ("job",)), **returns(v.Explanation)},
+    )
+    async def dry_run(request: Request) -> Response:
+        body = await read_object(request)
+        return answer(await service.dry_run(body.get("job"), text(body, "user")))
+
+    @router.get("/jobs", tags=["jobs"], summary="List jobs", openapi_extra=returns(v.JobPage))
+    async def jobs(
+        state: str = "",
+        tenant: str = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        cursor: str = "",
+        order: str = "",
+    ) -> Response:
+        if order not in ("", "newest", "queue"):
+            raise InvalidInput(f"'{order}' is not newest or queue", field="order")
+        states = [name for name in state.split(",") if name]
+        page = await service.jobs(states, tenant, limit, cursor, order == "queue")
+        return answer(page)
+
+    _one_job(router, service)
+    _workdirs(router, service)
+    return router
+
+
+def _one_job(router: APIRouter, service: Service) -> None:
+    @router.get("/jobs/{job}", tags=["jobs"], summary="One job", openapi_extra=returns(v.JobView))
+    async def job(job: str) -> Response:
+        return answer(await service.job(job))
+
+    @router.get(
+        "/jobs/{job}/story",
+        tags=["jobs"],
+        summary="A job with its history and attempts",
+        openapi_extra=returns(v.JobStory),
+    )
+    async def story(job: str) -> Response:
+        return answer(await service.story(job))
+
+    @router.get(
+        "/jobs/{job}/explain",
+        tags=["jobs"],
+        summary="Why a job stands where it stands",
+        openapi_extra=returns(v.Explanation),
+    )
+    async def explain(job: str) -> Response:
+        return answer(await service.explain(job))
+
+    @router.post(
+        "/jobs/{job}/cancel",
+        tags=["jobs"],
+        summary="End a job for good",
+        openapi_extra={**takes({"user": _TEXT}), **returns(v.JobView, 202)},
+    )
+    async def cancel(job: str, request: Request) -> Response:
+        body = await read_object(request)
+        return answer(await service.cancel(job, text(body, "user")), 202)
+
+    @router.get("/jobs/{job}/logs", tags=["jobs"], summary="A piece of one task's output")
+    async def logs(
+        job: str,
+        task: int = 0,
+        attempt: int | None = None,
+        offset: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1 << 20)] = 65_536,
+    ) -> Response:
+        chunk = await service.log(job, task, attempt, offset, limit)
+        headers = {
+            "X-Next-Offset": str(chunk.next_offset),
+            "X-Attempt": str(chunk.attempt),
+            "X-Complete": str(int(chunk.complete)),
+        }
+        return Response(chunk.data, media_type="text/plain", headers=headers)
+
+
+def _workdirs(router: APIRouter, service: Service) -> None:
+    @router.put("/workdirs/{digest}", tags=["jobs"], summary="Upload a snapshot of a workdir")
+    async def put_workdir(digest: str, request: Request) -> Response:
+        data = await read_bytes(request, MAX_BYTES)
+        new = service.blobs.put(digest, data)
+        return answer({"workdir": digest}, 201 if new else 200)
+
+    @router.head("/workdirs/{digest}", tags=["jobs"], summary="Whether a snapshot is here")
+    async def has_workdir(digest: str) -> Response:
+        return Response(status_code=200 if service.blobs.path(digest) else 404)

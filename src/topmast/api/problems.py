@@ -1,0 +1,57 @@
+"""Errors as problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.views import Problem
+
+_STATUS: dict[type[TopmastError], tuple[int, str]] = {
+    InvalidInput: (422, "Invalid input"),
+    NotFound: (404, "Not found"),
+    Conflict: (409, "Conflict"),
+    Unavailable: (503, "Unavailable"),
+}
+
+log = structlog.get_logger(__name__)
+
+
+def problem(status: int, title: str, detail: str, field: str = "", remedy: str = "") -> Response:
+    """A response with a problem document."""
+    body = Problem("about:blank", title, status, detail, field, remedy)
+    return Response(
+        msgspec.json.encode(body), status_code=status, media_type="application/problem+json"
+    )
+
+
+async def _topmast_error(request: Request, error: Exception) -> Response:
+    status, title = next(
+        (known for kind, known in _STATUS.items() if isinstance(error, kind)), (400, "Failed")
+    )
+    if isinstance(error, InvalidInput):
+        detail = f"{error.where}: {error.message}" if error.where else error.message
+        return problem(status, title, detail, error.field, error.remedy)
+    return problem(status, title, str(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    return problem(error.status_code, "Refused", str(error.detail))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    log.error("request failed", path=request.url.path, exc_info=error)
+    return problem(500, "Internal error", "the server's log has the cause")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error with a problem document."""
+    app.add_exception_handler(TopmastError, _topmast_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(Exception, _bug)

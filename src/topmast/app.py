@@ -1,0 +1,90 @@
+"""The composition root: what the command line needs beyond a client, imported when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions
+from topmast.cli import main as cli_main
+from topmast.cli.output import say
+
+if TYPE_CHECKING:
+    from topmast.composition import System
+
+DEFAULT_PROFILE = "mast"
+
+
+def serve(options: ServeOptions) -> int:
+    """`topmast up`."""
+    from topmast.composition import System
+    from topmast.model.files.fleetfile import read_fleet
+    from topmast.policies.registry import load_profile
+    from topmast.server import bind, configure_logs
+    from topmast.server import serve as serve_system
+
+    fleet = read_fleet(options.fleet) if options.fleet else None
+    profile = load_profile(options.profile or DEFAULT_PROFILE, options.settings)
+    configure_logs()
+    listener = bind(options.host, options.port)
+    try:
+        system = System(options.state, profile, fleet)
+        try:
+            system.open()
+            serve_system(system, listener, lambda url: _say_ready(url, system, options.json))
+        finally:
+            system.close()
+    finally:
+        listener.close()
+    return 0
+
+
+def _say_ready(url: str, system: System, as_json: bool) -> None:
+    regions = [r.name for r in system.fleet.regions]
+    if as_json:
+        document = {"url": url, "state": str(system.state), "regions": regions}
+        say(json.dumps(document))
+        sys.stdout.flush()
+        return
+    recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
+    say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
+    say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")
+    sys.stdout.flush()
+
+
+def demo(options: DemoOptions) -> int:
+    """`topmast demo`."""
+    from topmast.demo import run_demo
+
+    return run_demo(state=options.state, keep=options.keep, as_json=options.json)
+
+
+def replay(options: ReplayOptions) -> object:
+    """`topmast replay`: the queue as it was at a time, rebuilt from the journal."""
+    from topmast.replay import replay_state
+
+    return replay_state(options.state, options.until_s)
+
+
+def bench(name: str, options: BenchOptions) -> object:
+    """`topmast bench NAME`."""
+    from topmast.bench import run_bench
+
+    return run_bench(
+        name,
+        jobs=options.jobs,
+        clients=options.clients,
+        duration_s=options.duration_s,
+        seed=options.seed,
+        state=options.state,
+    )
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(cli_main(Root(serve=serve, demo=demo, replay=replay, bench=bench)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Putting a system together: machines, journal, engines, mover, service, in one process."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
+
+from topmast.adapters.clock import SystemClock
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.objects import StoreMover
+from topmast.adapters.store import open_journal
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import InvalidInput
+from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.policies.base import Profile
+from topmast.ports import Clock, Engine
+from topmast.runtime.loop import Runtime
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Rebuilt
+from topmast.service.blobs import Blobs
+from topmast.service.board import Board
+from topmast.service.hub import Hub
+from topmast.service.service import Service
+
+log = structlog.get_logger(__name__)
+
+JOURNAL = "journal.sqlite"
+
+
+def small_fleet() -> Fleet:
+    """What `topmast up` runs on without a fleet file: this machine as one host of 8 virtual GPUs."""
+    host = HostSpec("local-0", "virtual", 8)
+    region = RegionSpec("local", (ClusterSpec("local", (host,)),))
+    return Fleet((region,), tenants=(TenantSpec("default"),))
+
+
+class System:
+    """One process with everything in it. `open` recovers and starts; `close` leaves tasks running."""
+
+    def __init__(
+        self, state: Path, profile: Profile, fleet: Fleet | None, clock: Clock | None = None
+    ) -> None:
+        self.state = state
+        self.clock = clock or SystemClock()
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.journal = open_journal(state / JOURNAL)
+        self.machines = Machines(profile)
+        self.board = Board()
+        self.hub = Hub(first_seq=int(self.clock.now() * 1000))
+        self.runtime = Runtime(
+            self.machines, self.journal, self.clock, self._release, self.hub.publish, _fail
+        )
+        self.rebuilt = self._recover()
+        self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        self.blobs = Blobs(state / "workdirs")
+        self.mover = StoreMover(self._stores(), clock=self.clock)
+        self.engines = self._engines()
+        self.service = Service(
+            self.runtime,
+            self.journal,
+            self.clock,
+            self.engines,
+            self.mover,
+            self.blobs,
+            self.board,
+            self.hub,
+            self._pid_of,
+        )
+
+    def _recover(self) -> Rebuilt:
+        rebuilt = self.runtime.recover()
+        gc.collect()
+        gc.freeze()  # what was recovered stays: spare every later collection the walk through it
+        return rebuilt
+
+    def open(self) -> None:
+        """Adopt what runs, begin to decide. Raises InvalidInput if the fleet names data that is not there."""
+        self._check_datasets()
+        for name, engine in self.engines.items():
+            engine.open(self._poster(ids.cluster(name)))
+        self.mover.open(self._poster(ids.QUEUE))
+        self.runtime.start()
+        self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet)).result()
+
+    def close(self) -> None:
+        """Save a snapshot and let go; jobs run on."""
+        self.hub.close()
+        self.runtime.stop()
+        for engine in self.engines.values():
+            engine.close()
+        self.mover.close()
+        self.journal.close()
+
+    # --- wiring ---------------------------------------------------------------------------------------
+
+    def _poster(self, address: str) -> Callable[[m.Message], None]:
+        def post(message: m.Message) -> None:
+            if not self.board.note(message):
+                self.runtime.post(address, message)
+
+        return post
+
+    def _release(self, send: m.Send) -> None:
+        """Carry a message out of the process: to an engine, or to the mover."""
+        message = send.message
+        if send.to == ids.MOVER:
+            if isinstance(message, m.StartCopy):
+                self.mover.start_copy(message)
+            elif isinstance(message, m.DeleteReplica):
+                self.mover.delete_replica(message.dataset, message.region, message.path)
+            return
+        engine = self.engines.get(send.to.removeprefix("engine/"))
+        if engine is None:
+            log.warning("no engine for a message", to=send.to, message=type(message).__name__)
+        elif isinstance(message, m.StartGang):
+            engine.start_gang(message)
+        elif isinstance(message, m.StopTasks):
+            engine.stop(message.job, message.epoch, message.grace_s)
+        elif isinstance(message, m.AskTruth):
+            engine.ask_truth()
+
+    def _stores(self) -> Mapping[str, str]:
+        """Where each region keeps its datasets: as the fleet says, or a folder of the state."""
+        stores = {}
+        for region in self.fleet.regions:
+            stores[region.name] = region.store or str(self.state / "stores" / region.name)
+            if "://" not in stores[region.name]:
+                Path(stores[region.name]).mkdir(parents=True, exist_ok=True)
+        return stores
+
+    def _engines(self) -> dict[str, Engine]:
+        engines: dict[str, Engine] = {}
+        for region in self.fleet.regions:
+            for cluster in region.clusters:
+                if cluster.engine != "local":
+                    raise InvalidInput(
+                        f"engine '{cluster.engine}' is not available",
+                        field=f"regions.{region.name}.clusters.{cluster.name}.engine",
+                        remedy="local is the one there is",
+                    )
+                engines[cluster.name] = LocalEngine(
+                    cluster,
+                    region.name,
+                    self.state / "engines" / cluster.name,
+                    clock=self.clock,
+                    dataset_path=self._dataset_path,
+                    blob_path=self.blobs.path,
+                    checkpoints=self.state / "checkpoints",
+                )
+        return engines
+
+    def _dataset_path(self, dataset: str, region: str) -> Path | None:
+        record = self.machines.queue.catalogue.datasets.get(dataset)
+        return self.mover.local_path(region, record.spec.path) if record else None
+
+    def _pid_of(self, cluster: str, host: str) -> int | None:
+        engine = self.engines.get(cluster)
+        pid: int | None = getattr(engine, "host_pid", lambda _: None)(host)
+        return pid
+
+    def _check_datasets(self) -> None:
+        """Replicas that the fleet file names for the first time must be in their stores."""
+        known = self.machines.queue.catalogue.datasets
+        for dataset in self.fleet.datasets:
+            if dataset.name not in known:
+                for region in dataset.replicas:
+                    self._check_replica(dataset, region)
+
+    def _check_replica(self, dataset: DatasetSpec, region: str) -> None:
+        if self.mover.measure(region, dataset.path) <= 0:
+            raise InvalidInput(
+                f"nothing at '{dataset.path}' in the store of region '{region}'",
+                field=f"datasets.{dataset.name}",
+                remedy="put the files there, or leave it out and use `topmast datasets add`",
+            )
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """End the process at once: memory may be ahead of the disk, and must not be acted on."""
+    log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
+    os._exit(1)

@@ -1,0 +1,38 @@
+"""`topmast replay`: the past rebuilt from a journal, while its server runs or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from topmast.adapters.clock import SystemClock
+from topmast.adapters.store import open_journal
+from topmast.composition import JOURNAL
+from topmast.model.errors import NotFound
+from topmast.policies.base import Profile
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import rebuild
+
+
+def replay_state(state: Path, until_s: float | None) -> dict[str, Any]:
+    """The jobs of a state folder at time ``until_s`` (None: now), as a document."""
+    if not (state / JOURNAL).is_file():
+        raise NotFound(f"no journal in '{state}' (give the folder of a server with --state)")
+    journal = open_journal(state / JOURNAL, read_only=True)
+    try:
+        machines = Machines(Profile("replay"))
+        rebuilt = rebuild(machines, journal, until_s)
+    finally:
+        journal.close()
+    at_s = SystemClock().now() if until_s is None else until_s
+    queue = machines.queue
+    counts: dict[str, int] = {}
+    for record in queue.jobs.values():
+        counts[record.state.value] = counts.get(record.state.value, 0) + 1
+    return {
+        "until_s": at_s,
+        "seq": rebuilt.seq,
+        "replayed": rebuilt.replayed,
+        "counts": counts,
+        "jobs": [record.view(at_s, None) for record in queue.jobs.values()],
+    }

@@ -1,0 +1,126 @@
+"""`topmast up`: a system behind its REST interface, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+import topmast
+from topmast.api import create_api
+from topmast.composition import System
+from topmast.model.errors import InvalidInput, Unavailable
+
+SERVER_FILE = "server.json"
+
+
+def configure_logs(level: int = logging.INFO) -> None:
+    """Log lines on stderr."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket on loopback; port 0 takes a free one. Raises InvalidInput, Unavailable."""
+    name = "127.0.0.1" if host == "localhost" else host
+    try:
+        loopback = ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        raise InvalidInput(f"'{host}' is not an address", field="--host") from None
+    if not loopback:
+        raise InvalidInput(
+            f"{host} can be reached from outside, and there is no authentication yet",
+            field="--host",
+            remedy="127.0.0.1, with a tunnel for remote users",
+        )
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((name, port))
+    except OSError as error:
+        listener.close()
+        raise Unavailable(
+            f"cannot listen on {host}:{port}: {error.strerror} (choose another --port, 0 for any)"
+        ) from None
+    listener.listen(1024)
+    return listener
+
+
+def serve(system: System, listener: socket.socket, ready: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins."""
+    address, port = listener.getsockname()[:2]
+    url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    config = uvicorn.Config(
+        create_api(system.service),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=3,
+    )
+    asyncio.run(_serve(_Server(config, system), listener, url, system.state, ready))
+
+
+class _Server(uvicorn.Server):
+    """Says when it has started, and ends the event streams first when it is asked to stop."""
+
+    def __init__(self, config: uvicorn.Config, system: System) -> None:
+        super().__init__(config)
+        self._system = system
+        self.when_started: Callable[[], Awaitable[None]] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        if self.started and self.when_started is not None:
+            await self.when_started()
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """SIGTERM or SIGINT."""
+        self._system.hub.close()
+        super().handle_exit(sig, frame)  # type: ignore[arg-type]
+
+
+async def _serve(
+    server: _Server, listener: socket.socket, url: str, state: Path, ready: Callable[[str], None]
+) -> None:
+    async def announce() -> None:
+        _announce(state, url)
+        ready(url)
+
+    server.when_started = announce
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            (state / SERVER_FILE).unlink()
+
+
+def _announce(state: Path, url: str) -> None:
+    """Tell clients on this machine where the server is."""
+    document = {"url": url, "pid": os.getpid(), "version": topmast.__version__}
+    part = state / f"{SERVER_FILE}.part"
+    part.write_text(json.dumps(document), encoding="utf-8")
+    part.chmod(0o600)
+    part.replace(state / SERVER_FILE)

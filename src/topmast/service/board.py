@@ -1,0 +1,63 @@
+"""What is shown but never journalled: steps of running jobs, bytes of copies in flight."""
+
+from __future__ import annotations
+
+import threading
+
+from msgspec import Struct
+
+from topmast.model.messages import CopyProgress, Message, Progress
+
+
+class Steps(Struct):
+    """The latest report of a running attempt: the furthest step, the metrics of the first rank heard."""
+
+    epoch: int
+    step: int | None = None
+    metrics: dict[str, float] = {}
+
+
+class Board:
+    """Written by engines' threads, read by requests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Steps] = {}
+        self._copies: dict[str, int] = {}
+
+    def note(self, message: Message) -> bool:
+        """Take a message that is for the board; False for any other."""
+        if isinstance(message, Progress):
+            self._note_step(message)
+        elif isinstance(message, CopyProgress):
+            with self._lock:
+                self._copies[message.copy] = message.bytes
+        else:
+            return False
+        return True
+
+    def _note_step(self, message: Progress) -> None:
+        with self._lock:
+            steps = self._jobs.get(message.job)
+            if steps is None or steps.epoch < message.epoch:
+                steps = self._jobs[message.job] = Steps(message.epoch)
+            if steps.epoch > message.epoch:
+                return
+            if message.step is not None:
+                steps.step = max(steps.step or 0, message.step)
+            if message.metrics and (message.rank == 0 or not steps.metrics):
+                steps.metrics = message.metrics
+
+    def of_job(self, job: str, epoch: int) -> Steps | None:
+        """The latest report of an attempt."""
+        steps = self._jobs.get(job)
+        return steps if steps is not None and steps.epoch == epoch else None
+
+    def of_copy(self, copy: str) -> int:
+        """Bytes of a copy so far."""
+        return self._copies.get(copy, 0)
+
+    def forget(self, job: str) -> None:
+        """A job is over; its last step is in the journal."""
+        with self._lock:
+            self._jobs.pop(job, None)

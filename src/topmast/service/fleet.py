@@ -1,0 +1,186 @@
+"""What is there, free, held and used: regions, clusters, hosts, GPUs, tenants, datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.job import MILLI
+from topmast.model.states import WAITING
+from topmast.model.views import (
+    ClusterView,
+    CopyView,
+    DatasetView,
+    GpuView,
+    HostView,
+    RegionView,
+    ReplicaView,
+    TenantView,
+)
+
+Placers = Mapping[str, RegionalPlacer]
+Pids = Callable[[str, str], int | None]
+"""The process that stands for a host: (cluster, host) -> pid, where an engine has one."""
+
+
+def _sorted(placers: Placers) -> list[RegionalPlacer]:
+    return [placers[name] for name in sorted(placers)]
+
+
+def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
+    """Every region. O(slots + datasets x regions)."""
+    found = []
+    for placer in _sorted(placers):
+        columns = placer.columns
+        free = columns.free_by_host()
+        total = float(columns.gpus.sum())
+        usable = float(columns.gpus[columns.available].sum())
+        name = placer.region
+        found.append(
+            RegionView(
+                name=name,
+                clusters=len(columns.clusters),
+                hosts=len(columns.hosts),
+                gpus=total,
+                free_gpus=float(free[columns.available].sum()) / MILLI,
+                unavailable_gpus=total - usable,
+                running_jobs=len(placer.state.allocations),
+                demand_supply=queue.demand_supply(name),
+                datasets=sum(name in d.replicas for d in queue.catalogue.datasets.values()),
+                stored_bytes=queue.catalogue.stored_bytes(name),
+                storage_bytes=placer.state.region.storage_bytes,
+                version=placer.state.version,
+            )
+        )
+    return tuple(found)
+
+
+def clusters(placers: Placers) -> tuple[ClusterView, ...]:
+    """Every cluster, by region and name."""
+    found = []
+    for placer in _sorted(placers):
+        columns = placer.columns
+        for spec in placer.state.region.clusters:
+            rows = columns.clusters[spec.name]
+            held = placer.state.allocations.values()
+            found.append(
+                ClusterView(
+                    name=spec.name,
+                    region=placer.region,
+                    engine=spec.engine,
+                    hosts=len(rows),
+                    healthy_hosts=int(columns.available[rows].sum()),
+                    gpus=float(columns.gpus[rows].sum()),
+                    free_gpus=columns.free_gpus_milli(rows) / MILLI,
+                    running_jobs=sum(a.plan.cluster == spec.name for a in held),
+                )
+            )
+    return tuple(found)
+
+
+def hosts(placers: Placers, pid_of: Pids) -> tuple[HostView, ...]:
+    """Every host with the jobs on it. O(hosts + tasks running)."""
+    found = []
+    for placer in _sorted(placers):
+        columns = placer.columns
+        jobs: dict[str, list[str]] = {}
+        for allocation in placer.state.allocations.values():
+            for host in allocation.plan.hosts:
+                jobs.setdefault(host, []).append(allocation.job)
+        free = columns.free_by_host()
+        for row, spec in enumerate(columns.hosts):
+            cluster = columns.cluster_of[row]
+            found.append(
+                HostView(
+                    name=spec.name,
+                    region=placer.region,
+                    cluster=cluster,
+                    state=columns.states[row].value,
+                    gpu_model=spec.model if spec.gpus else "",
+                    gpus=spec.gpus,
+                    free_gpus=int(free[row]) / MILLI,
+                    datacenter=spec.datacenter,
+                    pod=spec.pod,
+                    rack=spec.rack,
+                    jobs=tuple(jobs.get(spec.name, ())),
+                    agent_pid=pid_of(cluster, spec.name),
+                )
+            )
+    return tuple(found)
+
+
+def gpus(placers: Placers) -> tuple[GpuView, ...]:
+    """GPUs by region, cluster and model."""
+    found = []
+    for placer in _sorted(placers):
+        columns = placer.columns
+        free = columns.free_by_host()
+        totals: dict[tuple[str, str], list[float]] = {}
+        for row, spec in enumerate(columns.hosts):
+            if not spec.gpus:
+                continue
+            sums = totals.setdefault((columns.cluster_of[row], spec.model), [0.0, 0.0, 0.0])
+            here = int(free[row]) / MILLI
+            sums[0] += spec.gpus
+            if columns.available[row]:
+                sums[1] += here
+            else:
+                sums[2] += here
+        for (cluster, model), (total, unheld, unavailable) in sorted(totals.items()):
+            held = total - unheld - unavailable
+            found.append(GpuView(placer.region, cluster, model, total, unheld, held, unavailable))
+    return tuple(found)
+
+
+def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
+    """Every tenant and GPU model that it has quota for, holds or waits for. O(jobs waiting)."""
+    pending: dict[tuple[str, str], float] = {}
+    for record in queue.jobs.values():
+        if record.state in WAITING and record.plan is None:
+            listed = record.spec.groups[0].resources.accelerators
+            model = (listed[0].model or "any") if listed else ""
+            key = (record.spec.tenant, model)
+            pending[key] = pending.get(key, 0.0) + record.spec.gpus_milli() / MILLI
+    found = []
+    for name in sorted(queue.ledger.tenants):
+        spec = queue.ledger.tenants[name]
+        models = {*(spec.quota or {})}
+        models |= {m for t, m in queue.ledger.held if t == name and m}
+        models |= {m for t, m in pending if t == name and m}
+        for model in sorted(models) or [""]:
+            holding = queue.ledger.holding(name, model)
+            nominal = queue.ledger.nominal_milli(name, model)
+            found.append(
+                TenantView(
+                    name=name,
+                    gpu_model=model,
+                    nominal=None if nominal is None else nominal / MILLI,
+                    used=holding.guaranteed / MILLI,
+                    borrowed=holding.borrowed / MILLI,
+                    lent=queue.ledger.lent_milli(name, model) / MILLI,
+                    pending=pending.get((name, model), 0.0),
+                    weight=spec.weight,
+                )
+            )
+    return tuple(found)
+
+
+def dataset(queue: GlobalQueue, name: str, copied: Callable[[str], int]) -> DatasetView:
+    """One dataset; ``copied`` tells the bytes of a copy so far."""
+    record = queue.catalogue.datasets[name]
+    spec = record.spec
+    copies = tuple(
+        CopyView(c.id, c.dataset, c.source, c.target, c.bytes, copied(c.id), c.cause, c.begun_s)
+        for c in queue.catalogue.copies.values()
+        if c.dataset == name
+    )
+    replicas = tuple(ReplicaView(r, record.replicas[r].value) for r in sorted(record.replicas))
+    return DatasetView(
+        name, spec.size_bytes, spec.path, spec.allowed, spec.min_replicas, replicas, copies
+    )
+
+
+def datasets(queue: GlobalQueue, copied: Callable[[str], int]) -> tuple[DatasetView, ...]:
+    """Every dataset by name."""
+    return tuple(dataset(queue, name, copied) for name in sorted(queue.catalogue.datasets))

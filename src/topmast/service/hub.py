@@ -1,0 +1,84 @@
+"""The stream of events: what happened, as it happens, to everyone who listens."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from topmast.model.views import EventView
+from topmast.ports import HistoryRow
+
+KEPT = 10_000
+"""Events that a reader who comes back can still be given."""
+
+
+class Hub:
+    """Fans audit rows out to readers; numbers grow for ever, also over restarts."""
+
+    def __init__(self, first_seq: int) -> None:
+        self._seq = first_seq
+        self._kept: deque[EventView] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+        self._readers: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+        self._next_reader = 0
+        self.closed = False
+
+    def publish(self, rows: Sequence[HistoryRow]) -> None:
+        """Take the rows of a commit; from any thread. O(rows + readers)."""
+        with self._lock:
+            for row in rows:
+                self._seq += 1
+                detail = msgspec.json.decode(row.detail)
+                self._kept.append(
+                    EventView(self._seq, row.at_s, row.kind, row.job, row.text, detail)
+                )
+            readers = list(self._readers.values())
+        for loop, bell in readers:
+            loop.call_soon_threadsafe(bell.set)
+
+    def close(self) -> None:
+        """End all streams."""
+        self.closed = True
+        with self._lock:
+            readers = list(self._readers.values())
+        for loop, bell in readers:
+            loop.call_soon_threadsafe(bell.set)
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest event."""
+        return self._seq
+
+    def since(self, seq: int) -> list[EventView]:
+        """Kept events after ``seq``, oldest first."""
+        with self._lock:
+            if not self._kept or self._kept[-1].seq <= seq:
+                return []
+            return [event for event in self._kept if event.seq > seq]
+
+    async def follow(self, after: int, beat_s: float = 15.0) -> AsyncIterator[list[EventView]]:
+        """Batches of events after ``after`` as they come; an empty batch every ``beat_s`` of silence."""
+        bell = asyncio.Event()
+        with self._lock:
+            reader = self._next_reader
+            self._next_reader += 1
+            self._readers[reader] = (asyncio.get_running_loop(), bell)
+        try:
+            while not self.closed:
+                bell.clear()
+                batch = self.since(after)
+                if batch:
+                    after = batch[-1].seq
+                    yield batch
+                    continue
+                try:
+                    await asyncio.wait_for(bell.wait(), beat_s)
+                except TimeoutError:
+                    yield []
+        finally:
+            with self._lock:
+                self._readers.pop(reader, None)

@@ -1,0 +1,494 @@
+"""The use cases: submit, watch, explain, operate. The API is a thin presentation of this class.
+
+Reads run on the runtime's thread between commits, so that nothing is shown before it is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+import topmast
+from topmast.fast.placement.explain import fits_when_empty
+from topmast.fast.queue.pending import effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model import views as v
+from topmast.model.errors import Conflict, InvalidInput, NotFound
+from topmast.model.files.fleetfile import parse_dataset
+from topmast.model.files.jobfile import check_against_fleet, parse_job
+from topmast.model.fleet import DatasetSpec
+from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.plan import Ask, GroupAsk
+from topmast.model.states import WAITING, HostState, JobState
+from topmast.ports import Clock, Engine, Journal, Mover
+from topmast.runtime.loop import Runtime
+from topmast.service import fleet as listing
+from topmast.service.blobs import Blobs
+from topmast.service.board import Board
+from topmast.service.explain import explain_job, explain_spec
+from topmast.service.hub import Hub
+from topmast.service.usage import KEYS, running_rows, usage
+
+T = TypeVar("T")
+MAX_BULK = 100_000
+MAX_PAGE = 1_000
+
+
+class LogChunk(Struct, frozen=True):
+    """A piece of a task's output; ``complete`` when nothing more can come."""
+
+    data: bytes
+    next_offset: int
+    attempt: int
+    complete: bool
+
+
+class Service:
+    """Everything people can do, as coroutines that raise `TopmastError`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        clock: Clock,
+        engines: Mapping[str, Engine],
+        mover: Mover,
+        blobs: Blobs,
+        board: Board,
+        hub: Hub,
+        pid_of: listing.Pids,
+    ) -> None:
+        self.runtime = runtime
+        self.machines = runtime.machines
+        self.journal = journal
+        self.clock = clock
+        self.engines = engines
+        self.mover = mover
+        self.blobs = blobs
+        self.board = board
+        self.hub = hub
+        self.pid_of = pid_of
+        self.started_s = clock.now()
+        self._can_fit: dict[tuple[Any, ...], bool] = {}
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self.runtime.ask(question))
+
+    async def _tell(self, to: str, message: m.Message) -> Any:
+        return await asyncio.wrap_future(self.runtime.call(to, message))
+
+    # --- submitting ---------------------------------------------------------------------------------
+
+    def _read(self, document: Any, user: str, where: str) -> JobSpec:
+        """A job from a request, checked against the fleet. Raises InvalidInput."""
+        if not isinstance(document, dict):
+            raise InvalidInput("must be an object", field=where, remedy="see the job file")
+        tenants = self.machines.queue.ledger.tenants
+        default = "default" if "default" in tenants or not tenants else next(iter(tenants))
+        spec = parse_job(document, where=where, tenant_default=default, user=user).spec
+        if spec.tenant not in tenants:
+            near = get_close_matches(spec.tenant, list(tenants), 1)
+            known = ", ".join(sorted(tenants)[:10])
+            remedy = f"did you mean '{near[0]}'?" if near else f"known: {known}"
+            raise InvalidInput(
+                f"unknown tenant '{spec.tenant}'", field="tenant", where=where, remedy=remedy
+            )
+        check_against_fleet(spec, self.machines.queue.fleet.models())
+        return spec
+
+    def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
+        """What a person should know at once: the job is accepted, but will not start as things are."""
+        found = [
+            f"dataset '{name}' is not in the catalogue: the job waits until it is added"
+            for name in self.machines.queue.catalogue.unknown(spec.datasets)
+        ]
+        if not self._fits_somewhere(spec):
+            found.append("no cluster could hold this gang even when empty: see `topmast explain`")
+        return tuple(found)
+
+    def _fits_somewhere(self, spec: JobSpec) -> bool:
+        groups = tuple(GroupAsk("", g.count, g.resources) for g in spec.groups)
+        versions = tuple(id(p.columns) for p in self.machines.placers.values())
+        key = (groups, spec.topology, versions)
+        if key not in self._can_fit:
+            if len(self._can_fit) > 10_000:
+                self._can_fit.clear()
+            ask = Ask("", groups, spec.topology, Band.NORMAL, preempt=False)
+            self._can_fit[key] = any(
+                fits_when_empty(placer.columns, ask, cluster)
+                for placer in list(self.machines.placers.values())
+                for cluster in placer.columns.clusters
+            )
+        return self._can_fit[key]
+
+    def _with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
+        if workdir:
+            spec = msgspec.structs.replace(spec, workdir=workdir)
+        if spec.workdir and self.blobs.path(spec.workdir) is None:
+            raise InvalidInput(
+                "this snapshot was not uploaded", field="workdir", remedy="PUT it first"
+            )
+        return spec
+
+    async def submit(self, document: Any, user: str, workdir: str, key: str) -> v.Receipt:
+        """Admit one job; returns when that is durable."""
+        spec = self._with_workdir(self._read(document, user, "job"), workdir)
+        job = (await self._admit((spec,), key))[0]
+        return v.Receipt(job, spec.name, self._warnings(spec))
+
+    async def submit_many(self, documents: Any, user: str, key: str) -> v.BulkReceipt:
+        """Admit many jobs, all or none; returns when that is durable."""
+        if not isinstance(documents, list) or not documents:
+            raise InvalidInput("must be a list of jobs", field="jobs")
+        if len(documents) > MAX_BULK:
+            raise InvalidInput(
+                f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
+            )
+        specs = []
+        for i, document in enumerate(documents):
+            specs.append(self._with_workdir(self._read(document, user, f"jobs[{i}]"), ""))
+            if i % 100 == 99:
+                await asyncio.sleep(0)  # others' requests get their turn
+        return v.BulkReceipt(await self._admit(tuple(specs), key))
+
+    async def _admit(self, specs: tuple[JobSpec, ...], key: str) -> tuple[str, ...]:
+        digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
+        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, m.SubmitJobs(specs, key, digest))
+        return admitted
+
+    async def dry_run(self, document: Any, user: str) -> v.Explanation:
+        """What would become of a job, without submitting it."""
+        spec = self._read(document, user, "job")
+        warnings = self._warnings(spec)
+        return await self._ask(
+            lambda: explain_spec(
+                self.machines.queue, self.machines.placers, spec, self.clock.now(), warnings
+            )
+        )
+
+    # --- jobs -----------------------------------------------------------------------------------------
+
+    def _view(self, record: JobRecord) -> v.JobView:
+        reason, _ = self.machines.queue.reason_of(record)
+        view = record.view(self.clock.now(), reason.value if reason else None)
+        steps = self.board.of_job(record.id, record.epoch)
+        if steps is None or record.finished:
+            return view
+        return msgspec.structs.replace(
+            view,
+            step=view.step if steps.step is None else steps.step,
+            metrics=steps.metrics or view.metrics,
+        )
+
+    def _archived(self, job: str) -> v.JobView:
+        row = self.journal.finished_job(job)
+        if row is None:
+            raise NotFound(f"no job '{job}'")
+        return msgspec.json.decode(row.view, type=v.JobView)
+
+    async def job(self, job: str) -> v.JobView:
+        """One job as it stands."""
+        found = await self._ask(lambda: self._live(job))
+        return found if found is not None else self._archived(job)
+
+    def _live(self, job: str) -> v.JobView | None:
+        record = self.machines.queue.jobs.get(job)
+        return None if record is None else self._view(record)
+
+    async def story(self, job: str) -> v.JobStory:
+        """A job with its history and its finished attempts."""
+        view = await self.job(job)
+        history, attempts = await asyncio.to_thread(
+            lambda: (self.journal.history(job), self.journal.attempts_of(job))
+        )
+        return v.JobStory(
+            view,
+            tuple(
+                v.HistoryView(h.at_s, h.kind, h.text, msgspec.json.decode(h.detail))
+                for h in history
+            ),
+            tuple(
+                v.AttemptView(
+                    a.epoch, a.region, a.cluster, a.model, a.gpus_milli / MILLI,
+                    a.start_s, a.end_s, a.kept_s, a.outcome,
+                )
+                for a in attempts
+            ),
+        )  # fmt: skip
+
+    async def jobs(
+        self, states: Sequence[str], tenant: str, limit: int, cursor: str, queue_order: bool
+    ) -> v.JobPage:
+        """A page of jobs, newest first, or (waiting ones) in the order of the queue."""
+        wanted = _states(states)
+        limit = max(1, min(limit, MAX_PAGE))
+        before = _cursor(cursor)
+        page = await self._ask(lambda: self._page(wanted, tenant, limit, before, queue_order))
+        short = limit - len(page.jobs)
+        if short <= 0 or queue_order or not _any_finished(wanted):
+            return page
+        return await self._with_archive(page, wanted, tenant, limit, before)
+
+    def _page(
+        self,
+        wanted: tuple[JobState, ...],
+        tenant: str,
+        limit: int,
+        before: int | None,
+        queue_order: bool,
+    ) -> v.JobPage:
+        records = self.machines.queue.jobs
+        counts: dict[str, int] = {}
+        for record in records.values():
+            counts[record.state.value] = counts.get(record.state.value, 0) + 1
+        chosen = (
+            r
+            for r in reversed(records.values())
+            if (not wanted or r.state in wanted)
+            and (not tenant or r.spec.tenant == tenant)
+            and (before is None or r.number < before)
+        )
+        if queue_order:
+            found = heapq.nsmallest(limit, chosen, key=_queue_key)
+        else:
+            found = heapq.nlargest(limit, chosen, key=lambda r: r.number)
+        more = len(found) == limit and not queue_order
+        cursor = str(found[-1].number) if more else None
+        return v.JobPage(tuple(self._view(r) for r in found), cursor, counts)
+
+    async def _with_archive(
+        self,
+        page: v.JobPage,
+        wanted: tuple[JobState, ...],
+        tenant: str,
+        limit: int,
+        before: int | None,
+    ) -> v.JobPage:
+        """Fill a page up with jobs that are no longer in memory."""
+        jobs = list(page.jobs)
+        known = {view.id for view in jobs}
+        rows = await asyncio.to_thread(self.journal.finished_jobs, before, MAX_PAGE)
+        for row in rows:
+            view = msgspec.json.decode(row.view, type=v.JobView)
+            matches = (not wanted or view.state in wanted) and tenant in ("", view.tenant)
+            if matches and view.id not in known and row.job not in self.machines.queue.jobs:
+                jobs.append(view)
+        jobs.sort(key=lambda view: -ids.job_number(view.id))
+        del jobs[limit:]
+        full = len(jobs) == limit
+        cursor = str(ids.job_number(jobs[-1].id)) if full else None
+        return v.JobPage(tuple(jobs), cursor, page.counts)
+
+    async def explain(self, job: str) -> v.Explanation:
+        """Why a job stands where it stands."""
+
+        def question() -> v.Explanation | None:
+            queue = self.machines.queue
+            record = queue.jobs.get(job)
+            if record is None:
+                return None
+            return explain_job(queue, self.machines.placers, record, self.clock.now())
+
+        found = await self._ask(question)
+        if found is not None:
+            return found
+        view = self._archived(job)
+        cause = f": {view.cause}" if view.cause else ""
+        summary = f"{view.id} is {view.state}{cause}"
+        return v.Explanation(job, view.name, view.state, None, summary, (), (), ())
+
+    async def cancel(self, job: str, by: str) -> v.JobView:
+        """End a job for good; returns before its processes have stopped."""
+        try:
+            await self._tell(ids.QUEUE, m.CancelJobs((job,), by))
+        except NotFound:
+            return self._archived(job)
+        return await self.job(job)
+
+    async def log(
+        self, job: str, task: int, attempt: int | None, offset: int, limit: int
+    ) -> LogChunk:
+        """A piece of one task's output, of the latest attempt unless another is named."""
+        view = await self.job(job)
+        if not 0 <= task < view.tasks:
+            raise InvalidInput(f"the job has tasks 0 to {view.tasks - 1}", field="task")
+        epoch = view.attempts if attempt is None else attempt
+        if not 0 <= epoch <= view.attempts:
+            raise NotFound(f"job '{job}' has had {view.attempts} attempts")
+        over = epoch < view.attempts or view.finish_s is not None
+        cluster = view.cluster
+        if epoch < view.attempts:
+            rows = await asyncio.to_thread(self.journal.attempts_of, job)
+            cluster = next((r.cluster for r in rows if r.epoch == epoch), None)
+        engine = self.engines.get(cluster or "")
+        path = engine.log_path(job, epoch, task) if engine else None
+        if path is None:
+            return LogChunk(b"", 0, epoch, over)
+        return await asyncio.to_thread(_read_chunk, path, offset, limit, epoch, over)
+
+    # --- the fleet ------------------------------------------------------------------------------------
+
+    async def list(self, what: str) -> tuple[Any, ...]:
+        """Regions, clusters, hosts, gpus, tenants or datasets."""
+        queue, placers = self.machines.queue, self.machines.placers
+        questions: dict[str, Callable[[], tuple[Any, ...]]] = {
+            "regions": lambda: listing.regions(queue, placers),
+            "clusters": lambda: listing.clusters(placers),
+            "hosts": lambda: listing.hosts(placers, self.pid_of),
+            "gpus": lambda: listing.gpus(placers),
+            "tenants": lambda: listing.tenants(queue),
+            "datasets": lambda: listing.datasets(queue, self.board.of_copy),
+        }
+        return await self._ask(questions[what])
+
+    async def set_host(self, host: str, state: HostState, by: str) -> v.HostView:
+        """Cordon, drain or return a host."""
+        views: tuple[v.HostView, ...] = await self.list("hosts")
+        region = next((h.region for h in views if h.name == host), None)
+        if region is None:
+            raise NotFound(f"no host '{host}'")
+        await self._tell(ids.placer(region), m.SetHost(host, state, by))
+        views = await self.list("hosts")
+        return next(h for h in views if h.name == host)
+
+    # --- datasets -------------------------------------------------------------------------------------
+
+    async def add_dataset(self, document: Any) -> v.DatasetView:
+        """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+        if not isinstance(document, dict):
+            raise InvalidInput("must be an object", field="dataset")
+        fields = dict(document)
+        region, source = fields.pop("region", ""), fields.pop("source", None)
+        name = str(fields.pop("name", ""))
+        regions = [r.name for r in self.machines.queue.fleet.regions]
+        if region not in regions:
+            near = get_close_matches(str(region), regions, 1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
+            raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
+        if name in self.machines.queue.catalogue.datasets:
+            raise Conflict(f"dataset '{name}' exists already")
+        fields.setdefault("path", f"datasets/{name}")
+        fields["replicas"] = [region]
+        fields.setdefault("size", 0)
+        spec = parse_dataset(name, fields, regions=regions)
+        size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
+        spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
+        await self._tell(ids.QUEUE, m.AddDataset(spec))
+        return await self.dataset(spec.name)
+
+    def _stage(self, spec: DatasetSpec, region: str, source: Any) -> int:
+        """Bytes of the dataset in its store, after the upload if there is one."""
+        if source is not None:
+            folder = Path(str(source))
+            if not folder.is_absolute() or not folder.is_dir():
+                raise InvalidInput(
+                    f"'{source}' is not a directory", field="source", remedy="an absolute path"
+                )
+            return self.mover.put_directory(region, spec.path, folder)
+        size_bytes = self.mover.measure(region, spec.path)
+        if size_bytes <= 0:
+            raise InvalidInput(
+                f"nothing at '{spec.path}' in the store of region '{region}'",
+                field="path",
+                remedy="put the files there first, or give a source directory",
+            )
+        return size_bytes
+
+    async def dataset(self, name: str) -> v.DatasetView:
+        """One dataset."""
+        found = [d for d in await self.list("datasets") if d.name == name]
+        if not found:
+            raise NotFound(f"no dataset '{name}'")
+        view: v.DatasetView = found[0]
+        return view
+
+    async def replicate(self, name: str, region: str, by: str) -> v.DatasetView:
+        """Begin a copy of a dataset to a region; nothing to do if it is there."""
+        await self._tell(ids.QUEUE, m.RequestReplica(name, region, by))
+        return await self.dataset(name)
+
+    async def drop(self, name: str, region: str) -> v.DatasetView:
+        """Remove a replica that nobody needs."""
+        await self._tell(ids.QUEUE, m.DropReplica(name, region))
+        return await self.dataset(name)
+
+    # --- accounts ---------------------------------------------------------------------------------------
+
+    async def usage(self, by: str, since_s: float | None, until_s: float | None) -> dict[str, Any]:
+        """GPU-hours held, kept and lost; by default of the last 30 days."""
+        if by not in KEYS:
+            raise InvalidInput(f"'{by}' is not one of {', '.join(KEYS)}", field="by")
+        now = self.clock.now()
+        until = now if until_s is None else until_s
+        since = until - 30 * 86_400.0 if since_s is None else since_s
+        rows = await asyncio.to_thread(self.journal.attempts, since, until)
+        running = await self._ask(
+            lambda: running_rows(self.machines.queue.jobs.values(), self.clock.now())
+        )
+        table = usage([*rows, *running], by, since, until)
+        return {"usage": table, "since_s": since, "until_s": until, "by": by}
+
+    async def health(self) -> v.Health:
+        """Whether the loop turns, and on how much."""
+        page = await self.jobs((), "", 1, "", queue_order=False)
+        return v.Health(
+            topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq
+        )
+
+
+def _states(names: Sequence[str]) -> tuple[JobState, ...]:
+    found: list[JobState] = []
+    for name in names:
+        if name == "active":
+            found += [s for s in JobState if s not in _FINISHED]
+        elif name.upper() in JobState.__members__:
+            found.append(JobState[name.upper()])
+        else:
+            near = get_close_matches(name.upper(), list(JobState), 1)
+            remedy = (
+                f"did you mean '{near[0]}'?" if near else f"one of {', '.join(JobState)}, active"
+            )
+            raise InvalidInput(f"unknown state '{name}'", field="state", remedy=remedy)
+    return tuple(found)
+
+
+_FINISHED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+def _any_finished(wanted: tuple[JobState, ...]) -> bool:
+    return not wanted or any(state in _FINISHED for state in wanted)
+
+
+def _cursor(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InvalidInput("not a cursor of this listing", field="cursor")
+    return int(text)
+
+
+def _queue_key(record: JobRecord) -> tuple[int, int, float, int]:
+    """Holders of GPUs first, then the queue by band and age, then what is over."""
+    if record.finished:
+        return (2, 0, -(record.finish_s or 0.0), -record.number)
+    band = effective_band(record.spec.band, record.over_quota)
+    return (int(record.state in WAITING), -int(band), record.submit_s, record.number)
+
+
+def _read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(min(max(0, offset), size))
+        data = file.read(max(0, min(limit, 1 << 20)))
+        end = file.tell()
+    return LogChunk(data, end, epoch, over and end >= size)
