@@ -173,6 +173,11 @@ def test_aliases_stand_for_their_anchors() -> None:
     assert root.nodes == 1 + 4 + 3 + 3 + 1 + 3
 
 
+def test_a_quoted_merge_key_is_a_key() -> None:
+    """In quotes, `<<` is a name like any other."""
+    assert parse_text(b"{'<<': 1}", "f", JOB_LIMITS).entries["<<"].text == "1"
+
+
 def test_json_is_yaml() -> None:
     """Escapes, tabs, pairs of surrogates: whatever a JSON library writes is read."""
     text = (
