@@ -15,7 +15,7 @@ from topmast.adapters.objects import layout
 from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
 from topmast.adapters.objects.throttle import Halted
-from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, is_incomplete
+from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, measure
 from topmast.model.errors import Conflict, NotFound, TopmastError, Unavailable
 from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
 from topmast.ports import Clock, Post
@@ -188,8 +188,8 @@ class StoreMover:
             forget_replica(store, path, halt=self._closing)
         except Halted:
             _log.info("deletion broken off", region=store.region, path=path)
-        except TopmastError as error:
-            _log.error("replica not deleted", region=store.region, path=path, error=str(error))
+        except Exception as error:
+            _log.exception("replica not deleted", region=store.region, path=path, error=str(error))
         else:
             _log.info("replica deleted", region=store.region, path=path)
 
@@ -205,17 +205,14 @@ class StoreMover:
 
     def _resume_deletion(self, store: RegionStore, path: str) -> None:
         """A copy may have come first, and cleared the place itself."""
-        if store.exists(layout.deleting(path)):
+        if store.version(layout.deleting(path)) is not None:
             self._delete(store, path)
 
     # --- questions ----------------------------------------------------------------------------
 
     def measure(self, region: str, path: str) -> int:
         """Bytes of the objects under ``path``; 0 when nothing is there, or not all of it yet."""
-        store, path = self._store(region), layout.dataset_path(path)
-        if is_incomplete(store, path):
-            return 0
-        return sum(item.size_bytes for item in store.objects(path))
+        return measure(Place(self._store(region), layout.dataset_path(path)))
 
     def local_path(self, region: str, path: str) -> Path | None:
         """Where tasks of the region can read the dataset, when the store is a directory."""

@@ -130,15 +130,13 @@ class RegionStore:
             return None
         return msgspec.json.decode(data, type=kind)
 
-    def exists(self, key: str) -> bool:
-        """Whether there is an object ``key``."""
+    def version(self, key: str) -> str | None:
+        """What changes whenever the object does; None if it is not there."""
         self._stay_inside(key)
         try:
-            with self._explained(key):
-                obstore.head(self._store, key)
+            return self._head("", key).version
         except Missing:
-            return False
-        return True
+            return None
 
     def free_bytes(self) -> int | None:
         """How much the disk still takes; None where nobody knows."""

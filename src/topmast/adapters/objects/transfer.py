@@ -10,7 +10,6 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,8 +172,8 @@ class Transfer:
         """Refuse a target that holds what the mover did not put there, or may not replace."""
         target = self._target
         if is_incomplete(target.store, target.path):
-            mark = target.store.load(layout.placing(target.path), Mark)
-            if mark is None or mark.copy != self._copy:
+            deleting = target.store.version(layout.deleting(target.path)) is not None
+            if deleting or self._placing_copy() != self._copy:
                 forget_replica(target.store, target.path, keep_copy=self._copy, halt=self._halt)
             return
         if load_manifest(target) is not None:
@@ -216,18 +215,24 @@ class Transfer:
     def _stage_all(self, wanted: list[Wanted]) -> None:
         """Stage every object, several at once; the log on disk follows."""
         work = iter(wanted)
-        with ThreadPoolExecutor(self._parallel, thread_name_prefix="transfer") as pool:
-            running = {
-                pool.submit(self._stage_some, work) for _ in range(min(self._parallel, len(wanted)))
-            }
-            try:
-                while running:
-                    running = wait(running, timeout=TICK_S).not_done
+        threads = [
+            threading.Thread(target=self._stage_some, args=(work,), daemon=True)
+            for _ in range(min(self._parallel, len(wanted)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(TICK_S)
                     self._on_progress(self.copied_bytes + self.resumed_bytes)
                     self._save_log(soon=True)
-            except BaseException:
-                self._halt.set()
-                raise
+        except BaseException:
+            self._halt.set()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
         if self._errors:
             if isinstance(self._errors[0], Halted):
                 self._save_log(soon=False)
@@ -326,7 +331,7 @@ class Transfer:
             if self._halt.is_set():
                 raise Halted
             digest.update(store.read(key, start, min(start + MAX_SLICE_BYTES, size_bytes)))
-        if not size_bytes and not store.exists(key):
+        if not size_bytes and store.version(key) is None:
             raise Missing(f"{store.region}: {key}: not found")
         return digest.hexdigest()
 
@@ -381,12 +386,20 @@ class Transfer:
         """After a failure: nothing half is left, neither hidden nor in place."""
         store = self._target.store
         try:
-            mark = store.load(layout.placing(self._target.path), Mark)
-            if mark is not None and mark.copy == self._copy:
+            if self._placing_copy() == self._copy:
                 forget_replica(store, self._target.path)
             store.delete_all(self._staging)
-        except (StoreError, msgspec.DecodeError) as error:
+        except StoreError as error:
             _log.warning("copy not cleaned up", copy=self._copy, error=str(error))
+
+    def _placing_copy(self) -> str:
+        """The copy that last began to move objects to the target; empty if nobody knows."""
+        target = self._target
+        try:
+            mark = target.store.load(layout.placing(target.path), Mark)
+        except msgspec.DecodeError:
+            return ""
+        return mark.copy if mark else ""
 
     def _staged_key(self, name: str) -> str:
         return f"{self._staging}/objects/{name}"
@@ -400,9 +413,27 @@ def load_manifest(place: Place) -> Manifest | None:
         raise StoreError(f"{place}: the manifest is damaged: {error}") from error
 
 
+def measure(place: Place) -> int:
+    """Bytes of a dataset's objects; 0 when it is incomplete, also if it becomes so meanwhile."""
+    store, path = place.store, place.path
+    while True:
+        manifest = store.version(layout.manifest(path))
+        if is_incomplete(store, path):
+            return 0
+        try:
+            size_bytes = sum(item.size_bytes for item in store.objects(path))
+        except Missing:
+            continue  # deleted while it was listed
+        if is_incomplete(store, path):
+            return 0
+        if manifest == store.version(layout.manifest(path)):
+            return size_bytes
+
+
 def is_incomplete(store: RegionStore, path: str) -> bool:
     """Whether objects are being moved to ``path``, or deleted there, or were when a process died."""
-    return store.exists(layout.placing(path)) or store.exists(layout.deleting(path))
+    marks = (layout.placing(path), layout.deleting(path))
+    return any(store.version(mark) is not None for mark in marks)
 
 
 def forget_replica(
