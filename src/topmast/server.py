@@ -52,7 +52,8 @@ def bind(host: str, port: int) -> socket.socket:
             remedy="127.0.0.1, with a tunnel for remote users",
         )
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((name, port))
