@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions
 from topmast.cli import main as cli_main
-from topmast.cli.output import say
+from topmast.cli.output import note, say
 
 if TYPE_CHECKING:
     from topmast.composition import System
@@ -47,6 +47,10 @@ def _say_ready(url: str, system: System, as_json: bool) -> None:
         say(json.dumps(document))
         sys.stdout.flush()
         return
+    for replica in system.missing:
+        note(
+            f"warning: dataset {replica} is not in its store; `topmast datasets add` puts it there"
+        )
     recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
     say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
     say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import structlog
 
 from topmast.adapters.clock import SystemClock
@@ -17,7 +18,7 @@ from topmast.adapters.store import open_journal
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
-from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.policies.base import Profile
 from topmast.ports import Clock, Engine
 from topmast.runtime.loop import Runtime
@@ -58,6 +59,8 @@ class System:
         )
         self.rebuilt = self._recover()
         self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        self.missing: tuple[str, ...] = ()
+        """Replicas that the fleet file names and that are not in their stores."""
         self.blobs = Blobs(state / "workdirs")
         self.mover = StoreMover(self._stores(), clock=self.clock)
         self.engines = self._engines()
@@ -80,8 +83,8 @@ class System:
         return rebuilt
 
     def open(self) -> None:
-        """Adopt what runs, begin to decide. Raises InvalidInput if the fleet names data that is not there."""
-        self._check_datasets()
+        """Adopt what runs already, and begin to decide."""
+        self.fleet = self._with_datasets_found(self.fleet)
         for name, engine in self.engines.items():
             engine.open(self._poster(ids.cluster(name)))
         self.mover.open(self._poster(ids.QUEUE))
@@ -164,21 +167,21 @@ class System:
         pid: int | None = getattr(engine, "host_pid", lambda _: None)(host)
         return pid
 
-    def _check_datasets(self) -> None:
-        """Replicas that the fleet file names for the first time must be in their stores."""
+    def _with_datasets_found(self, fleet: Fleet) -> Fleet:
+        """The fleet without replicas it names that are not there: no job may start on them."""
         known = self.machines.queue.catalogue.datasets
-        for dataset in self.fleet.datasets:
+        datasets = []
+        missing: list[str] = []
+        for dataset in fleet.datasets:
             if dataset.name not in known:
-                for region in dataset.replicas:
-                    self._check_replica(dataset, region)
-
-    def _check_replica(self, dataset: DatasetSpec, region: str) -> None:
-        if self.mover.measure(region, dataset.path) <= 0:
-            raise InvalidInput(
-                f"nothing at '{dataset.path}' in the store of region '{region}'",
-                field=f"datasets.{dataset.name}",
-                remedy="put the files there, or leave it out and use `topmast datasets add`",
-            )
+                found = tuple(
+                    r for r in dataset.replicas if self.mover.measure(r, dataset.path) > 0
+                )
+                missing += [f"{dataset.name} in {r}" for r in dataset.replicas if r not in found]
+                dataset = msgspec.structs.replace(dataset, replicas=found)
+            datasets.append(dataset)
+        self.missing = tuple(missing)
+        return msgspec.structs.replace(fleet, datasets=tuple(datasets))
 
 
 def _fail(error: BaseException) -> NoReturn:

@@ -248,6 +248,9 @@ def _would_help(
     if reason is PendingReason.UNKNOWN_DATASET:
         return ("`topmast datasets add` for each dataset named",)
     if reason is PendingReason.WAITING_FOR_DATA:
+        nowhere = [n for n in spec.datasets if not queue.catalogue.datasets[n].replicas]
+        if nowhere:
+            return tuple(f"`topmast datasets add {name}`: no region has it" for name in nowhere)
         return tuple(
             f"the copy of {format_bytes(cost.bytes)} to {region}: about {format_duration(cost.seconds)}"
             for region, cost in inquiry.costs.items()

@@ -375,7 +375,8 @@ class Service:
             near = get_close_matches(str(region), regions, 1)
             remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
             raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
-        if name in self.machines.queue.catalogue.datasets:
+        known = self.machines.queue.catalogue.datasets.get(name)
+        if known is not None and known.replicas:
             raise Conflict(f"dataset '{name}' exists already")
         fields.setdefault("path", f"datasets/{name}")
         fields["replicas"] = [region]

@@ -504,7 +504,8 @@ class GlobalQueue(EventMachine):
     # --- datasets -------------------------------------------------------------------------------------------
 
     def _add_dataset(self, event: m.AddDataset) -> str | TopmastError:
-        if event.dataset.name in self.catalogue.datasets:
+        known = self.catalogue.datasets.get(event.dataset.name)
+        if known is not None and known.replicas:
             return Conflict(f"dataset '{event.dataset.name}' exists already")
         self.decide(f.DatasetAdded())
         return event.dataset.name
