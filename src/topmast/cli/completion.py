@@ -41,9 +41,8 @@ def completion(
     """Print the script for completion in a shell."""
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(
-        prog_name="topmast", complete_var="_TOPMAST_COMPLETE", shell=shell.value
-    )
+    names = {"prog_name": "topmast", "complete_var": "_TOPMAST_COMPLETE", "shell": shell.value}
+    script = get_completion_script(**names)
     session.show({"shell": shell.value, "script": script}, lambda: say(script))
 
 

@@ -75,27 +75,30 @@ def queue(
     with session.client() as client:
         page = _pages(client, states, tenant, limit)
     session.show(page, lambda: _say_queue(page))
-    if page.next_cursor is not None:
+    known = sum(count for state, count in page.counts.items() if state not in FINISHED)
+    ranked = states == ["active"] and known > len(page.jobs)
+    if limit and len(page.jobs) >= limit and (ranked or page.next_cursor is not None):
         note(f"only the first {plural(len(page.jobs), 'job')}: --limit 0 shows all")
 
 
 def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int) -> JobPage:
-    """As many jobs as asked for, as one page."""
+    """As many jobs as asked for, as one page: by rank as far as the server ranks them."""
     from msgspec.structs import replace
 
-    found: list[JobView] = []
     order = "queue" if states == ["active"] else None
-    cursor = None
-    while True:
-        wanted = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
-        page = client.job_page(
-            states="active" if states == ["active"] else states,
-            tenant=tenant, order=order, limit=wanted, cursor=cursor,
-        )  # fmt: skip
-        found += page.jobs
-        cursor = page.next_cursor
-        if cursor is None or not page.jobs or (limit and len(found) >= limit):
-            return replace(page, jobs=tuple(found))
+    first = min(_PAGE_JOBS, limit) if limit else _PAGE_JOBS
+    page = client.job_page(states=states, tenant=tenant, order=order, limit=first)
+    found = {job.id: job for job in page.jobs}
+    if len(found) < first:
+        return page
+    cursor = page.next_cursor
+    while (order or cursor) and (not limit or len(found) < limit):
+        # The server ranks one page; what comes after it comes newest first.
+        room = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
+        more = client.job_page(states=states, tenant=tenant, limit=room, cursor=cursor)
+        found |= {job.id: job for job in more.jobs if job.id not in found}
+        order, cursor = None, more.next_cursor
+    return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
 
 
 def _say_queue(page: JobPage) -> None:

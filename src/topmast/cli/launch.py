@@ -96,19 +96,17 @@ def _read(
     file: Path, changes: dict[str, str | None], envs: dict[str, str]
 ) -> tuple[dict[str, Any], Path | None]:
     """The document of the job in ``file``, changed and checked, and the folder it works in."""
-    from topmast.model.files.jobfile import dump_job, parse_job, read_job
+    from topmast.client import document_of
+    from topmast.model.files.jobfile import parse_job
 
-    job = read_job(file)
-    document = dump_job(job.spec)
+    document, folder = document_of(file)
     given = {field: value for field, value in changes.items() if value is not None}
     if given or envs:
         document |= given
         if envs:
-            document["envs"] = {**job.spec.envs, **envs}
-        document = dump_job(parse_job(document, where="command line").spec)
-    if job.workdir is None:
-        return document, None
-    return document, file.parent / Path(job.workdir).expanduser()
+            document["envs"] = {**document.get("envs", {}), **envs}
+        parse_job(document, where="command line")
+    return document, folder
 
 
 def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:

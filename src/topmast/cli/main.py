@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -20,15 +21,27 @@ FAILED, MISUSE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 PROGRAM = "topmast"
 
 
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """A reader who has seen enough of the output is no error to report."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise typer.Exit(BROKEN_PIPE) from None
+
+
 class Commands(TyperGroup):
     """The top of the command line: its help lists the commands under what they are about."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the arguments, which may print the help."""
+        with _reader_may_leave():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. A reader who has seen enough of its output is no error to report."""
-        try:
+        """Run the command."""
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise typer.Exit(BROKEN_PIPE) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, section by section, in the order in which they were added."""

@@ -36,7 +36,7 @@ class Watch:
 
             console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
             self._live = Live(
-                get_renderable=self._table, console=console, refresh_per_second=2, transient=True
+                get_renderable=self._table, console=console, refresh_per_second=4, transient=True
             )
             self._live.start()
         return self

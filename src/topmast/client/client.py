@@ -104,6 +104,10 @@ class Client:
         """Where the server is."""
         return self._transport.url
 
+    @property
+    def _me(self) -> dict[str, str]:
+        return {"user": self.user}
+
     def health(self) -> Health:
         """Whether the server works, and on what."""
         return self._transport.get(Health, "/health")
@@ -210,7 +214,7 @@ class Client:
 
     def cancel(self, job: str) -> JobView:
         """Cancel a job; what runs gets its grace period. Repeating it changes nothing."""
-        return self._transport.post(JobView, _path("jobs", job, "cancel"), {})
+        return self._transport.post(JobView, _path("jobs", job, "cancel"), self._me)
 
     def wait(
         self,
@@ -286,15 +290,15 @@ class Client:
 
     def cordon(self, host: str) -> HostView:
         """Place nothing more on a host; what runs there goes on."""
-        return self._transport.post(HostView, _path("hosts", host, "cordon"), {})
+        return self._transport.post(HostView, _path("hosts", host, "cordon"), self._me)
 
     def uncordon(self, host: str) -> HostView:
         """Let a host take work again."""
-        return self._transport.post(HostView, _path("hosts", host, "uncordon"), {})
+        return self._transport.post(HostView, _path("hosts", host, "uncordon"), self._me)
 
     def drain(self, host: str) -> HostView:
         """Place nothing more on a host, and move away what runs there."""
-        return self._transport.post(HostView, _path("hosts", host, "drain"), {})
+        return self._transport.post(HostView, _path("hosts", host, "drain"), self._me)
 
     # ------------------------------------------------------------------------------------ datasets
 
@@ -329,7 +333,7 @@ class Client:
     def replicate(self, dataset: str, region: str) -> DatasetView:
         """Copy a dataset to ``region``; this returns when the copy is ordered."""
         return self._transport.post(
-            DatasetView, _path("datasets", dataset, "replicas"), {"region": region}
+            DatasetView, _path("datasets", dataset, "replicas"), {"region": region} | self._me
         )
 
     def drop(self, dataset: str, region: str) -> DatasetView:
@@ -364,10 +368,13 @@ def document_of(job: Job) -> tuple[dict[str, Any], Path | None]:
         del document["workdir"]
         return document, Path(folder).expanduser()
     path = Path(job)
-    file = read_job(path)
+    file = read_job(path, tenant_default="")
+    document = dump_job(file.spec)
+    if not file.spec.tenant:
+        del document["tenant"]  # the server knows whose it is
     if file.workdir is None:
-        return dump_job(file.spec), None
-    return dump_job(file.spec), path.parent / Path(file.workdir).expanduser()
+        return document, None
+    return document, path.parent / Path(file.workdir).expanduser()
 
 
 def _path(*parts: str) -> str:

@@ -78,7 +78,9 @@ class LogReader:
             data = answer.content if answer else b""
             if text := decoder.decode(data):
                 yield LogChunk(attempt, text)
-            offset = int(answer.headers.get("X-Next-Offset", offset + len(data))) if answer else 0
+            if data and answer:
+                # Where there is nothing to read, the server may not know how far we are.
+                offset = int(answer.headers.get("X-Next-Offset", offset + len(data)))
             if answer and answer.headers.get("X-Complete") == "1":
                 break
             if data:

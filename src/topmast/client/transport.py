@@ -169,6 +169,8 @@ class Transport:
             raise Conflict(text)
         if status in (429, 502, 503, 504):
             raise Unavailable(text)
+        if status < 500:
+            raise TopmastError(text)
         raise TopmastError(f"the server at {self.url} failed: {text}")
 
     def _is_foreign(self, answer: httpx.Response) -> bool:

@@ -49,7 +49,7 @@ CASES = [
     Case(lambda c: c.job("j1"), "GET /jobs/j1", job()),
     Case(lambda c: c.story("j1"), "GET /jobs/j1/story", STORY),
     Case(lambda c: c.explain("j1"), "GET /jobs/j1/explain", EXPLANATION),
-    Case(lambda c: c.cancel("j1"), "POST /jobs/j1/cancel", job(), want_body={}),
+    Case(lambda c: c.cancel("j1"), "POST /jobs/j1/cancel", job(), want_body={"user": "ada"}),
     Case(
         lambda c: c.job_page(states=["RUNNING", "PENDING"], tenant="t", limit=5, cursor="x"),
         "GET /jobs", page(job()),
@@ -65,9 +65,9 @@ CASES = [
     Case(lambda c: c.gpus(), "GET /gpus", {"gpus": []}, []),
     Case(lambda c: c.tenants(), "GET /tenants", {"tenants": []}, []),
     Case(lambda c: c.datasets(), "GET /datasets", {"datasets": [DATASET]}, [DATASET]),
-    Case(lambda c: c.cordon("h0"), "POST /hosts/h0/cordon", HOST, want_body={}),
-    Case(lambda c: c.uncordon("h0"), "POST /hosts/h0/uncordon", HOST, want_body={}),
-    Case(lambda c: c.drain("h0"), "POST /hosts/h0/drain", HOST, want_body={}),
+    Case(lambda c: c.cordon("h0"), "POST /hosts/h0/cordon", HOST, want_body={"user": "ada"}),
+    Case(lambda c: c.uncordon("h0"), "POST /hosts/h0/uncordon", HOST, want_body={"user": "ada"}),
+    Case(lambda c: c.drain("h0"), "POST /hosts/h0/drain", HOST, want_body={"user": "ada"}),
     Case(
         lambda c: c.add_dataset("imagenet", "east"), "POST /datasets", DATASET,
         want_body={"name": "imagenet", "region": "east", "min_replicas": 1},
@@ -84,7 +84,7 @@ CASES = [
     ),
     Case(
         lambda c: c.replicate("imagenet", "west"), "POST /datasets/imagenet/replicas", DATASET,
-        want_body={"region": "west"},
+        want_body={"region": "west", "user": "ada"},
     ),
     Case(lambda c: c.drop("imagenet", "w"), "DELETE /datasets/imagenet/replicas/w", DATASET),
     Case(
@@ -135,6 +135,7 @@ def test_submits_a_spec_a_document_or_a_file(
         assert client.submit(given) == RECEIPT
     sent = [request.document for request in server.asked("POST", "/jobs")]
     assert all(body["job"]["name"] == "resnet" and body["job"]["run"] == "true" for body in sent)
+    assert "tenant" not in sent[2]["job"], "the server knows the tenant of who names none"
     assert all(body["user"] == "ada" and body["workdir"] == "" for body in sent)
 
 

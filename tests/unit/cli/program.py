@@ -1,0 +1,39 @@
+"""The command line with a root of the tests: ``python -m tests.unit.cli.program ARGUMENTS``."""
+
+import sys
+from dataclasses import asdict
+
+from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, main
+
+
+def serve(options: ServeOptions) -> int:
+    """Serve nothing."""
+    print(f"serve {options.port} {options.host} {options.settings}")
+    return 0
+
+
+def demo(options: DemoOptions) -> int:
+    """Show nothing, and fail if told to keep it."""
+    print(f"demo {options.state} {options.json}")
+    return 1 if options.keep else 0
+
+
+def replay(options: ReplayOptions) -> object:
+    """The options, and a table."""
+    rows = [{"id": "j1", "state": "[red]RUNNING"}, {"id": "j2", "cause": None}]
+    return {"until_s": options.until_s, "jobs": rows, "same": True}
+
+
+def bench(name: str, options: BenchOptions) -> object:
+    """The options."""
+    if options.seed == 13:
+        raise RuntimeError("an unlucky\nnumber")
+    if options.seed == 14:
+        raise KeyboardInterrupt
+    return {"name": name, **asdict(options)}
+
+
+ROOT = Root(serve=serve, demo=demo, replay=replay, bench=bench)
+
+if __name__ == "__main__":
+    sys.exit(main(ROOT))

@@ -1,0 +1,105 @@
+"""What a shell offers for the next word."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import REPO, Call, program
+from tests.unit.client.fake import FakeServer, page, running
+from topmast.model.views import RegionView
+
+
+def offered(line: str, shell: str = "bash") -> list[str]:
+    """What is offered at the end of ``line``."""
+    words = line.split(" ")
+    asked = {"_TOPMAST_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line}
+    asked |= {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    asked |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    run = subprocess.run(
+        program(), cwd=REPO, env=os.environ | asked, capture_output=True, text=True, timeout=30
+    )
+    assert run.stderr == ""
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_are_offered(shell: str) -> None:
+    """In all three shells."""
+    found = "\n".join(offered("topmast re", shell))
+    assert "replay" in found
+    assert "regions" in found
+    assert "queue" not in found
+
+
+def test_options_are_offered() -> None:
+    """Of the command that is being written."""
+    assert "--dry-run" in offered("topmast launch --d")
+
+
+def test_ids_are_offered(server: FakeServer) -> None:
+    """Jobs that the server knows; nothing that a shell could take for a command."""
+    server.on(
+        "GET", "/jobs", page(running("j17", name="a`id`$(id)"), running("j2"), running("$(x)"))
+    )
+    assert offered("topmast status j1") == ["j17"]
+    zsh = "\n".join(offered("topmast status ", "zsh"))
+    assert "j17" in zsh
+    assert "$" not in zsh
+    assert "`" not in zsh
+    server.on(
+        "GET", "/regions", {"regions": [RegionView("east", 1, 1, 8, 8, 0, 0, 0, 0, 0, None, 1)]}
+    )
+    assert offered("topmast datasets drop imagenet e") == ["east"]
+
+
+def test_without_a_server_nothing_is_offered() -> None:
+    """And nothing is complained about."""
+    assert [word for word in offered("topmast status ") if word] == []
+
+
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_printed(shell: str, call: Call) -> None:
+    """For each shell, and as JSON if asked for."""
+    script = call("completion", shell).out
+    assert f"complete_{shell}" in script
+    assert call("completion", shell, "--json").document == {
+        "shell": shell, "script": script.rstrip("\n"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_one_for_the_shell(shell: str, call: Call, tmp_path: Path) -> None:
+    """The shell itself can read it."""
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"there is no {shell} here")
+    script = tmp_path / "script"
+    script.write_text(call("completion", shell).out)
+    subprocess.run([found, "-n", str(script)], check=True, timeout=30)
+
+
+def test_bash_completes(call: Call, tmp_path: Path) -> None:
+    """The function that the script defines finds commands through the program."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash here")
+    script = tmp_path / "script"
+    script.write_text(call("completion", "bash").out)
+    wrapper = tmp_path / "topmast"
+    wrapper.write_text(f'#!/bin/sh\ncd {REPO} && exec {" ".join(program())} "$@"\n')
+    wrapper.chmod(0o755)
+    ask = (
+        f'source "{script}"; COMP_WORDS=(topmast datasets re); COMP_CWORD=2; '
+        '_topmast_completion topmast; echo "${COMPREPLY[@]}"'
+    )
+    run = subprocess.run(
+        [bash, "--norc", "-c", ask], capture_output=True, text=True, timeout=30, check=True,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert run.stdout == "replicate\n"

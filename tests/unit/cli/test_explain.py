@@ -1,0 +1,153 @@
+"""`explain`: every region and every cluster is accounted for."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.cli.conftest import Call
+from tests.unit.client.fake import FakeServer
+from topmast.model.reason import ClusterVerdict, Count, Rejection
+from topmast.model.views import Explanation, PlanView, RegionVerdict
+
+TERMS = {"bands": 0.5, "data": 0.25, "lost work": 1.75}
+
+
+def plan(region: str, cluster: str, score: float, *victims: dict[str, Any]) -> PlanView:
+    return PlanView(
+        region, cluster, "H100", ("h0", "h1"), "rack", score, TERMS, victims, False, 0, 12.0
+    )
+
+
+WAITING = Explanation(
+    job="j7",
+    name="[bold]resnet\x1b[2J",
+    state="PENDING",
+    reason="InsufficientCapacity",
+    summary="2 tasks with 8 H100 each: no cluster has room now",
+    would_help=("more free GPUs in west-1: 4 of 32 are free",),
+    regions=(
+        RegionVerdict(
+            "east", True, None, 0, 0.0,
+            (
+                ClusterVerdict(
+                    "east-1",
+                    (Count(Rejection.TOO_FEW_GPUS, 3), Count(Rejection.HOST_UNAVAILABLE, 1, "h3")),
+                    True, 4.0, 32.0,
+                ),
+                ClusterVerdict("east-2", (), False, 2.0, 2.0, 2.0),
+            ),
+        ),
+        RegionVerdict(
+            "west", True, None, 150_000_000_000, 1200.0,
+            (
+                ClusterVerdict("west-1", (), True, 4.0, 32.0, 16.0, 2.5, TERMS, ("j3", "j4")),
+                ClusterVerdict("west-2", (), True, 16.0, 16.0, 16.0, 3.25, TERMS),
+            ),
+        ),
+        RegionVerdict("south", True, "ResidencyForbids (only east)", 0, 0.0, ()),
+        RegionVerdict("north", False, None, 0, 0.0, ()),
+    ),
+    plans=(
+        plan("west", "west-1", 2.5, {"job": "j3", "lost_gpu_s": 480.0, "band": "low"},
+             {"job": "j4", "lost_gpu_s": 20.5}),
+        plan("west", "west-2", 3.25),
+    ),
+    warnings=("the dataset grows",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def explained(server: FakeServer, call: Call) -> list[list[str]]:
+    """What is said of the job that waits: its lines, cut where two spaces are."""
+    server.on("GET", "/jobs/j7/explain", WAITING)
+    return [re.split(r"  +", line.strip()) for line in call("explain", "j7").out.splitlines()]
+
+
+def test_the_summary_comes_first(explained: list[list[str]]) -> None:
+    """One sentence, then the dominant reason and the forecast, as far as there is one."""
+    assert explained[0] == ["2 tasks with 8 H100 each: no cluster has room now"]
+    assert ["job", "j7", "[bold]resnet\\x1b[2J"] in explained
+    assert ["reason", "InsufficientCapacity"] in explained
+    assert ["expected start", "not forecast yet"] in explained
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        ["east", "(all)", "no cluster fits", "6", "34", "-", "none"],
+        ["east", "east-1", "TooFewFreeGpus 3, HostUnavailable 1 (h3)", "4", "32", "-", "-"],
+        ["east", "east-2", "can never fit: at most 2 GPUs together", "2", "2", "-", "-"],
+        ["west", "(all)", "fits", "20", "48", "2.5", "150GB in 20m"],
+        ["west", "west-1", "fits if j3, j4 would stop", "4", "32", "2.5", "-"],
+        ["west", "west-2", "fits", "16", "16", "3.25", "-"],
+        ["south", "(all)", "ResidencyForbids (only east)", "0", "0", "-", "none"],
+        ["north", "(all)", "unreachable", "0", "0", "-", "none"],
+    ],
+    ids=lambda want: f"{want[0]} {want[1]}",
+)
+def test_every_place_has_its_row(want: list[str], explained: list[list[str]]) -> None:
+    """Each region and each cluster says why not, or how good it would be."""
+    assert want in explained
+
+
+def test_plans_stand_side_by_side(explained: list[list[str]]) -> None:
+    """Term by term, a column for each."""
+    assert ["TERM", "west/west-1", "west/west-2"] in explained
+    assert ["score", "2.5", "3.25"] in explained
+    assert ["lost work", "1.75", "1.75"] in explained
+    assert ["hosts", "h0,h1", "h0,h1"] in explained
+    assert ["wait for data", "12s", "12s"] in explained
+
+
+def test_victims_have_their_price(explained: list[list[str]]) -> None:
+    """Who would have to stop, and the work that would be lost."""
+    assert ["west/west-1", "j3", "480.0", "band low"] in explained
+    assert ["west/west-1", "j4", "20.5", "-"] in explained
+
+
+def test_what_would_help(explained: list[list[str]]) -> None:
+    """The remedies come last."""
+    assert explained[-2:] == [
+        ["What would help"],
+        ["- more free GPUs in west-1: 4 of 32 are free"],
+    ]
+
+
+def test_warnings_go_to_stderr(server: FakeServer, call: Call) -> None:
+    """They are not part of the answer, but of its document."""
+    server.on("GET", "/jobs/j7/explain", WAITING)
+    assert call("explain", "j7").error == "warning: the dataset grows"
+    called = call("explain", "j7", "--json")
+    assert called.err == ""
+    assert msgspec.convert(called.document, Explanation) == WAITING
+
+
+def test_a_job_that_runs(server: FakeServer, call: Call) -> None:
+    """There is little to explain, and no empty table."""
+    runs = Explanation("j7", "resnet", "RUNNING", None, "j7 is RUNNING in east/east-1", (), (), ())
+    server.on("GET", "/jobs/j7/explain", runs)
+    out = call("explain", "j7").out
+    assert "REGION" not in out
+    assert "TERM" not in out
+    assert "reason" not in out
+
+
+def test_a_forecast_is_shown(server: FakeServer, call: Call) -> None:
+    """When there is one, with what it rests on."""
+    forecast = msgspec.structs.replace(WAITING, expected_start_s=1e9, basis="j3 ends by then")
+    server.on("GET", "/jobs/j7/explain", forecast)
+    out = call("explain", "j7").out
+    assert "expected start  2001-09-0" in out
+    assert "basis           j3 ends by then" in out
+
+
+def test_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None:
+    """With colours, and names that are names."""
+    server.on("GET", "/jobs/j7/explain", WAITING)
+    screen = terminal("explain", "j7", columns=160)
+    assert "\x1b[2J" not in screen.text
+    assert "[bold]resnet\\x1b[2J" in screen.text
+    assert "unreachable" in screen.text

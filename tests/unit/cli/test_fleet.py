@@ -1,0 +1,158 @@
+"""What there is: the fleet, datasets, usage; and hosts put aside."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.cli.conftest import Call
+from tests.unit.client.fake import Answer, FakeServer, problem
+from topmast.model import views as v
+
+
+def host(name: str, state: str = "healthy", **changes: Any) -> v.HostView:
+    whole = v.HostView(
+        name, "east", "east-1", state, "H100", 8, 4, "dc1", "p1", "r1", ("j1", "j2"), 77
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+REGIONS = [
+    v.RegionView("east", 2, 8, 64, 12.5, 8, 7, 1.5, 3, 150_000_000_000, 10**14, 9),
+    v.RegionView("west", 1, 4, 32, 32, 0, 0, 0, 0, 0, None, 9),
+]
+CLUSTERS = [
+    v.ClusterView("east-1", "east", "local", 4, 3, 32, 4, 5),
+    v.ClusterView("west-1", "west", "local", 4, 4, 32, 32, 0),
+]
+HOSTS = [host("h0"), host("h1", "down", region="west", cluster="west-1", jobs=())]
+GPUS = [v.GpuView("east", "east-1", "H100", 32, 4, 20, 8)]
+TENANTS = [
+    v.TenantView("vision", "H100", 16, 20, 4, 0, 8, 1),
+    v.TenantView("default", "H100", None, 0.5, 0, 0, 0, 2),
+]
+DATASETS = [
+    v.DatasetView(
+        "imagenet", 150_000_000_000, "data/imagenet", ("east", "west"), 2,
+        (v.ReplicaView("east", "complete"), v.ReplicaView("west", "copying")),
+        (v.CopyView("c1", "imagenet", "east", "west", 100, 25, "j1", 1e9),),
+    )
+]  # fmt: skip
+
+LISTINGS = [
+    ("regions", REGIONS, "east 2 8 64 12.5 8 7 1.50 3 150GB of 100TB"),
+    ("clusters", CLUSTERS, "east-1 east local 4 3 32 4 5"),
+    ("hosts", HOSTS, "h0 east east-1 healthy H100 4 8 dc1 p1 r1 j1,j2"),
+    ("gpus", GPUS, "H100 east east-1 32 4 20 8"),
+    ("tenants", TENANTS, "vision H100 16 20 4 0 8 1"),
+    ("datasets", DATASETS, "imagenet 150GB east,west (copying) 2 east,west east->west 25% data/"),
+]
+
+
+@pytest.mark.parametrize(("name", "rows", "want"), LISTINGS, ids=[row[0] for row in LISTINGS])
+def test_listings(name: str, rows: list[Any], want: str, server: FakeServer, call: Call) -> None:
+    """A table with a line for each, or the document of the REST interface."""
+    server.on("GET", f"/{name}", {name: rows})
+    called = call(name)
+    assert (called.code, called.err) == (0, "")
+    assert called.out.count("\n") == 1 + len(rows)
+    assert " ".join(called.out.splitlines()[1].split()).startswith(want)
+    assert call(name, "--json").document == json.loads(msgspec.json.encode({name: rows}))
+    server.on("GET", f"/{name}", {name: []})
+    assert call(name).out.count("\n") == 1
+
+
+def test_unlimited_is_said(server: FakeServer, call: Call) -> None:
+    """A tenant without a quota, a region without a limit."""
+    server.on("GET", "/tenants", {"tenants": TENANTS})
+    assert "default  H100  unlimited   0.5" in call("tenants").out
+    server.on("GET", "/regions", {"regions": REGIONS})
+    assert call("regions").out.splitlines()[2].endswith(" 0B")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["hosts", "--region", "west"], ["h1"]),
+        (["hosts", "--cluster", "east-1"], ["h0"]),
+        (["hosts", "--cluster", "east-1", "--region", "west"], []),
+        (["clusters", "--region", "east"], ["east-1"]),
+        (["gpus", "--region", "west"], []),
+    ],
+)
+def test_listings_can_be_narrowed(
+    arguments: list[str], want: list[str], server: FakeServer, call: Call
+) -> None:
+    """To a region or a cluster."""
+    server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/gpus", {"gpus": GPUS})
+    server.on("GET", "/clusters", {"clusters": CLUSTERS})
+    rows = call(*arguments, "--json").document[arguments[0]]
+    assert [row["name"] for row in rows] == want
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
+    """Several at once; one that does not exist does not keep the others."""
+    server.on("POST", f"/hosts/h0/{verb}", host("h0", "cordoned"))
+    server.on("POST", f"/hosts/h9/{verb}", problem(404, "no host 'h9'"))
+    called = call(verb, "h9", "h0")
+    assert called.code == 1
+    assert called.error == "topmast: no host 'h9'"
+    assert "cordoned" in called.out
+    assert call(verb, "h0", "--json").document["hosts"][0]["state"] == "cordoned"
+
+
+def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:
+    """Hundreds of small jobs do not fill the screen."""
+    jobs = tuple(f"j{number}" for number in range(300))
+    server.on("GET", "/hosts", {"hosts": [host("h0", jobs=jobs)]})
+    assert "j5 and 294 more" in call("hosts").out
+
+
+# ---------------------------------------------------------------------------------------- datasets
+
+
+def test_a_dataset_is_added(server: FakeServer, call: Call, tmp_path: Path) -> None:
+    """From a folder, whose full path the server is told."""
+    server.on("POST", "/datasets", Answer(DATASETS[0], 201))
+    called = call(
+        "datasets", "add", "imagenet", "--region", "east", "--source", tmp_path,
+        "--allowed", "east", "--allowed", "west", "--min-replicas", "2", "--json",
+    )  # fmt: skip
+    assert called.document["name"] == "imagenet"
+    assert server.requests[0].document == {
+        "name": "imagenet", "region": "east", "min_replicas": 2, "source": str(tmp_path),
+        "allowed": ["east", "west"],
+    }  # fmt: skip
+
+
+def test_a_dataset_is_copied_and_dropped(server: FakeServer, call: Call) -> None:
+    """A copy takes its time, which is said."""
+    server.on("POST", "/datasets/imagenet/replicas", Answer(DATASETS[0], 202))
+    called = call("datasets", "replicate", "imagenet", "west")
+    assert (called.code, called.error) == (0, "imagenet is being copied to west")
+    assert "east->west 25%" in called.out
+    server.on("DELETE", "/datasets/imagenet/replicas/west", DATASETS[0])
+    assert call("datasets", "drop", "imagenet", "west", "--json").document["name"] == "imagenet"
+    server.on("DELETE", "/datasets/imagenet/replicas/west", problem(409, "a job reads it"))
+    assert call("datasets", "drop", "imagenet", "west").error == "topmast: a job reads it"
+
+
+# ------------------------------------------------------------------------------------------- usage
+
+
+def test_usage(server: FakeServer, call: Call) -> None:
+    """GPU-hours by whatever is asked for, with the share that was lost."""
+    rows = [v.UsageRow("ada", 3, 10.0, 7.5, 2.5), v.UsageRow("bob", 0, 0.0, 0.0, 0.0)]
+    report = {"usage": msgspec.to_builtins(rows), "since_s": 1e9, "until_s": 1e9 + 60, "by": "user"}
+    server.on("GET", "/usage", report)
+    called = call("usage", "--by", "user", "--since", "1000000000")
+    assert called.out.splitlines()[0].startswith("From 2001-09-0")
+    assert called.out.splitlines()[2].split() == ["ada", "3", "10", "7.5", "2.5", "25.0"]
+    assert called.out.splitlines()[3].split() == ["bob", "0", "0", "0", "0", "-"]
+    assert call("usage", "--json").document == report
+    asked = server.requests
+    assert asked[0].query == {"by": "user", "since": "1000000000.0"}
+    assert asked[1].query == {"by": "tenant"}

@@ -1,0 +1,243 @@
+"""`launch`, `wait`, `logs`."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import REPO, Call, program
+from tests.unit.client.fake import Answer, FakeServer, Request, ended, job, problem, running
+from topmast.client import snapshot
+from topmast.model.views import Explanation, Receipt
+
+RECEIPT = Answer(Receipt("j7", "resnet", ("no dataset \x1b[1mimagenet",)), 201)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A job file."""
+    path = tmp_path / "resnet.yaml"
+    path.write_text(
+        "tenant: vision\nresources: {accelerators: H100:8}\nenvs: {LR: '0.1', SEED: '1'}\n"
+        "run: python train.py\n"
+    )
+    return path
+
+
+# ------------------------------------------------------------------------------------------ launch
+
+
+def test_launch_prints_the_id(server: FakeServer, call: Call, file: Path) -> None:
+    """Only the id, so that a script can keep it; warnings go to stderr."""
+    server.on("POST", "/jobs", RECEIPT)
+    called = call("launch", file)
+    assert (called.code, called.out) == (0, "j7\n")
+    assert called.error == "warning: no dataset \\x1b[1mimagenet"
+    [asked] = server.asked("POST", "/jobs")
+    assert asked.document["job"]["name"] == "resnet"
+    assert asked.document["job"]["resources"] == {"accelerators": ["H100:8"]}
+    assert asked.headers["idempotency-key"]
+
+
+def test_launch_as_json(server: FakeServer, call: Call, file: Path) -> None:
+    """The receipt."""
+    server.on("POST", "/jobs", RECEIPT)
+    assert call("launch", file, "--json").document["id"] == "j7"
+
+
+def test_launch_with_changes(server: FakeServer, call: Call, file: Path) -> None:
+    """Options go before the file; variables are added to those of the file."""
+    server.on("POST", "/jobs", RECEIPT)
+    changes = ["--name", "try-2", "--tenant", "nlp", "--priority", "high"]
+    call("launch", file, *changes, "--env", "LR=0.2", "--env", "MODE=a=b")
+    sent = server.requests[0].document["job"]
+    assert (sent["name"], sent["tenant"], sent["priority"]) == ("try-2", "nlp", "high")
+    assert sent["envs"] == {"LR": "0.2", "SEED": "1", "MODE": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        (["--priority", "hihg"], "command line: priority: "),
+        (["--name", "a b/c"], "command line: name: "),
+        (["--env", "1X=2"], "command line: envs.1X: "),
+        (["--env", "TOPMAST_RANK=2"], "command line: envs.TOPMAST_RANK: "),
+    ],
+)
+def test_changes_are_checked(
+    change: list[str], want: str, server: FakeServer, call: Call, file: Path
+) -> None:
+    """As the file is, before anything is sent."""
+    called = call("launch", file, *change)
+    assert called.code == 2
+    assert want in called.error
+    assert server.requests == []
+
+
+def test_a_bad_file_needs_no_server(call: Call, file: Path) -> None:
+    """The error of the file comes first, with its line and field."""
+    file.write_text("num_node: 2\nrun: x\n")
+    called = call("launch", file, "--json")
+    assert (called.code, called.out) == (2, "")
+    assert called.error.startswith(f"topmast: {file}:1: num_node: ")
+    assert "num_nodes" in called.error
+    file.write_text("run: x\n")
+    assert call("launch", file).code == 1
+
+
+def test_launch_sends_the_workdir(
+    server: FakeServer, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is found from the file, wherever the command is called."""
+    (tmp_path / "a" / "src").mkdir(parents=True)
+    (tmp_path / "a" / "src" / "x.py").write_text("x")
+    (tmp_path / "a" / "job.yaml").write_text("workdir: src\nrun: x\n")
+    monkeypatch.chdir(tmp_path)
+    server.on("POST", "/jobs", RECEIPT)
+
+    digest = snapshot(tmp_path / "a" / "src").digest
+    server.on("HEAD", f"/workdirs/{digest}", Answer(b"", 200))
+    assert call("launch", "a/job.yaml").code == 0
+    assert server.asked("POST", "/jobs")[0].document["workdir"] == digest
+    (tmp_path / "a" / "src" / "link").symlink_to("/etc/passwd")
+    called = call("launch", "a/job.yaml")
+    assert called.code == 2
+    assert "workdir: the link link -> /etc/passwd leads out" in called.error
+
+
+def test_dry_run_submits_nothing(server: FakeServer, call: Call, file: Path) -> None:
+    """It shows what explain would show."""
+    explanation = Explanation(
+        None, "resnet", "NOT SUBMITTED", None, "the best place now is east/east-1", (), (), ()
+    )
+    server.on("POST", "/jobs/dry-run", explanation)
+    assert "the best place now is east/east-1" in call("launch", file, "--dry-run").out
+    assert call("launch", file, "--dry-run", "--json").document["state"] == "NOT SUBMITTED"
+    assert server.asked("POST", "/jobs") == []
+
+
+@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("FAILED", 1), ("CANCELLED", 1)])
+def test_launch_may_wait(state: str, code: int, server: FakeServer, call: Call, file: Path) -> None:
+    """The exit code tells how the job ended; the id is still all there is on stdout."""
+    server.on("POST", "/jobs", RECEIPT)
+    server.on("GET", "/jobs/j7", job("j7"), ended("j7", state, cause="exit code 3"))
+    called = call("launch", file, "--wait")
+    assert (called.code, called.out) == (code, "j7\n")
+    assert "j7 resnet: PENDING InsufficientCapacity" in called.err
+    assert (f"topmast: j7 {state} (exit code 3)" in called.err) == bool(code)
+    document = call("launch", file, "--wait", "--json").document
+    assert (document["id"], document["job"]["state"]) == ("j7", state)
+
+
+def test_launch_may_follow(server: FakeServer, call: Call, file: Path) -> None:
+    """What the first task writes appears as it is written, on stderr with --json."""
+    server.on("POST", "/jobs", RECEIPT)
+    server.on("GET", "/jobs/j7", ended("j7"))
+    server.on("GET", "/jobs/j7/logs", Answer(b"step 1\n", 200, {"X-Complete": "1"}))
+    called = call("launch", file, "--follow")
+    assert (called.code, called.out) == (0, "step 1\nj7\n")
+    called = call("launch", file, "--follow", "--json")
+    assert called.document["job"]["state"] == "SUCCEEDED"
+    assert "step 1\n" in called.err
+
+
+# -------------------------------------------------------------------------------------------- wait
+
+
+def test_wait_succeeds_only_with_all(server: FakeServer, call: Call) -> None:
+    """Exit code 0 if all succeeded; else 1, and a line that names those that did not."""
+    server.on("GET", "/jobs/j1", running("j1"), ended("j1"))
+    server.on("GET", "/jobs/j2", ended("j2", "FAILED", cause="out of memory"))
+    called = call("wait", "j1", "j2")
+    assert called.code == 1
+    assert called.err.splitlines()[-1] == "topmast: j2 FAILED (out of memory)"
+    assert [line.split()[:3] for line in called.out.splitlines()[1:]] == [
+        ["j1", "resnet", "SUCCEEDED"],
+        ["j2", "resnet", "FAILED"],
+    ]
+    good = call("wait", "j1", "--json")
+    assert good.code == 0
+    assert [one["id"] for one in good.document["jobs"]] == ["j1"]
+
+
+def test_wait_gives_up(server: FakeServer, call: Call) -> None:
+    """After the time given, with exit code 1."""
+    server.on("GET", "/jobs/j1", running("j1"))
+    called = call("wait", "j1", "--timeout", "200ms")
+    assert (called.code, called.out) == (1, "")
+    assert called.err.splitlines()[-1] == "topmast: not all jobs ended within 0.2 s: j1 is RUNNING"
+
+
+def test_wait_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None:
+    """A live table, which leaves no trace but the result."""
+    steps = [running("j1", step=123450 + step) for step in range(12)]
+    server.on("GET", "/jobs/j1", *steps, ended("j1"))
+    screen = terminal("wait", "j1")
+    assert screen.code == 0
+    assert "12345" in screen.text
+    assert "SUCCEEDED" in screen.text.splitlines()[-1]
+
+
+# -------------------------------------------------------------------------------------------- logs
+
+
+def two_attempts(request: Request) -> Answer:
+    """Output of two attempts, in colour."""
+    text = b"\x1b[32mattempt %s\x1b[0m\r\n" % request.query["attempt"].encode()
+    offset = int(request.query["offset"])
+    return Answer(text[offset:], 200, {"X-Complete": "1", "X-Next-Offset": str(len(text))})
+
+
+def test_logs(server: FakeServer, call: Call) -> None:
+    """The latest attempt, without what acts on a terminal unless it is asked for."""
+    server.on("GET", "/jobs/j1", running(attempts=2)).on("GET", "/jobs/j1/logs", two_attempts)
+    assert call("logs", "j1").out == "attempt 2\n"
+    assert call("logs", "j1", "--attempt", "1").out == "attempt 1\n"
+    assert call("logs", "j1", "--raw").out == "\x1b[32mattempt 2\x1b[0m\r\n"
+    assert call("logs", "j1", "--task", "3").code == 0
+    assert server.requests[-1].query["task"] == "3"
+    document = call("logs", "j1", "--json").document
+    assert document["attempts"] == [{"attempt": 2, "text": "\x1b[32mattempt 2\x1b[0m\r\n"}]
+
+
+def test_logs_follow_over_attempts(server: FakeServer, call: Call) -> None:
+    """Until the job has ended; where an attempt begins is said on stderr."""
+    server.on("GET", "/jobs/j1", running(), running(attempts=2), ended(attempts=2))
+    server.on("GET", "/jobs/j1/logs", two_attempts)
+    called = call("logs", "j1", "--follow")
+    assert (called.code, called.out) == (0, "attempt 1\nattempt 2\n")
+    assert called.error == "-- attempt 2 --"
+
+
+def test_logs_of_a_job_that_waits(server: FakeServer, call: Call) -> None:
+    """Nothing, and why."""
+    server.on("GET", "/jobs/j1", job())
+    called = call("logs", "j1")
+    assert (called.code, called.out) == (0, "")
+    assert called.error == "nothing written yet: j1 is PENDING, InsufficientCapacity"
+
+
+def test_logs_of_nothing(server: FakeServer, call: Call) -> None:
+    """A task that the job does not have is an error."""
+    server.on("GET", "/jobs/j1", running())
+    server.on("GET", "/jobs/j1/logs", problem(422, "the job has tasks 0 to 1", field="task"))
+    called = call("logs", "j1", "--task", "9")
+    assert called.code == 2
+    assert called.error == "topmast: task: the job has tasks 0 to 1"
+
+
+def test_followed_lines_appear_at_once(server: FakeServer) -> None:
+    """Also in a pipe: nothing waits in a buffer."""
+    server.on("GET", "/jobs/j1", running())
+    server.on(
+        "GET", "/jobs/j1/logs", Answer(b"step 1\n"), lambda _: Answer(b"", 200, {})
+    )  # fmt: skip
+    process = subprocess.Popen(
+        program("logs", "j1", "--follow"), cwd=REPO, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "step 1\n"
+    process.terminate()
+    process.communicate(timeout=20)

@@ -1,0 +1,234 @@
+"""What all commands have in common: help, one JSON document, one line for an error, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.unit.cli.conftest import REPO, Call, program
+from tests.unit.cli.program import ROOT
+from tests.unit.client.fake import FakeServer, page, problem, running
+from topmast import __version__
+from topmast.cli import build
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command there is."""
+    yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+ALL = [path for path in commands(typer.main.get_command(build(ROOT))) if path]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_has_help(path: tuple[str, ...], call: Call) -> None:
+    """It shows an example of the command, and that there is --json."""
+    called = call(*path, "--help")
+    assert called.code == 0
+    assert called.err == ""
+    assert f"  $ topmast {' '.join(path)}" in called.out or "$(topmast completion" in called.out
+    assert path == ("bench",) or "--json" in called.out
+
+
+def test_help_lists_every_command(call: Call) -> None:
+    """Nothing is cut short, whatever the width; without a command there is the same help."""
+    called = call("--help")
+    assert called == call()
+    for path in ALL:
+        if len(path) == 1:
+            assert f"\n  {path[0]} " in called.out
+    assert "..." not in called.out.split("Jobs:")[1]
+
+
+def test_the_version(call: Call) -> None:
+    """`--version` says it."""
+    assert call("--version").out == f"topmast {__version__}\n"
+
+
+HEAVY = ["httpx", "msgspec", "rich.table", "yaml", "topmast.client", "topmast.model.files"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["launch", "--help"], ["--version"]])
+def test_help_imports_little(arguments: list[str]) -> None:
+    """What only some commands need is imported when they run."""
+    script = (
+        "import sys; from tests.unit.cli.program import ROOT, main\n"
+        f"main(ROOT, {arguments!r})\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    assert run.stderr == "[]\n"
+
+
+# ---------------------------------------------------------------------------------------- mistakes
+
+
+@dataclass(frozen=True)
+class Mistake:
+    story: str
+    arguments: list[str]
+    want: str
+
+
+MISTAKES = [
+    Mistake("no such command", ["queu"], "Did you mean 'queue'?"),
+    Mistake("no such option", ["queue", "--frob"], "--frob"),
+    Mistake("no argument", ["status"], "Missing argument 'JOB'. (see: topmast status --help)"),
+    Mistake("an argument too many", ["explain", "j1", "j2"], "j2"),
+    Mistake("no number", ["queue", "--limit", "many"], "--limit"),
+    Mistake("no time", ["usage", "--since", "yesterday-ish"], "'yesterday-ish' is not a time"),
+    Mistake("no duration", ["wait", "j1", "--timeout", "soon"], "'soon' is not a duration"),
+    Mistake("no such key", ["usage", "--by", "shoe-size"], "shoe-size"),
+    Mistake("no file", ["launch", "missing.yaml"], "missing.yaml: no such file"),
+    Mistake("no pair", ["launch", "j.yaml", "--env", "LR"], "'LR' is not NAME=VALUE"),
+    Mistake("no pair to set", ["up", "--set", "=1"], "'=1' is not NAME=VALUE"),
+    Mistake("open to the world", ["up", "--host", "0.0.0.0"], "only loopback is served"),
+    Mistake("no port", ["up", "--port", "99999"], "--port"),
+    Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
+    Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
+    Mistake("no shell", ["completion", "csh"], "csh"),
+    Mistake("no jobs", ["bench", "submit", "--jobs", "0"], "--jobs"),
+    Mistake("control characters", ["\x1b[31m\nqueue"], "\\x1b[31m"),
+]
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]], ids=["", "json"])
+@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.story)
+def test_a_mistake_is_one_line(case: Mistake, json_too: list[str], call: Call) -> None:
+    """Exit code 2, one line on stderr that says what is wrong, nothing on stdout."""
+    called = call(*json_too, *case.arguments)
+    assert called.code == 2
+    assert called.out == ""
+    assert case.want in called.error
+    assert called.error.startswith("topmast: ")
+    assert called.error.isprintable()
+
+
+NEEDS_A_SERVER = [
+    ["queue"], ["status", "j1"], ["cancel", "j1"], ["explain", "j1"], ["logs", "j1"],
+    ["wait", "j1"], ["regions"], ["clusters"], ["hosts"], ["gpus"], ["tenants"], ["usage"],
+    ["datasets"], ["datasets", "ls"], ["datasets", "drop", "d", "r"], ["cordon", "h"],
+    ["datasets", "replicate", "d", "r"], ["datasets", "add", "d", "--region", "r"],
+    ["uncordon", "h"], ["drain", "h"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", NEEDS_A_SERVER, ids=" ".join)
+def test_without_a_server(arguments: list[str], call: Call) -> None:
+    """Exit code 1, and the line says how to start one, with --json as well."""
+    called = call(*arguments, "--server", "127.0.0.1:1", "--json")
+    assert (called.code, called.out) == (1, "")
+    assert called.error == (
+        "topmast: no Topmast server answers at http://127.0.0.1:1; start one with `topmast up`"
+    )
+    unknown = call(*arguments)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "start one with `topmast up`" in unknown.error
+
+
+def test_an_error_of_the_server_is_one_line(server: FakeServer, call: Call) -> None:
+    """Even if the server says more, or something nasty."""
+    server.on("GET", "/jobs/j9/story", problem(404, "no job j9\n\x1b[2J"))
+    called = call("status", "j9")
+    assert (called.code, called.out) == (1, "")
+    assert called.error == "topmast: no job j9 \\x1b[2J"
+
+
+def test_what_the_server_finds_wrong_is_misuse(server: FakeServer, call: Call) -> None:
+    """The field at fault and the remedy are shown."""
+    detail = problem(422, "unknown state 'BUSY'", field="state", remedy="one of RUNNING")
+    server.on("GET", "/jobs", detail)
+    called = call("queue", "--only", "busy")
+    assert called.code == 2
+    assert called.error == "topmast: state: unknown state 'BUSY' (one of RUNNING)"
+
+
+def test_a_bug_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback reaches a user, unless TOPMAST_DEBUG asks for it."""
+    called = call("bench", "submit", "--seed", "13")
+    assert (called.code, called.out) == (1, "")
+    assert called.error == (
+        "topmast: internal error: RuntimeError: an unlucky number (TOPMAST_DEBUG=1 shows where)"
+    )
+    monkeypatch.setenv("TOPMAST_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="unlucky"):
+        call("bench", "submit", "--seed", "13")
+
+
+# ------------------------------------------------------------------------------------ how it ends
+
+
+def test_ctrl_c(call: Call) -> None:
+    """Exit code 130, as shells expect, and not a word."""
+    called = call("bench", "submit", "--seed", "14")
+    assert (called.code, called.out, called.err) == (130, "", "")
+
+
+def test_ctrl_c_from_a_keyboard(server: FakeServer) -> None:
+    """A real signal, while a command waits."""
+    server.on("GET", "/jobs/j1", running())
+    process = subprocess.Popen(
+        program("wait", "j1"), cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "j1 resnet: RUNNING" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+@pytest.mark.parametrize("arguments", [["queue"], ["queue", "--json"], ["--help"]])
+def test_a_reader_that_leaves_is_no_error(arguments: list[str], server: FakeServer) -> None:
+    """`topmast queue | head -1` is quiet."""
+    server.on("GET", "/jobs", page(*[running(f"j{number}") for number in range(999)]))
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = subprocess.run(program(*arguments), cwd=REPO, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert run.stderr == b""
+    assert run.returncode == 141
+
+
+def test_output_survives_a_poor_locale(server: FakeServer) -> None:
+    """Where the encoding cannot say it, it is spelled."""
+    server.on("GET", "/jobs", page(running(name="größe")))
+    run = subprocess.run(
+        program("queue"), cwd=REPO, capture_output=True, check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert b"gr\\xf6\\xdfe" in run.stdout
+
+
+# ---------------------------------------------------------------------------------- common options
+
+
+def test_common_options_may_stand_in_front(server: FakeServer, call: Call) -> None:
+    """`topmast --json --server X queue` and `topmast queue --json --server X` are the same."""
+    server.on("GET", "/jobs", page(running()))
+    wanted = call("queue", "--json").document
+    assert call("--json", "queue").document == wanted
+    assert call("--server", server.url, "--json", "queue").document == wanted
+    assert call("--server", "127.0.0.1:1", "queue").code == 1
+    server.on("GET", "/datasets", {"datasets": []})
+    assert call("datasets", "--json").document == {"datasets": []}
+    assert call("datasets", "--json", "ls").document == {"datasets": []}
+
+
+def test_the_server_of_a_state_folder(server: FakeServer, call: Call, tmp_path: Path) -> None:
+    """--state finds the server that runs there."""
+    (tmp_path / "server.json").write_text(json.dumps({"url": server.url}))
+    server.on("GET", "/jobs", page(running()))
+    assert call("queue", "--state", tmp_path).code == 0
+    assert call("--state", tmp_path, "queue").code == 0

@@ -1,0 +1,57 @@
+"""What people type after options."""
+
+import time
+from datetime import datetime
+
+import pytest
+import typer
+
+from topmast.cli import values
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("1900000000", 1_900_000_000.0),
+        ("1900000000.5", 1_900_000_000.5),
+        ("2030-01-31T12:00+00:00", 1_896_091_200.0),
+        ("2030-01-31T12:00:00Z", 1_896_091_200.0),
+        ("2030-01-31", datetime(2030, 1, 31).timestamp()),  # noqa: DTZ001 - the reader's zone
+        (None, None),
+    ],
+)
+def test_moments(text: str | None, want: float | None) -> None:
+    """Seconds since the epoch, or a date in the reader's zone or another."""
+    assert values.moment_s(text) == want
+
+
+@pytest.mark.parametrize(("text", "ago_s"), [("2h", 7200), ("90", 90), ("1h30m", 5400), ("0", 0)])
+def test_moments_ago(text: str, ago_s: float) -> None:
+    """A duration is that long ago."""
+    found = values.moment_s(text)
+    assert found == pytest.approx(time.time() - ago_s, abs=5)
+
+
+@pytest.mark.parametrize("text", ["", "now-ish", "-5", "nan", "inf", "1e99", "2030-13-01", "1h2h"])
+def test_no_moments(text: str) -> None:
+    """What is no time is refused."""
+    with pytest.raises(typer.BadParameter, match="is not a time"):
+        values.moment_s(text)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])
+def test_loopback(host: str) -> None:
+    """Addresses of this machine alone."""
+    assert values.loopback(host) == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])
+def test_not_loopback(host: str) -> None:
+    """Everything else is refused: there is no authentication yet."""
+    with pytest.raises(typer.BadParameter, match="only loopback"):
+        values.loopback(host)
+
+
+def test_assignments() -> None:
+    """A value may hold an equals sign, or be empty; the last one wins."""
+    assert values.assignments(["A=1", "B=x=y", "C=", "A=2"]) == {"A": "2", "B": "x=y", "C": ""}
