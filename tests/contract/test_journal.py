@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,9 @@ import sqlalchemy as sa
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record, Snapshot
 
+MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 POSTGRESQL = "TOPMAST_TEST_POSTGRESQL"
 NOTHING = Audit()
 

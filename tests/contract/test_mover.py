@@ -25,7 +25,9 @@ from topmast.adapters.objects.throttle import Halted
 from topmast.model.dataset import Copy
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
+from topmast.ports import Mover
 
+IS_A_MOVER: type[Mover] = StoreMover
 PATH = "vision/imagenet"
 Tree = dict[str, bytes]
 
