@@ -84,6 +84,7 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
+        self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
         for name, engine in self.engines.items():
             engine.open(self._poster(ids.cluster(name)))
@@ -166,6 +167,18 @@ class System:
         engine = self.engines.get(cluster)
         pid: int | None = getattr(engine, "host_pid", lambda _: None)(host)
         return pid
+
+    def _check_clusters_in_use(self) -> None:
+        """A cluster that still runs jobs may not disappear from the fleet file."""
+        listed = {c.name for region in self.fleet.regions for c in region.clusters}
+        for placer in self.machines.placers.values():
+            for held in placer.state.allocations.values():
+                if held.plan.cluster not in listed:
+                    raise InvalidInput(
+                        f"cluster '{held.plan.cluster}' is gone from it but still runs {held.job}",
+                        field="fleet",
+                        remedy="keep the cluster until its hosts are drained",
+                    )
 
     def _with_datasets_found(self, fleet: Fleet) -> Fleet:
         """The fleet without replicas it names that are not there: no job may start on them."""

@@ -25,7 +25,7 @@ Pids = Callable[[str, str], int | None]
 
 
 def _sorted(placers: Placers) -> list[RegionalPlacer]:
-    return [placers[name] for name in sorted(placers)]
+    return [placers[name] for name in sorted(placers) if placers[name].columns.clusters]
 
 
 def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:

@@ -34,6 +34,12 @@ class Unplanned(Fact, frozen=True):
     why: str
 
 
+class Forgiven(Fact, frozen=True):
+    """No other place was found: a job may run again on the hosts that it avoided."""
+
+    job: str
+
+
 class Moved(Fact, frozen=True):
     """A job changed its state."""
 
@@ -104,6 +110,6 @@ class ReplicaDropped(Fact, frozen=True):
 
 
 QueueFact = (
-    FleetSet | Admitted | Planned | Unplanned | Moved | CancelWanted | Ended | Checkpointed
+    FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | CancelWanted | Ended | Checkpointed
     | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
 )  # fmt: skip

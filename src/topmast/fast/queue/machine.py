@@ -26,7 +26,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.model.fleet import Fleet
+from topmast.model.fleet import Fleet, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec
 from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import PendingReason, Rejection
@@ -36,6 +36,8 @@ from topmast.policies.base import Profile
 ASKS_PER_WAKE = 200
 """Plans sought before other events get their turn."""
 ASK_TIMEOUT_S = 5.0
+REFUSAL_DELAY_S = 1.0
+"""How long a job waits after a region refused its plan, so that nobody argues in circles."""
 FINISHED_KEPT = 10_000
 """Finished jobs kept in memory; older ones are in the audit tables."""
 KEYS_KEPT = 200_000
@@ -90,8 +92,12 @@ class GlobalQueue(EventMachine):
     # --- configuration, recovery, time ------------------------------------------------------------
 
     def _configure(self, event: m.ConfigureFleet) -> None:
+        names = {region.name for region in event.fleet.regions}
+        gone = [region.name for region in self.fleet.regions if region.name not in names]
         if event.fleet != self.fleet:
             self.decide(f.FleetSet())
+        for name in gone:
+            self.send(ids.placer(name), m.ConfigureRegion(RegionSpec(name, ())))
         for region in event.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
 
@@ -274,6 +280,9 @@ class GlobalQueue(EventMachine):
             )  # fmt: skip
         elif best is not None:
             self._fetch(record, asking, best)
+        elif record.avoid_hosts:
+            self.decide(f.Forgiven(record.id))
+            self._push(asking.shape)
         else:
             reason = most_hopeful(o.reason for o in asking.offers.values())
             retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
@@ -639,6 +648,13 @@ class GlobalQueue(EventMachine):
         record.over_quota = False
         record.region = record.cluster = record.model = None
         record.hosts = ()
+        record.not_before_s = self.now + REFUSAL_DELAY_S
+        self._enqueue(record)
+
+    def _apply_forgiven(self, fact: f.Forgiven, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        self.pending.remove(record.id)
+        record.avoid_hosts = ()
         self._enqueue(record)
 
     def _apply_moved(self, fact: f.Moved, event: m.Message) -> None:
@@ -796,6 +812,7 @@ class GlobalQueue(EventMachine):
         f.Admitted: _apply_admitted,
         f.Planned: _apply_planned,
         f.Unplanned: _apply_unplanned,
+        f.Forgiven: _apply_forgiven,
         f.Moved: _apply_moved,
         f.CancelWanted: _apply_cancel_wanted,
         f.Ended: _apply_ended,

@@ -49,6 +49,7 @@ class Pending:
         self.lines: dict[tuple[object, ...], Line] = {}
         self.where: dict[str, tuple[object, ...]] = {}
         self.generation = 1
+        self._retrying: dict[tuple[object, ...], Line] = {}
         self._delayed: list[tuple[float, int, str]] = []
         self._delayed_jobs: dict[str, JobRecord] = {}
 
@@ -76,6 +77,7 @@ class Pending:
         line.size -= 1
         if not line.size:
             del self.lines[shape]
+            self._retrying.pop(shape, None)
 
     def head(self, shape: tuple[object, ...]) -> tuple[float, int, str] | None:
         """The first job of a line: submit time, number, id."""
@@ -108,6 +110,7 @@ class Pending:
         line.closed[over_quota] = self.generation
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
+            self._retrying[shape] = line
 
     def is_open(self, line: Line, over_quota: bool) -> bool:
         """Whether a line may be asked about in a mode."""
@@ -119,15 +122,16 @@ class Pending:
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
-        due = [x for x in self.lines.values() if x.retry_at_s is not None and x.retry_at_s <= now]
-        for line in due:
+        due = [s for s, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
+        for shape in due:
+            line = self._retrying.pop(shape)
             line.closed.clear()
             line.retry_at_s = None
         return bool(due)
 
     def next_retry_s(self) -> float | None:
         """When time alone reopens a line."""
-        times = [x.retry_at_s for x in self.lines.values() if x.retry_at_s is not None]
+        times = (x.retry_at_s for x in self._retrying.values() if x.retry_at_s is not None)
         return min(times, default=None)
 
     def line_of(self, job: str) -> Line | None:
