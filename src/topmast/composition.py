@@ -165,8 +165,7 @@ class System:
 
     def _pid_of(self, cluster: str, host: str) -> int | None:
         engine = self.engines.get(cluster)
-        pid: int | None = getattr(engine, "host_pid", lambda _: None)(host)
-        return pid
+        return engine.host_pid(host) if isinstance(engine, LocalEngine) else None
 
     def _check_clusters_in_use(self) -> None:
         """A cluster that still runs jobs may not disappear from the fleet file."""

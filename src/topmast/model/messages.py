@@ -340,7 +340,7 @@ class TaskReport(Struct, frozen=True):
 
 
 class TaskStarted(Message, frozen=True):
-    """The task's supervisor holds its lock and runs the task's script."""
+    """The task's supervisor holds its lock for good: setup, if any, and then the script run now."""
 
     job: str
     epoch: int

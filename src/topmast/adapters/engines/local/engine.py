@@ -133,6 +133,14 @@ class LocalEngine:
         file = self._layout.log(f"{attempt_name(job, epoch)}.{rank}")
         return file if file.is_file() else None
 
+    def host_pid(self, host: str) -> int | None:
+        """The process that stands for a host while it is up: killing it is losing the host."""
+        folder = self._layout.host(host)
+        if not files.is_locked(folder / "agent.lock"):
+            return None
+        pid = (files.read_json(folder / "agent.json") or {}).get("pid")
+        return pid if isinstance(pid, int) else None
+
     def close(self) -> None:
         """Stop watching; tasks go on."""
         with self._gate:
