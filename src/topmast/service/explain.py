@@ -12,7 +12,7 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan
-from topmast.model.reason import ClusterVerdict, PendingReason
+from topmast.model.reason import ClusterVerdict, PendingReason, Rejection
 from topmast.model.states import WAITING
 from topmast.model.units import format_bytes, format_duration
 from topmast.model.views import Explanation, PlanView, RegionVerdict
@@ -214,6 +214,11 @@ def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: 
     return sentences.get(reason, f"{reason.value}{more}")
 
 
+def _out_of_service(verdict: ClusterVerdict) -> int:
+    """Hosts of a cluster that might take the job, were they not cordoned, draining or down."""
+    return sum(c.count for c in verdict.rejections if c.reason is Rejection.HOST_UNAVAILABLE)
+
+
 def _would_help(
     queue: GlobalQueue,
     spec: JobSpec,
@@ -240,7 +245,12 @@ def _would_help(
         return (f"{need:g} {model} more quota for tenant {spec.tenant}", "idle GPUs to borrow")
     if reason is PendingReason.INSUFFICIENT_CAPACITY:
         usable = [v for v in verdicts if v.ever]
+        out = {v.cluster: _out_of_service(v) for v in usable}
         return tuple(
+            f"{hosts} hosts of {cluster} back in service (see `topmast hosts`)"
+            for cluster, hosts in out.items()
+            if hosts
+        ) + tuple(
             f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
             f"{need:g} are needed close together"
             for v in sorted(usable, key=lambda v: (-v.free_gpus, v.cluster))[:3]
