@@ -433,7 +433,10 @@ class GlobalQueue(EventMachine):
         if record.finished or record.cancelling:
             return
         if record.plan is None:
+            shape = self.pending.where.get(record.id)
             self.decide(f.Moved(record.id, JobState.CANCELLED, cause))
+            if shape is not None:
+                self._push(shape)  # the one behind it may lead the line now
             return
         if record.state in HOLDING:
             self.decide(f.Moved(record.id, JobState.CANCELLING, cause))
