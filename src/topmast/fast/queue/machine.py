@@ -498,7 +498,8 @@ class GlobalQueue(EventMachine):
         allowed = record.spec.max_restarts if own_fault else self.profile.host_losses_allowed
         if tried >= allowed:
             return f.Ended(job, JobState.FAILED, f"{cause}; {tried} restarts used up")
-        delay_s = min(self.profile.backoff_s * 2.0**tried, self.profile.backoff_cap_s)
+        growth = 2.0 ** min(tried, 60)  # of 2.0**1024 no float knows
+        delay_s = min(self.profile.backoff_s * growth, self.profile.backoff_cap_s)
         if outcome is Outcome.HOST_LOST:
             delay_s = 0.0
         avoid = tuple(sorted({*record.avoid_hosts, *event.suspects}))[-16:]
