@@ -25,7 +25,8 @@ class DataCost(Struct, frozen=True):
     """What stands between a region and a job's data.
 
     ``missing``: (dataset, region to copy it from), empty when all is there. ``barred``: why no copy can
-    help. ``copying``: every missing one is on its way already.
+    help; if that is over at a known time, ``retry_at_s`` tells. ``copying``: every missing one is on
+    its way already.
     """
 
     missing: tuple[tuple[str, str], ...] = ()
@@ -34,6 +35,7 @@ class DataCost(Struct, frozen=True):
     barred: Rejection | None = None
     detail: str = ""
     copying: bool = False
+    retry_at_s: float | None = None
 
 
 class Catalogue:
@@ -71,6 +73,7 @@ class Catalogue:
         """What it takes to have all of ``names`` in ``region``. O(datasets named x regions)."""
         missing: list[tuple[str, str]] = []
         total_bytes = 0
+        ordered_bytes = 0
         seconds = 0.0
         copying = True
         for name in names:
@@ -86,9 +89,12 @@ class Catalogue:
             on_the_way = self.copy_to(name, region)
             if on_the_way is None:
                 copying = False
-                if self.failed.get(f"{name}@{region}", 0.0) > now:
-                    return DataCost(barred=Rejection.DATA_UNREACHABLE, detail=name)
-                if not self.has_space(region, spec.size_bytes):
+                retry_at_s = self.failed.get(f"{name}@{region}", 0.0)
+                if retry_at_s > now:
+                    unreachable = Rejection.DATA_UNREACHABLE
+                    return DataCost(barred=unreachable, detail=name, retry_at_s=retry_at_s)
+                ordered_bytes += spec.size_bytes
+                if not self.has_space(region, ordered_bytes):
                     return DataCost(barred=Rejection.STORAGE_FULL, detail=name)
             duration_s = spec.size_bytes / self.links[source, region].bytes_per_s
             begun_s = on_the_way.begun_s if on_the_way else now

@@ -191,7 +191,8 @@ class GlobalQueue(EventMachine):
         regions = [r for r, cost in costs.items() if cost.barred is None]
         if not regions:
             detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
-            self._close(shape, over_quota, PendingReason.WAITING_FOR_DATA, detail)
+            retry_at_s = earliest(c.retry_at_s for c in costs.values())
+            self._close(shape, over_quota, PendingReason.WAITING_FOR_DATA, detail, retry_at_s)
             return
         self._ask(record, shape, over_quota, choices, costs, regions, preempt=False)
 
@@ -286,6 +287,8 @@ class GlobalQueue(EventMachine):
         else:
             reason = most_hopeful(o.reason for o in asking.offers.values())
             retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
+            copies_at_s = earliest(c.retry_at_s for c in asking.costs.values())
+            retry_at_s = earliest((retry_at_s, copies_at_s))
             if asking.silent:
                 retry_at_s = earliest((retry_at_s, self.now + ASK_TIMEOUT_S))
             self._close(asking.shape, asking.over_quota, reason, "", retry_at_s)
