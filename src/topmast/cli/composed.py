@@ -11,6 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import SYSTEM, Session, command, epilog
+from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import (
     DEFAULT_PORT,
@@ -20,7 +21,7 @@ from topmast.cli.root import (
     Root,
     ServeOptions,
 )
-from topmast.cli.text import number
+from topmast.cli.text import moment, number
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -106,7 +107,21 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
             state=session.state_folder(), until_s=values.moment_s(until), json=session.json
         )
         document = root.replay(options)
-        session.show(document, lambda: say_document(document))
+        session.show(document, lambda: _say_past(document))
+
+
+def _say_past(document: object) -> None:
+    """The jobs of the past as `queue` shows those of today, and all else as any document."""
+    from topmast.model.views import JobView
+
+    past = dict(document) if isinstance(document, dict) else {}
+    jobs, at_s = past.pop("jobs", None), past.pop("until_s", None)
+    if not isinstance(jobs, list) or not all(isinstance(job, JobView) for job in jobs):
+        say_document(document)
+        return
+    say_document({"as of": moment(at_s)} | past)
+    say()
+    say_jobs(jobs, at_s)
 
 
 def _bench(context: typer.Context) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 _PLANS_SIDE_BY_SIDE = 5
+_NOT_WAITING = (
+    "STARTING", "RUNNING", "PREEMPTING", "SUSPENDED", "CANCELLING",
+    "SUCCEEDED", "FAILED", "CANCELLED",
+)  # fmt: skip
 
 
 def add(app: typer.Typer) -> None:
@@ -42,13 +46,12 @@ def say_explanation(explanation: Explanation) -> None:
         note(f"warning: {warning}")
     say(clean(explanation.summary))
     say()
-    expected = explanation.expected_start_s
     say_fields(
         [
             ("job", f"{explanation.job or ''}  {explanation.name}".strip()),
             ("state", explanation.state),
             ("reason", explanation.reason or ""),
-            ("expected start", "not forecast yet" if expected is None else moment(expected)),
+            ("expected start", _expected(explanation)),
             ("basis", explanation.basis),
         ]
     )
@@ -64,6 +67,13 @@ def say_explanation(explanation: Explanation) -> None:
         say("What would help")
         for advice in explanation.would_help:
             say(f"  - {clean(advice)}")
+
+
+def _expected(explanation: Explanation) -> str:
+    """When a job that waits will start, as far as that is known."""
+    if explanation.expected_start_s is not None:
+        return moment(explanation.expected_start_s)
+    return "" if explanation.state in _NOT_WAITING else "not forecast yet"
 
 
 # -------------------------------------------------------------------------------------- candidates
@@ -123,10 +133,9 @@ def _cluster_verdict(cluster: ClusterVerdict) -> Cell:
             return Cell(f"fits if {_named(cluster.victims)} would stop", "yellow")
         return Cell("fits", "green")
     if not cluster.ever:
-        most = f"at most {number(cluster.largest_gpus)} GPUs together"
-        return Cell(
-            f"can never fit, {most}: {counted}" if counted else f"can never fit: {most}", "red"
-        )
+        most = cluster.largest_gpus
+        reasons = [counted, f"at most {number(most)} GPUs together" if most else ""]
+        return Cell(f"can never fit: {', '.join(filter(None, reasons))}".rstrip(": "), "red")
     return Cell(counted or "nothing found", "yellow")
 
 

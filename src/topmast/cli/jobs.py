@@ -104,18 +104,24 @@ def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int
 def _say_queue(page: JobPage) -> None:
     import sys
 
-    say_table(_QUEUE_COLUMNS, [_queue_row(job) for job in page.jobs])
+    say_jobs(page.jobs)
     if sys.stdout.isatty():
         say()
         counts = ", ".join(f"{count:,} {state}" for state, count in page.counts.items() if count)
         say(clean(counts or "no jobs: submit one with `topmast launch job.yaml`"))
 
 
-def _queue_row(job: JobView) -> Row:
+def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
+    """A line for each job, as it stood at a time (None: now)."""
+    now_s = time.time() if at_s is None else at_s
+    say_table(_QUEUE_COLUMNS, [_queue_row(job, now_s) for job in jobs])
+
+
+def _queue_row(job: JobView, now_s: float) -> Row:
     return [
         job.id, job.name, job.tenant, job.band, state_cell(job.state),
         job.reason or "", where(job), number(job.gpus), str(job.attempts),
-        "" if job.step is None else str(job.step), age(job),
+        "" if job.step is None else str(job.step), age(job, now_s),
     ]  # fmt: skip
 
 
@@ -129,12 +135,12 @@ def where(job: JobView) -> str:
     return f"{job.region}/{job.cluster}" if job.region else ""
 
 
-def age(job: JobView) -> str:
+def age(job: JobView, now_s: float) -> str:
     """How long ago a job was submitted; of one that has ended, how long it took altogether."""
     from topmast.model.units import format_duration
 
-    end_s = time.time() if job.finish_s is None else job.finish_s
-    return format_duration(max(0.0, end_s - job.submit_s))
+    end_s = now_s if job.finish_s is None else job.finish_s
+    return format_duration(float(max(0, int(end_s - job.submit_s))))
 
 
 # ------------------------------------------------------------------------------------------ status

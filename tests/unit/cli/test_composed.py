@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.cli.conftest import Call
 from tests.unit.cli.program import ROOT
+from tests.unit.client.fake import ended, running
 from topmast.cli import (
     BenchOptions,
     DemoOptions,
@@ -94,6 +95,17 @@ def test_a_document_with_a_table(call: Call) -> None:
         "j1  [red]RUNNING  -",
         "j2  -             -",
     ]
+
+
+def test_the_past_looks_like_the_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    """Jobs of then are shown as jobs of now are."""
+    past = {"until_s": 1e9, "seq": 7, "jobs": [running("j1"), ended("j2")]}
+    root = dataclasses.replace(ROOT, replay=lambda _: past)
+    assert main(root, ["replay"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("as of  2001-09-0")
+    assert lines[3].split()[:4] == ["ID", "NAME", "TENANT", "BAND"]
+    assert [line.split()[0] for line in lines[4:]] == ["j1", "j2"]
 
 
 def test_groups_without_a_command_show_help(call: Call) -> None:
