@@ -85,11 +85,22 @@ class Columns:
             row = self.index.get(seat.host)
             if row is None:
                 continue  # the host left the fleet
-            base = int(self.offset[row])
+            base, gpus = int(self.offset[row]), int(self.gpus[row])
             for slot in seat.slots:
-                self.free_milli[base + slot] += sign * seat.slot_milli
+                if slot < gpus:  # the host may have lost GPUs in a new configuration
+                    self.free_milli[base + slot] += sign * seat.slot_milli
             self.free_cpus[row] += sign * needs[seat.group].cpus
             self.free_memory[row] += sign * needs[seat.group].memory_bytes
+
+    def overdrawn(self, seat: Seat, needs: Resources) -> bool:
+        """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
+        row = self.index[seat.host]
+        free = self.slots(row)
+        return (
+            any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
+            or (needs.cpus > 0 and bool(self.free_cpus[row] < -1e-6))
+            or (needs.memory_bytes > 0 and bool(self.free_memory[row] < 0))
+        )
 
     def free_gpus_milli(self, rows: Ints) -> int:
         """Thousandths free on hosts that take work."""

@@ -130,12 +130,11 @@ class RegionalPlacer(EventMachine):
             row = trial.index.get(host)
             if row is None or not trial.available[row]:
                 return f"host {host} takes no work"
-        trial.take(plan.seats, {g.name: g.resources for g in event.spec.groups})
-        for host in plan.hosts:
-            row = trial.index[host]
-            short = (trial.slots(row) < 0).any() or trial.free_cpus[row] < -1e-6
-            if short or trial.free_memory[row] < 0:
-                return f"host {host} has not enough free"
+        needs = {g.name: g.resources for g in event.spec.groups}
+        trial.take(plan.seats, needs)
+        for seat in plan.seats:
+            if trial.overdrawn(seat, needs[seat.group]):
+                return f"host {seat.host} has not enough free"
         return ""
 
     def _launch(self, allocation: Allocation) -> None:
