@@ -346,6 +346,17 @@ def test_killed_in_the_middle_it_copies_the_rest_only(moving: Moving) -> None:
     assert entry["copied_bytes"] < size(tree) * 0.75
 
 
+def test_a_half_written_file_of_a_killed_process_is_no_object(moving: Moving) -> None:
+    tree = blocks(20, 200_000)
+    write(moving.folder("east"), tree)
+    copy_and_kill(moving, at_bytes=3_000_000, bytes_per_s=1_500_000)
+    half = Path(moving.stores["west"]) / layout.staging("c1") / "objects" / "part-00019#1"
+    half.write_bytes(b"half")  # what the library leaves; it refuses to read such a name
+    assert moving.copy() == CopyDone("c1", size(tree))
+    assert read(moving.folder("west")) == tree
+    assert moving.hidden("west") == [f"manifests/{PATH}.json"]
+
+
 def test_what_was_staged_is_verified_again_before_it_is_used(moving: Moving) -> None:
     tree = blocks(20, 200_000)
     write(moving.folder("east"), tree)

@@ -6,6 +6,7 @@ Directories get what buckets have no need of: no way out through links, and fsyn
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import threading
@@ -33,6 +34,8 @@ SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
 WRITE_BUFFER_BYTES = 4 * 2**20
 PARTS_MAX = 9_000
 DELETE_BATCH = 500
+_UNFINISHED = re.compile(r"#[0-9]+$")
+"""How the library names a file that it writes, until it is whole; a crash leaves it behind."""
 
 _T = TypeVar("_T")
 
@@ -256,6 +259,8 @@ class RegionStore:
                 for entry in entries:
                     name = folder + entry.name
                     if not prefix and name == HIDDEN:
+                        continue
+                    if prefix.startswith(f"{HIDDEN}/") and _UNFINISHED.search(name):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(f"{name}/")
