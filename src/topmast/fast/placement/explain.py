@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from topmast.fast.placement.columns import Columns, Ints, tasks_per_host
+from topmast.fast.placement.columns import Columns, Ints, cpus_of, tasks_per_host
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task
 from topmast.fast.placement.search import Search, choices_of, domains, levels_of
 from topmast.model.job import MILLI, Resources
@@ -93,7 +93,7 @@ def _rejection(columns: Columns, ask: Ask, group: GroupAsk, row: int) -> Rejecti
         return Rejection.HOST_AVOIDED
     if not any(_slots_fit(columns, group.resources, c, row) for c in usable):
         return Rejection.TOO_FEW_GPUS
-    if columns.free_cpus[row] < group.resources.cpus:
+    if columns.free_cpus[row] < cpus_of(group.resources):
         return Rejection.TOO_FEW_CPUS
     if columns.free_memory[row] < group.resources.memory_bytes:
         return Rejection.TOO_LITTLE_MEMORY
