@@ -709,7 +709,7 @@ class GlobalQueue(EventMachine):
             record.step = event.step
         if event.metrics:
             record.metrics = event.metrics
-        if event.outcome is Outcome.PREEMPTED and record.state is not JobState.PENDING:
+        if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
             record.preemptions += 1
         elif event.outcome is Outcome.FAILED:
             record.restarts += fact.to is JobState.RECOVERING
