@@ -140,17 +140,17 @@ class Inquest:
 
     def _claims(self) -> Iterator[Claim]:
         claims: list[tuple[str, Callable[[], str | None]]] = [
-            ("three regions and five clusters run jobs of three tenants", self._spread),
-            ("at least twelve jobs train to the end, and their loss falls", self._trained),
+            ("five clusters in three regions serve three tenants", self._spread),
+            ("at least twelve jobs train, and the loss falls", self._trained),
             ("gangs of two tasks train together", self._gangs),
             ("jobs save checkpoints", self._saved),
-            ("a dataset is copied because a job needs GPUs where it is not", self._copied),
-            ("idle quota of a tenant is lent", self._lent),
-            ("it is reclaimed when its owner comes", self._reclaimed),
-            ("a job of a higher band preempts one of a lower band", self._preempted),
+            ("a dataset is copied on demand", self._copied),
+            ("idle quota is lent", self._lent),
+            ("lent quota is reclaimed", self._reclaimed),
+            ("a higher band preempts a lower one", self._preempted),
             ("preempted jobs resume from the step they saved", self._resumed),
-            ("a killed host is noticed, and its job restarts elsewhere", self._restarted),
-            ("a job that can never fit is told why, and what would help", self._explained),
+            ("a host is killed, and its job restarts elsewhere", self._restarted),
+            ("a job that can never fit is explained", self._explained),
         ]
         for what, find in claims:
             yield Claim(what, find())
@@ -161,7 +161,7 @@ class Inquest:
         tenants = {story.job.tenant for story in self._succeeded()}
         if (len(regions), len(clusters), len(tenants)) != (3, 5, 3):
             return None
-        return f"{', '.join(sorted(clusters))} for {', '.join(sorted(tenants))}"
+        return f"{', '.join(sorted(clusters))}; {', '.join(sorted(tenants))}"
 
     def _trained(self) -> str | None:
         done = self._succeeded()
@@ -223,7 +223,7 @@ class Inquest:
             return None
         if not self._victim(first, cast.BORROWER):
             return None
-        return f"{cast.LENDER} preempted {cast.BORROWER}, and {cast.LENT[0]} had its quota back"
+        return f"{cast.LENDER} preempted {cast.BORROWER}; {cast.LENT[0]} has its quota back"
 
     def _preempted(self) -> str | None:
         first = next(iter(self._of(cast.URGENT, "placed")), None)
@@ -275,7 +275,7 @@ class Inquest:
             return None
         if found.reason != PendingReason.TOPOLOGY_DOES_NOT_FIT or not found.would_help:
             return None
-        return f"{cast.IMPOSSIBLE}: {found.reason}; would help: {found.would_help[0]}"
+        return f"{cast.IMPOSSIBLE}: {found.reason}"
 
     # --- decisions ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from topmast.demo.screen import Screen
 from topmast.demo.server import Server
 from topmast.demo.watch import Watch
 from topmast.model.reason import PendingReason
+from topmast.model.units import format_bytes
 from topmast.model.views import Explanation, TenantView
 
 LOOK_S = 0.15
@@ -83,9 +84,8 @@ class Play:
         folder = self.server.state / "staging" / cast.DATASET
         export(folder)
         dataset = self.client.add_dataset(cast.DATASET, cast.HOME, source=folder)
-        self.screen.note(
-            f"the digits images ({dataset.size_bytes / 1000:.0f} kB) are staged in {cast.HOME}"
-        )
+        size = format_bytes(dataset.size_bytes)
+        self.screen.note(f"the digits images ({size}) are staged in {cast.HOME}")
 
     def _inject(self) -> bool:
         """Do what is due; whether anything was."""

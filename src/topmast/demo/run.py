@@ -49,7 +49,8 @@ def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
         sys.stdout.flush()
     else:
         console = tables.result_console()
-        tables.show(console, findings, wall_s)
+        tables.show_result(console, findings)
+        tables.show_claims(console, findings, wall_s)
         tables.show_commands(console, outcome.kept)
     for claim in findings.missing:
         sys.stderr.write(f"did not happen: {claim.what}\n")

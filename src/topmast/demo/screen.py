@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
@@ -113,9 +114,12 @@ class LiveScreen:
     def show(self, watch: Watch, new: Sequence[EventView]) -> None:
         """Draw everything anew."""
         self._recent.extend(self._ticker.lines(watch, new))
-        room = self._console.size.height - len(watch.jobs) - 4
+        room = self._console.size.height - len(watch.jobs) - 6
         events = self._events(max(TICKER_LINES_MIN, room))
-        self._live.update(Group(_jobs(watch), Text(), events), refresh=True)
+        head = Text(
+            f"topmast demo at {watch.client.url}, {time.time() - watch.began_s:.0f} s", "bold"
+        )
+        self._live.update(Group(head, Text(), _jobs(watch), Text(), events), refresh=True)
 
     def close(self) -> None:
         """Take the table away: the result follows."""
@@ -138,7 +142,7 @@ def _jobs(watch: Watch) -> Table:
     for name, view in watch.jobs.items():
         state = JobState(view.state)
         table.add_row(
-            name, view.tenant, view.band + (" (lent)" if view.over_quota else ""),
+            name, view.tenant, view.band + (", lent" if view.over_quota else ""),
             Text(view.reason if state is JobState.PENDING and view.reason else view.state, STYLES.get(state, "")),
             _where(view), "" if view.step is None else str(view.step),
             f"{view.metrics['loss']:.3f}" if "loss" in view.metrics else "",

@@ -13,6 +13,7 @@ from rich.text import Text
 from topmast.demo.findings import Claim, Decision, Findings
 from topmast.demo.screen import STYLES
 from topmast.model.states import JobState
+from topmast.model.units import format_bytes
 
 PIPED_WIDTH = 132
 
@@ -23,19 +24,23 @@ def result_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
 
 
-def show(console: Console, findings: Findings, wall_s: float) -> None:
-    """Everything but the commands."""
+def show_result(console: Console, findings: Findings) -> None:
+    """The jobs, the decisions, and why one job waits."""
     console.print(_title("Jobs"))
     console.print(_jobs(findings))
-    console.print(_title("Decisions, and why"))
+    console.print(_title("Decisions, and why (of all regions, the lowest score wins)"))
     console.print(_decisions(findings.decisions))
     _show_explanation(console, findings)
+
+
+def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
+    """What the demo promises, point by point."""
     console.print(_title("What had to happen"))
     console.print(_claims(findings.claims))
     console.print(
         f"{findings.preemptions} preemptions, {findings.resumes} resumes, "
         f"{findings.host_losses} host lost, {findings.copies} copies of "
-        f"{findings.copied_bytes / 1000:.0f} kB in all, {wall_s:.0f} s"
+        f"{format_bytes(findings.copied_bytes)} in all, {wall_s:.0f} s"
     )
 
 

@@ -49,10 +49,10 @@ def deed(line: EventView | HistoryView, names: Mapping[str, str]) -> Deed | None
 
 def _placed(detail: Mapping[str, Any], names: Mapping[str, str]) -> Deed:
     where = f"{detail['region']}/{detail['cluster']}"
-    terms = ", ".join(f"{name} {value:.2f}" for name, value in detail["terms"].items() if value)
-    why = f"lowest score, {detail['score']:.2f}" + (f" ({terms})" if terms else "")
+    terms = [f"{name} {value:.2f}" for name, value in detail["terms"].items() if value >= 0.005]
+    why = f"score {detail['score']:.2f}" + (f" = {' + '.join(terms)}" if terms else "")
     if detail["over_quota"]:
-        why += "; over quota: borrows idle GPUs"
+        why += "; over quota, on idle GPUs"
     if detail["victims"]:
         victims = ", ".join(names.get(job, job) for job in detail["victims"])
         why += f"; preempts {victims}"
