@@ -69,7 +69,7 @@ def queue(
         int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")
     ] = 1000,
 ) -> None:
-    """The jobs that wait, by rank, and those that run."""
+    """The jobs that run, and those that wait, by rank."""
     states = [state.strip().upper() for state in only.split(",") if state.strip()] if only else []
     if not states and not every:
         states = ["active"]
