@@ -173,10 +173,10 @@ def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
             fits = np.where(columns.models == wanted.model, fits, 0.0)
     if resources.cpus > 0:
         room = np.clip(columns.free_cpus, 0, None) + 1e-9  # or 0.3 holds 0.1 but twice
-        by_cpus = room // cpus_of(resources)
+        by_cpus = np.floor(room / cpus_of(resources))
         fits = np.where(by_cpus < fits, by_cpus, fits)
     if resources.memory_bytes > 0:
-        by_memory = np.clip(columns.free_memory, 0, None) // resources.memory_bytes
+        by_memory = np.floor(np.clip(columns.free_memory, 0, None) / resources.memory_bytes)
         fits = np.where(by_memory < fits, by_memory, fits)
     return np.asarray(np.minimum(fits, 1 << 40), dtype=np.int64)
 
