@@ -564,6 +564,9 @@ class GlobalQueue(EventMachine):
         for job in self.jobs.values():
             if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
                 return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+        asked = self.jobs.get(self._asking.job) if self._asking is not None else None
+        if asked is not None and event.dataset in asked.spec.datasets:
+            return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
         for copy in self.catalogue.copies.values():
             if (copy.dataset, copy.source) == (event.dataset, event.region):
                 return Conflict(f"copy {copy.id} reads it now")
