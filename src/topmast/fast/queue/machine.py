@@ -154,6 +154,18 @@ class GlobalQueue(EventMachine):
                 entry = (-float(band), -credit, submit_s, number, over_quota, shape)
                 heapq.heappush(self._candidates, entry)
 
+    def rank_key(self, record: JobRecord) -> tuple[float, float, float, float]:
+        """Where a waiting job ranks, smaller first: band (as its quota allows), credit, age, number."""
+        over_quota = not self.choices(record.spec, over_quota=False)
+        band = effective_band(record.spec.band, over_quota)
+        credit = self._credit(record.spec.tenant, record.submit_s)
+        return (-float(band), -credit, record.submit_s, float(record.number))
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether finished jobs have left memory."""
+        return len(self.jobs) < self._next_job - 1
+
     def _credit(self, tenant: str, submit_s: float) -> float:
         weights = self.profile.rank
         age_s = min(max(0.0, self._ranked_at_s - submit_s), weights.age_cap_s)
