@@ -16,7 +16,7 @@ from rich.console import Console
 from topmast.demo import tables
 from topmast.demo.run import perform
 
-WIDTH = 122
+WIDTH = 132
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 # As Rich has it, but for the fonts, which it would load from elsewhere.
 DRAWING = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)

@@ -25,8 +25,8 @@ from topmast.demo.watch import Feed, Watch
 from topmast.model.errors import InvalidInput, TopmastError
 
 SETTINGS = {
-    # A second here stands for many minutes: jobs are old enough to be preempted after one, and
-    # a second of waiting for data has a price.
+    # A second here stands for minutes: a job that has run for one may be preempted, and waiting one
+    # for data has its price.
     "min_runtime_s": "1",
     "score.data": "3600",
 }

@@ -56,6 +56,8 @@ def _placed(detail: Mapping[str, Any], names: Mapping[str, str]) -> Deed:
     if detail["victims"]:
         victims = ", ".join(names.get(job, job) for job in detail["victims"])
         why += f"; preempts {victims}"
+    if detail["epoch"] > 1:
+        why += f"; now on {', '.join(detail['hosts'])}"
     return Deed(f"placed in {where} on {detail['gpus']:g} {detail['model']}", why, "bold")
 
 
