@@ -19,7 +19,7 @@ regions:
     clusters:
       here-1: {hosts: [{count: 3, gpu: H100, gpus: 1}]}
 """
-SHORT = {"STEPS": "2500", "CHECKPOINT_EVERY": "50", "HIDDEN": "48"}
+SHORT = {"STEPS": "1500", "CHECKPOINT_EVERY": "50", "HIDDEN": "48"}
 
 
 @pytest.fixture(scope="module")
