@@ -14,6 +14,7 @@ from topmast.model.fleet import (
     TenantSpec,
 )
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
+from topmast.model.plan import Ask, GroupAsk
 from topmast.policies.base import Profile
 
 LINK_BYTES_PER_S = 1e9
@@ -94,3 +95,10 @@ def gang(name: str = "gang", /, *, band: Band = Band.NORMAL, **groups: Any) -> J
         TaskGroup(group, count, resources, "true") for group, (count, resources) in groups.items()
     )
     return JobSpec(name, built, band=band, **more)
+
+
+def ask(spec: JobSpec, *, preempt: bool = False, **more: Any) -> Ask:
+    """The question that a queue puts to a region about a job named ``j1``."""
+    groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups)
+    band = more.pop("band", spec.band)
+    return Ask("j1", groups, spec.topology, band, preempt, **more)

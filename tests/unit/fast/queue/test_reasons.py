@@ -29,7 +29,7 @@ class Waiting:
     """A job on two busy hosts of 8 H100 in one rack; all that keeps it waiting, dominant reason first."""
 
     story: str
-    job: JobSpec
+    spec: JobSpec
     want: PendingReason
     tenant: TenantSpec = field(default=TenantSpec("default"))
     datasets: tuple[DatasetSpec, ...] = ()
@@ -91,7 +91,7 @@ def test_the_dominant_reason(case: Waiting) -> None:
     world = World(system, obedient=False)
     for name in world.submit(*case.busy):
         world.start(name)
-    (waiting,) = world.submit(case.job)
+    (waiting,) = world.submit(case.spec)
     assert world.reason(waiting) == case.want.value
 
 
