@@ -1,0 +1,128 @@
+"""What the pages show exists: commands with their options, targets, files, names in the code."""
+
+import ast
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tests.unit.cli.program import ROOT
+from tests.unit.docs.pages import PAGES, REPO, Block, blocks, commands
+from topmast.cli.main import build
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.files.jobfile import parse_job
+
+SOURCE = REPO / "src" / "topmast"
+INTERNALS = sorted((REPO / "docs" / "internals").glob("*.md"))
+
+
+@cache
+def _command_line() -> Any:
+    return typer.main.get_command(build(ROOT))
+
+
+@pytest.mark.parametrize(("where", "arguments"), commands("topmast"), ids=str)
+def test_commands(where: str, arguments: list[str]) -> None:
+    """Each command that a page calls exists, and takes the options it is given."""
+    words, command, path = arguments, _command_line(), ["topmast"]
+    while True:
+        context = command.make_context(path[-1], [], resilient_parsing=True)
+        _, words, _ = command.make_parser(context).parse_args(list(words))
+        if not hasattr(command, "get_command") or not words:
+            return
+        found = command.get_command(context, words[0])
+        assert found is not None, f"{where}: {' '.join(path)} has no command {words[0]}"
+        path.append(words[0])
+        # The parser of a group has read its options, and left the rest as it was.
+        command, words = found, words[1:]
+
+
+@pytest.mark.parametrize(("where", "arguments"), commands("make"), ids=str)
+def test_targets(where: str, arguments: list[str]) -> None:
+    """Each target that a page makes is in the Makefile."""
+    targets = re.findall(r"^([a-z-]+):.*## ", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
+    wanted = {word for word in arguments if "=" not in word and not word.startswith("-")}
+    assert wanted <= set(targets), where
+
+
+FLEET = {"hosts": [{"count": 1, "gpu": model, "gpus": 8} for model in ("H100", "A100")]}
+REGIONS = {name: {"clusters": {f"{name}-1": FLEET}} for name in ("east", "west", "north")}
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_files(block: Block) -> None:
+    """Each YAML block is a job file or a fleet file, or a part of one that lacks what is required."""
+    document: dict[str, Any] = yaml.safe_load(block.text)
+    of_a_fleet = set(document) & {"regions", "links", "tenants"}
+    if of_a_fleet or isinstance(document.get("datasets"), dict):
+        parse_fleet({"regions": REGIONS, **document})
+    else:
+        parse_job(document if "groups" in document else {"run": "x", **document})
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python(block: Block) -> None:
+    """Each Python block is Python."""
+    compile(block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_nothing_leaks(page: Path) -> None:
+    """No page names a machine, a checkout or a state folder of whoever wrote it."""
+    text = page.read_text("utf-8")
+    found = re.findall(r"/(?:work|root|home)/[\w/.-]*|/tmp/docs[\w/.-]*", text)
+    assert not found
+
+
+# ------------------------------------------------------------------------- names in the code
+
+
+@cache
+def _members() -> dict[str, set[str]]:
+    """Every class of the package with its methods and fields."""
+    names: dict[str, set[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                members = names.setdefault(node.name, set())
+                for part in node.body:
+                    if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                        members.add(part.name)
+                    elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                        members.add(part.target.id)
+    return names
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_methods(page: Path) -> None:
+    """Each `Class.method` in backquotes exists."""
+    text = page.read_text("utf-8")
+    members = _members()
+    for owner, method in re.findall(r"`([A-Z][a-z]\w+)\.([a-z_]\w*)`", text):
+        assert method in members.get(owner, ()), f"{owner}.{method}"
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_paths(page: Path) -> None:
+    """Files and folders that a page names are in the package."""
+    for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|/[a-z_]+\.py))`", page.read_text("utf-8")):
+        folders = (SOURCE, REPO, SOURCE / "adapters" / "store")
+        assert any((folder / path).exists() for folder in folders), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_constants(page: Path) -> None:
+    """A row that names `module:CONSTANT` shows its value."""
+    for line in page.read_text("utf-8").splitlines():
+        for module, name in re.findall(r"`(topmast[\w.]*):([A-Z_]+)`", line):
+            spec = importlib.util.find_spec(module)
+            assert spec is not None, module
+            value = getattr(importlib.import_module(module), name)
+            if isinstance(value, int | float):
+                shown = [float(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", line)]
+                assert float(value) in shown, f"{name} is {value}: {line}"

@@ -1,0 +1,138 @@
+"""The tables of the reference are complete, and say what the code says."""
+
+import asyncio
+import re
+from enum import StrEnum
+from functools import cache
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from tests.unit.docs.pages import REPO
+from topmast.api import create_api
+from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
+from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
+from topmast.policies.base import Profile, RankWeights, ScoreWeights
+from topmast.policies.registry import load_profile, profile_names
+from topmast.service.service import Service
+
+REFERENCE = REPO / "docs" / "reference"
+
+
+def rows(page: str, section: str = "") -> list[list[str]]:
+    """The rows of the tables of a page, or of one section, without their heads, cell by cell."""
+    text = (REFERENCE / page).read_text("utf-8")
+    if section:
+        text = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = text.splitlines()
+    cells = [re.split(r" ?\| ?", line.strip("| ")) for line in lines if line.startswith("| ")]
+    return [row for row in cells if row[0].startswith("`")]
+
+
+def _code(text: str) -> list[str]:
+    return re.findall(r"`([^`]*)`", text)
+
+
+# ------------------------------------------------------------------------------------- routes
+
+
+@cache
+def _openapi() -> dict[str, Any]:
+    async def ask() -> Any:
+        transport = httpx.ASGITransport(create_api(cast(Service, None)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/openapi.json")).json()
+
+    return cast(dict[str, Any], asyncio.run(ask()))
+
+
+def test_every_route_is_in_the_reference_and_no_other() -> None:
+    """The tables of routes are those of the OpenAPI document."""
+    there = {
+        f"{method.upper()} {path}"
+        for path, methods in _openapi()["paths"].items()
+        for method in methods
+    }
+    shown = {name for row in rows("rest.md") for name in _code(row[0]) if "/api/v1" in name}
+    assert shown == there
+
+
+def test_every_answer_is_what_openapi_says() -> None:
+    """Status and type of each answer, where OpenAPI names a type."""
+    document = _openapi()
+    for row in rows("rest.md"):
+        if "/api/v1" not in row[0]:
+            continue
+        method, path = _code(row[0])[0].split()
+        answers = document["paths"][path][method.lower()]["responses"]
+        kinds = {
+            status: re.findall(r"schemas/(\w+)", str(answer)) for status, answer in answers.items()
+        }
+        expected = [s for s, kind in kinds.items() if kind and s.startswith("2")]
+        for status in expected:
+            assert row[3].startswith(status), row[0]
+            assert kinds[status][0] in row[3], row[0]
+
+
+# ------------------------------------------------------------------------------------- states
+
+
+def test_transitions() -> None:
+    """Each state, and what it may become."""
+    shown = {row[0].strip("`"): row[-1] for row in rows("states.md", "States of a job")}
+    for state in JobState:
+        assert set(_code(shown[state])) == set(TRANSITIONS[state]), state
+
+
+@pytest.mark.parametrize("kind", [PendingReason, Rejection, Outcome, HostState])
+def test_every_reason_has_its_row(kind: type[StrEnum]) -> None:
+    """All members of an enumeration are first in some row."""
+    shown = {row[0].strip("`") for row in rows("states.md")}
+    assert {member.value for member in kind} <= shown
+
+
+def test_reasons_are_in_their_order() -> None:
+    """The table of reasons has their precedence."""
+    first = [row[0].strip("`") for row in rows("states.md")]
+    at = first.index(PRECEDENCE[0])
+    assert first[at : at + len(PRECEDENCE)] == list(PRECEDENCE)
+
+
+# ----------------------------------------------------------------------------------- profiles
+
+
+def _options(profile: Profile) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in Profile.__struct_fields__:
+        value = getattr(profile, name)
+        if isinstance(value, ScoreWeights | RankWeights):
+            inner = type(value).__struct_fields__
+            found |= {f"{name}.{part}": getattr(value, part) for part in inner}
+        elif name not in ("name", "description"):
+            found[name] = value
+    return found
+
+
+def test_every_option_with_its_default() -> None:
+    """The table of options is that of the profile `mast`."""
+    shown = {row[0].strip("`"): row[1] for row in rows("profiles.md", "Options")}
+    options = _options(load_profile("mast"))
+    assert shown == {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def test_every_profile_is_named() -> None:
+    """No profile is kept from people."""
+    text = (REFERENCE / "profiles.md").read_text("utf-8")
+    assert [name for name in profile_names() if f"`{name}`" not in text] == []
+
+
+def test_every_term_with_its_weight() -> None:
+    """The table of terms names each weight with its value."""
+    weights = load_profile("mast").score
+    text = (REFERENCE / "profiles.md").read_text("utf-8")
+    for name in ScoreWeights.__struct_fields__:
+        assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text
