@@ -86,11 +86,13 @@ class System:
         """Adopt what runs already, and begin to decide."""
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
+        # The first event of all: a cluster manager must know its region when its hosts report.
+        configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet))
         for name, engine in self.engines.items():
             engine.open(self._poster(ids.cluster(name)))
         self.mover.open(self._poster(ids.QUEUE))
         self.runtime.start()
-        self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet)).result()
+        configured.result()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""

@@ -8,6 +8,7 @@ import ipaddress
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -98,9 +99,12 @@ class _Server(uvicorn.Server):
             await self.when_started()
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """SIGTERM or SIGINT."""
+        """SIGTERM or SIGINT: leave in good order; a second Ctrl-C waits for no request."""
         self._system.hub.close()
-        super().handle_exit(sig, frame)  # type: ignore[arg-type]
+        # uvicorn would note the signal and raise it again when it has shut down: SIGTERM would
+        # then end the process before the journal is closed.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 async def _serve(

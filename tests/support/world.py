@@ -1,199 +1,327 @@
-"""The three machines under a virtual clock, with an engine and a mover that obey at once.
+"""The three machines under a virtual clock, with toy engines and a toy mover around them.
 
-What a test tells the world to do (finish a task, lose a host) comes in as the same messages that a real
-engine posts. Every event is journalled to a list, so that histories can be replayed and compared.
+What a test tells the world to do (finish a task, lose a host, kill the process) comes in as the
+messages that a real engine posts. Everything the machines make of it is journalled before anything
+leaves them, so that `restart` can kill them at any moment and `rebuilt` can compare.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
+from tests.support.build import profile
+from tests.support.engine import Life, ToyEngine, ToyMover
+from tests.support.journal import MemoryJournal
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, Link, RegionSpec, TenantSpec
-from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
-from topmast.model.states import JobState
+from topmast.model.fleet import Fleet
+from topmast.model.job import JobSpec
+from topmast.model.states import HostState, JobState
 from topmast.policies.base import Profile
-from topmast.ports import Record
-from topmast.runtime.codec import encode_event, encode_facts
+from topmast.ports import Audit, Record, Snapshot
+from topmast.runtime.audit import Trail
+from topmast.runtime.codec import decode_facts, encode_event, encode_facts
 from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import rebuild
 
-GANG = tuple[str, int]
-
-
-def profile(**options: Any) -> Profile:
-    """A profile whose jobs may be preempted at once, unless told otherwise."""
-    return Profile(**{"name": "test", "min_runtime_s": 0.0, "restart_cost_s": 1.0, **options})
+REST_ROUNDS = 10_000
 
 
-def cluster(
-    name: str, hosts: int = 2, gpus: int = 8, model: str = "H100", **more: Any
-) -> ClusterSpec:
-    """A cluster of equal hosts, two to a rack."""
-    return ClusterSpec(
-        name,
-        tuple(
-            HostSpec(f"{name}-{i}", model, gpus, rack=f"r{i // 2}", **more) for i in range(hosts)
-        ),
-    )
+class Cascade(Struct):
+    """One event and all that followed inside the process: what to write down, then what to send."""
 
-
-def fleet(
-    *clusters: ClusterSpec, tenants: tuple[TenantSpec, ...] = (TenantSpec("default"),), **more: Any
-) -> Fleet:
-    """A region for each cluster, named after it up to the dash; links between all of them."""
-    regions: dict[str, list[ClusterSpec]] = {}
-    for spec in clusters:
-        regions.setdefault(spec.name.split("-")[0], []).append(spec)
-    links = tuple(Link(a, b, 1e9) for a in regions for b in regions if a != b)
-    return Fleet(
-        tuple(RegionSpec(name, tuple(owned)) for name, owned in regions.items()),
-        more.pop("links", links),
-        tenants,
-        more.pop("datasets", ()),
-    )
-
-
-def job(
-    name: str = "job",
-    gpus: float = 1,
-    count: int = 1,
-    model: str | None = "H100",
-    band: Band = Band.NORMAL,
-    **more: Any,
-) -> JobSpec:
-    """A gang of ``count`` equal tasks with ``gpus`` each."""
-    accelerators = (Accelerator(model, round(gpus * 1000)),) if gpus else ()
-    resources = more.pop("resources", Resources(accelerators))
-    return JobSpec(name, (TaskGroup("main", count, resources, "true"),), band=band, **more)
+    reply: Any
+    records: list[Record]
+    audit: Audit
+    sends: list[m.Send]
 
 
 class World:
-    """Machines, a virtual clock, an obedient engine; `journal` holds every record."""
+    """A whole system in one object. ``obedient`` engines start and stop tasks at once."""
 
-    def __init__(self, fleet: Fleet, options: Profile | None = None) -> None:
-        self.machines = Machines(options or profile())
+    def __init__(
+        self, fleet: Fleet, options: Profile | None = None, *, obedient: bool = True
+    ) -> None:
+        self.options = options or profile()
+        self.fleet = fleet
+        self.machines = Machines(self.options)
+        self.journal = MemoryJournal()
         self.now = 0.0
-        self.journal: list[Record] = []
-        self.outbox: list[m.Send] = []
-        self.gangs: dict[GANG, m.StartGang] = {}
-        self.obedient = True
+        self.obedient = obedient
+        self.engines: dict[str, ToyEngine] = {}
+        self.mover = ToyMover()
+        self.mover.stock(fleet)
+        self.sent: list[m.Send] = []
+        self.mail: deque[m.Send] = deque()
+        self._equip(fleet)
         self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
 
+    def _equip(self, fleet: Fleet) -> None:
+        for region in fleet.regions:
+            for cluster in region.clusters:
+                if cluster.name not in self.engines:
+                    self.engines[cluster.name] = ToyEngine(cluster, obedient=self.obedient)
+                self.engines[cluster.name].hosts = [host.name for host in cluster.hosts]
+
+    # --- parts --------------------------------------------------------------------------------------
+
     @property
-    def jobs(self) -> dict[str, Any]:
+    def queue(self) -> GlobalQueue:
+        """The global queue."""
+        return self.machines.queue
+
+    @property
+    def jobs(self) -> dict[str, JobRecord]:
         """The queue's records by id."""
         return self.machines.queue.jobs
+
+    def placer(self, region: str) -> RegionalPlacer:
+        """The placer of a region."""
+        return self.machines.placers[region]
+
+    def region_of(self, host: str) -> str:
+        """Where a host stands."""
+        for name, placer in self.machines.placers.items():
+            if host in placer.columns.index:
+                return name
+        raise AssertionError(f"no host {host}")
+
+    def cluster_of(self, host: str) -> str:
+        """Which engine runs a host."""
+        return next(name for name, engine in self.engines.items() if host in engine.hosts)
 
     # --- driving ------------------------------------------------------------------------------------
 
     def tell(self, to: str, message: m.Message) -> Any:
         """Hand a message to a machine and let all follow, the wake-ups due now included."""
-        reply = self._cascade(to, message)
+        reply = self.deliver(to, message)
         self.settle()
         return reply
 
+    def deliver(self, to: str, message: m.Message) -> Any:
+        """Hand a message to a machine: handle, commit, release."""
+        cascade = self.handle(to, message)
+        self.commit(cascade)
+        self.release(cascade.sends)
+        return cascade.reply
+
+    def handle(self, to: str, message: m.Message) -> Cascade:
+        """Let a machine take a message, and the machines all that follows from it; in memory."""
+        waiting = deque([m.Send(to, message)])
+        trail = Trail(self.queue)
+        records: list[Record] = []
+        sends: list[m.Send] = []
+        replies: list[Any] = []
+        seq = self.journal.written[-1].seq if self.journal.written else 0
+        while waiting:
+            send = waiting.popleft()
+            machine = self.machines.at(send.to)
+            if machine is None:
+                sends.append(send)
+                continue
+            outcome = machine.handle(send.message, self.now)
+            if outcome.facts:
+                event, facts = encode_event(send.message), encode_facts(outcome.facts)
+                records.append(Record(seq + len(records) + 1, self.now, send.to, event, facts))
+                if send.to == ids.QUEUE:
+                    trail.add(send.message, outcome.facts, self.now)
+            replies.append(outcome.reply)
+            waiting.extend(outcome.sends)
+        reply = replies[0] if replies else None
+        return Cascade(reply, records, Audit(trail.history, trail.attempts, trail.jobs), sends)
+
+    def commit(self, cascade: Cascade) -> None:
+        """Write down what was decided."""
+        if cascade.records:
+            self.journal.append(cascade.records, cascade.audit)
+
+    def release(self, sends: Sequence[m.Send]) -> None:
+        """Let messages out to the engines and the mover; their answers go into the mail."""
+        for send in sends:
+            self.sent.append(send)
+            kind, _, name = send.to.partition("/")
+            if kind == ids.MOVER:
+                self.post(ids.QUEUE, self.mover.order(send.message))
+            elif name in self.engines:
+                news = self.engines[name].order(send.message, self.now)
+                self.post(ids.cluster(name), news)
+
+    def post(self, to: str, news: Sequence[m.Message]) -> None:
+        """Put news into the mail."""
+        self.mail.extend(m.Send(to, message) for message in news)
+
+    def due(self) -> list[str]:
+        """The machines that want to be woken by now."""
+        found = []
+        for address, machine in self.machines.addressed():
+            at_s = machine.next_wakeup_s()
+            if at_s is not None and at_s <= self.now:
+                found.append(address)
+        return found
+
     def settle(self) -> None:
-        """Deliver wake-ups that are due until none is."""
-        for _ in range(10_000):
-            due = [
-                address
-                for address, machine in self.machines.addressed()
-                if (at := machine.next_wakeup_s()) is not None and at <= self.now
-            ]
+        """Deliver the mail and the wake-ups due now, until there are none."""
+        for _ in range(REST_ROUNDS):
+            while self.mail:
+                send = self.mail.popleft()
+                self.deliver(send.to, send.message)
+            due = self.due()
             if not due:
                 return
             for address in due:
-                self._cascade(address, m.Wake())
+                self.deliver(address, m.Wake())
         raise AssertionError("the machines never come to rest")
+
+    def next_wakeup_s(self) -> float | None:
+        """When a machine wants to be woken."""
+        times = [machine.next_wakeup_s() for _, machine in self.machines.addressed()]
+        return min((at_s for at_s in times if at_s is not None), default=None)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, stopping at every wake-up on the way."""
         end = self.now + seconds
-        while True:
-            times = [
-                at
-                for _, machine in self.machines.addressed()
-                if (at := machine.next_wakeup_s()) is not None and at <= end
-            ]
-            if not times:
-                break
-            self.now = max(self.now, min(times))
+        while (at_s := self.next_wakeup_s()) is not None and at_s <= end:
+            self.now = max(self.now, at_s)
             self.settle()
         self.now = end
 
-    def _cascade(self, to: str, message: m.Message) -> Any:
-        waiting = deque([(to, message, True)])
-        answer: Any = None
-        while waiting:
-            address, event, first = waiting.popleft()
-            machine = self.machines.at(address)
-            if machine is None:
-                self.outbox.append(m.Send(address, event))
-                waiting.extend((a, e, False) for a, e in self._outside(address, event))
-                continue
-            outcome = machine.handle(event, self.now)
-            if outcome.facts:
-                self.journal.append(
-                    Record(
-                        len(self.journal) + 1, self.now, address,
-                        encode_event(event), encode_facts(outcome.facts),
-                    )
-                )  # fmt: skip
-            if first:
-                answer = outcome.reply
-            waiting.extend((send.to, send.message, False) for send in outcome.sends)
-        return answer
+    # --- death and recovery ---------------------------------------------------------------------------
 
-    def _outside(self, address: str, event: m.Message) -> list[tuple[str, m.Message]]:
-        """What an engine that obeys at once would post."""
-        if not self.obedient:
-            return []
-        manager = address.replace("engine/", "cluster/")
-        if isinstance(event, m.StartGang):
-            self.gangs[event.job, event.epoch] = event
-            return [
-                (manager, m.TaskStarted(event.job, event.epoch, s.rank, self.now))
-                for s in event.seats
-            ]
-        if isinstance(event, m.StopTasks):
-            gang = self.gangs.pop((event.job, event.epoch), None)
-            return [
-                (manager, m.TaskExited(event.job, event.epoch, s.rank, 143, self.now))
-                for s in (gang.seats if gang else ())
-            ]
-        return []
+    def snapshot(self) -> None:
+        """Save a snapshot of every machine."""
+        seq = self.journal.written[-1].seq if self.journal.written else 0
+        self.journal.save_snapshot(Snapshot(seq, self.now, self.blobs()))
 
-    # --- what people and the world do ------------------------------------------------------------------
+    def blobs(self) -> dict[str, bytes]:
+        """The state of every machine by address."""
+        return {address: machine.snapshot() for address, machine in self.machines.addressed()}
+
+    def rebuilt(self) -> Machines:
+        """Other machines, made from the journal alone."""
+        machines = Machines(self.options)
+        rebuild(machines, self.journal)
+        return machines
+
+    def crash(self) -> None:
+        """The process is killed, its mail lost; another one recovers what was committed."""
+        self.mail.clear()
+        self.machines = self.rebuilt()
+
+    def recover(self) -> None:
+        """The new process says again what may not have been heard, and listens to the engines."""
+        for address, _ in self.machines.addressed():
+            self.deliver(address, m.Recovered())
+        for name, engine in self.engines.items():
+            self.post(ids.cluster(name), engine.open())
+        self.deliver(ids.QUEUE, m.ConfigureFleet(self.fleet))
+
+    def restart(self) -> None:
+        """Kill the process and let another one take over."""
+        self.crash()
+        self.recover()
+        self.settle()
+
+    # --- what people do ---------------------------------------------------------------------------------
 
     def submit(self, *specs: JobSpec, key: str = "") -> Any:
-        """Submit jobs; returns their ids."""
+        """Submit jobs; returns their ids, or the error."""
         return self.tell(ids.QUEUE, m.SubmitJobs(specs, key, key and repr(specs)))
 
-    def finish(self, job: str, code: int = 0) -> None:
-        """Every task of the job's attempt exits with ``code``."""
-        record = self.jobs[job]
-        gang = self.gangs.pop((job, record.epoch))
-        for seat in gang.seats:
-            self.tell(
-                ids.cluster(gang.cluster),
-                m.TaskExited(job, gang.epoch, seat.rank, code, self.now),
-            )
+    def cancel(self, *jobs: str) -> Any:
+        """Cancel jobs."""
+        return self.tell(ids.QUEUE, m.CancelJobs(jobs, "ann"))
+
+    def configure(self, fleet: Fleet) -> None:
+        """Start with another fleet file."""
+        self.fleet = fleet
+        self._equip(fleet)
+        self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
+
+    def set_host(self, host: str, state: HostState) -> Any:
+        """Cordon, drain or return a host."""
+        return self.tell(ids.placer(self.region_of(host)), m.SetHost(host, state, "ann"))
+
+    # --- what happens in the clusters ---------------------------------------------------------------------
+
+    def _engine(self, job: str) -> tuple[ToyEngine, str]:
+        cluster = self.jobs[job].cluster
+        assert cluster is not None, f"{job} has no place"
+        return self.engines[cluster], ids.cluster(cluster)
+
+    def start(self, job: str, *ranks: int) -> None:
+        """Tasks of the job's attempt begin; all of them, unless ranks are named."""
+        engine, address = self._engine(job)
+        for key in engine.of(job, self.jobs[job].epoch):
+            if engine.tasks[key].life is Life.ORDERED and (not ranks or key[2] in ranks):
+                self.post(address, engine.start(key, self.now))
+        self.settle()
+
+    def finish(self, job: str, code: int | None = 0, *, ranks: Sequence[int] = ()) -> None:
+        """Tasks of the job's attempt end with ``code`` (None: without one); all, unless named."""
+        engine, address = self._engine(job)
+        for key in engine.of(job, self.jobs[job].epoch):
+            if engine.tasks[key].life is not Life.OVER and (not ranks or key[2] in ranks):
+                self.post(address, engine.end(key, code, self.now))
+        self.settle()
+
+    def checkpoint(self, job: str, step: int) -> None:
+        """A task reports that the job can go on from ``step``."""
+        _, address = self._engine(job)
+        self.tell(address, m.Checkpointed(job, self.jobs[job].epoch, step, self.now))
 
     def lose(self, host: str) -> None:
         """A host dies with everything on it."""
-        name = host.rsplit("-", 1)[0]
-        for key, gang in list(self.gangs.items()):
-            if any(seat.host == host for seat in gang.seats):
-                self.gangs[key] = gang
-        self.tell(ids.cluster(name), m.HostDown(host))
+        cluster = self.cluster_of(host)
+        self.post(ids.cluster(cluster), self.engines[cluster].lose(host, self.now))
+        self.settle()
+
+    def revive(self, host: str) -> None:
+        """A host comes back."""
+        cluster = self.cluster_of(host)
+        self.post(ids.cluster(cluster), self.engines[cluster].revive(host))
+        self.settle()
+
+    def arrive(self, copy: str) -> None:
+        """A copy is complete."""
+        self.post(ids.QUEUE, self.mover.finish(copy))
+        self.settle()
+
+    def spoil(self, copy: str) -> None:
+        """A copy fails."""
+        self.post(ids.QUEUE, self.mover.spoil(copy))
+        self.settle()
+
+    # --- looking ------------------------------------------------------------------------------------------
 
     def state(self, job: str) -> JobState:
         """The state of a job."""
-        return self.jobs[job].state  # type: ignore[no-any-return]
+        return self.jobs[job].state
+
+    def states(self) -> dict[str, str]:
+        """The state of every job."""
+        return {job: record.state.value for job, record in self.jobs.items()}
 
     def reason(self, job: str) -> str | None:
         """The dominant reason of a waiting job."""
-        reason, _ = self.machines.queue.reason_of(self.jobs[job])
+        reason, _ = self.queue.reason_of(self.jobs[job])
         return None if reason is None else reason.value
+
+    def facts(self, kind: type[Struct]) -> list[Any]:
+        """Every fact of one kind in the journal, in order."""
+        found: list[Any] = []
+        for record in self.journal.written:
+            if kind.__name__.encode() in record.facts:
+                decoded = decode_facts(record.machine, record.facts)
+                found += [fact for fact in decoded if type(fact) is kind]
+        return found
+
+    def orders(self, kind: type[m.Message]) -> list[Any]:
+        """Every message of one kind that left the machines, in order."""
+        return [send.message for send in self.sent if type(send.message) is kind]

@@ -34,7 +34,9 @@ async def _topmast_error(request: Request, error: Exception) -> Response:
         (known for kind, known in _STATUS.items() if isinstance(error, kind)), (400, "Failed")
     )
     if isinstance(error, InvalidInput):
-        detail = f"{error.where}: {error.message}" if error.where else error.message
+        # One job of many is named; that a lone job is a job needs no saying.
+        named = error.where not in ("", "job", "request")
+        detail = f"{error.where}: {error.message}" if named else error.message
         return problem(status, title, detail, error.field, error.remedy)
     return problem(status, title, str(error))
 

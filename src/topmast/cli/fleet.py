@@ -29,7 +29,7 @@ _HOST_STYLES = {"healthy": "green", "suspect": "yellow", "draining": "yellow", "
 _HOST_COLUMNS = [
     Column("HOST", whole=True), Column("REGION"), Column("CLUSTER"), Column("STATE"),
     Column("GPU"), Column("FREE", right=True), Column("GPUS", right=True),
-    Column("DATACENTER"), Column("POD"), Column("RACK"), Column("JOBS"),
+    Column("DATACENTER", spare=1), Column("POD", spare=2), Column("RACK", spare=3), Column("JOBS"),
 ]  # fmt: skip
 
 
@@ -53,9 +53,9 @@ def regions(session: Session) -> None:
         found = client.regions()
     columns = [
         Column("REGION", whole=True), Column("CLUSTERS", right=True), Column("HOSTS", right=True),
-        Column("GPUS", right=True), Column("FREE", right=True), Column("UNAVAILABLE", right=True),
-        Column("RUNNING", right=True), Column("DEMAND/SUPPLY", right=True),
-        Column("DATASETS", right=True), Column("STORED", right=True),
+        Column("GPUS", right=True), Column("FREE", right=True), Column("UNAVAILABLE", right=True, spare=4),
+        Column("RUNNING", right=True), Column("DEMAND/SUPPLY", right=True, spare=3),
+        Column("DATASETS", right=True, spare=2), Column("STORED", right=True, spare=1),
     ]  # fmt: skip
     rows = [
         [

@@ -35,9 +35,10 @@ FINISHED = ("SUCCEEDED", "FAILED", "CANCELLED")
 _PAGE_JOBS = 1000
 
 _QUEUE_COLUMNS = [
-    Column("ID", whole=True), Column("NAME"), Column("TENANT"), Column("BAND"), Column("STATE"),
-    Column("REASON"), Column("WHERE"), Column("GPUS", right=True), Column("TRIES", right=True),
-    Column("STEP", right=True), Column("AGE", right=True),
+    Column("ID", whole=True), Column("NAME"), Column("TENANT", spare=3), Column("BAND", spare=2),
+    Column("STATE", whole=True), Column("REASON"), Column("WHERE"), Column("GPUS", right=True),
+    Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
+    Column("AGE", right=True),
 ]  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def queue(
         int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")
     ] = 1000,
 ) -> None:
-    """The jobs that wait, by rank, and those that run."""
+    """The jobs that run, and those that wait, by rank."""
     states = [state.strip().upper() for state in only.split(",") if state.strip()] if only else []
     if not states and not every:
         states = ["active"]
@@ -219,7 +220,7 @@ def _say_attempts(attempts: Sequence[AttemptView]) -> None:
 
 
 def _say_history(history: Sequence[HistoryView]) -> None:
-    columns = [Column("TIME", whole=True), Column("WHAT"), Column("WHY")]
+    columns = [Column("TIME", whole=True), Column("WHAT", whole=True), Column("WHY")]
     rows = [[moment(line.at_s), line.kind, line.text] for line in history]
     say_table(columns, rows, title="Story")
 
@@ -237,5 +238,10 @@ def cancel(session: Session, jobs: JobsArgument) -> None:
 
 def say_states(jobs: Sequence[JobView]) -> None:
     """Jobs with their states, and why."""
-    columns = [Column("ID", whole=True), Column("NAME"), Column("STATE"), Column("CAUSE")]
+    columns = [
+        Column("ID", whole=True),
+        Column("NAME"),
+        Column("STATE", whole=True),
+        Column("CAUSE"),
+    ]
     say_table(columns, [[job.id, job.name, state_cell(job.state), job.cause] for job in jobs])

@@ -99,17 +99,27 @@ def main(root: Root, arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit code: whatever happens, there is no traceback."""
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    code = 0
     try:
         code = _run(root, arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = BROKEN_PIPE
     except KeyboardInterrupt:
         code = INTERRUPTED
-    if code == BROKEN_PIPE:
-        # What is left in the buffer has no reader: the interpreter must not try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        code = BROKEN_PIPE
+    except OSError as error:
+        code = code or _failed(error)
+    if code:
+        _let_go_of_stdout()
     return code
+
+
+def _let_go_of_stdout() -> None:
+    """See to it that the interpreter, at its end, does not try again to write what could not be."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(root: Root, arguments: Sequence[str] | None) -> int:

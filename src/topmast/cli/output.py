@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be."""
+    """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be.
+
+    On a terminal that is too narrow, columns with a number in ``spare`` are left out, 1 first.
+    """
 
     title: str
     right: bool = False
     whole: bool = False
+    spare: int = 0
 
 
 class Cell(NamedTuple):
@@ -96,16 +100,21 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if title:
         console.print(title, style="bold")
-    console.print(rich_table(columns, rows))
+    console.print(rich_table(columns, rows, console.width))
 
 
-def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> RichTable:
-    """The table for a terminal. Cells are `Text`: a name in brackets is a name, not markup."""
-    from rich import box
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> RichTable:
+    """The table for a terminal of ``room`` columns.
+
+    Cells are `Text`: a name in brackets is a name, not markup.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    kept = _kept(columns, rows, room)
+    columns = [columns[index] for index in kept]
+    rows = [[row[index] for index in kept] for row in rows]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, column in enumerate(columns):
         options: dict[str, Any] = {"justify": "right" if column.right else "left"}
         if column.whole:
@@ -115,3 +124,16 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Ric
     for row in rows:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> list[int]:
+    """The columns that are shown: all, but for spare ones for which there is no room."""
+    widths = [
+        2 + max(width(text) for text in (column.title, *(row[index].text for row in rows)))
+        for index, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    for index in sorted(kept, key=lambda index: columns[index].spare):
+        if columns[index].spare and sum(widths[left] for left in kept) - 2 > room:
+            kept.remove(index)
+    return kept

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 15
 _COLUMNS = [
-    Column("ID", whole=True), Column("NAME"), Column("STATE"), Column("WHERE OR WHY"),
+    Column("ID", whole=True), Column("NAME"), Column("STATE", whole=True), Column("WHERE OR WHY"),
     Column("STEP", right=True), Column("TRIES", right=True), Column("FOR", right=True),
 ]  # fmt: skip
 
@@ -28,6 +28,7 @@ class Watch:
     def __init__(self) -> None:
         self._jobs: dict[str, JobView] = {}
         self._live: Any = None
+        self._room = 80
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -35,6 +36,7 @@ class Watch:
             from rich.live import Live
 
             console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+            self._room = console.width
             self._live = Live(
                 get_renderable=self._table, console=console, refresh_per_second=4, transient=True
             )
@@ -79,7 +81,7 @@ class Watch:
         ]  # fmt: skip
         counts = Counter(job.state for job in jobs)
         total = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        return Group(rich_table(_COLUMNS, rows), Text(total, style="dim"))
+        return Group(rich_table(_COLUMNS, rows, self._room), Text(total, style="dim"))
 
 
 def _gist(job: JobView) -> tuple[str, str | None, str]:

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -45,6 +46,7 @@ Job = JobSpec | Mapping[str, Any] | str | os.PathLike[str]
 """A job to submit: a spec, a document (a job file as a mapping), or the path of a job file."""
 
 PAGE_JOBS = 1000
+MANY_JOBS = 50
 PATIENCE_S = 30.0
 """How long a call that waits puts up with a server that has gone away, to start again perhaps."""
 FIRST_LOOK_S = 0.1
@@ -234,8 +236,7 @@ class Client:
         while True:
             open_ids = [job for job in ids if job not in views or not _ended(views[job])]
             changed = False
-            for job in dict.fromkeys(open_ids):
-                view = self._look(job, first=job not in views)
+            for job, view in self._look_at(list(dict.fromkeys(open_ids)), first=not views):
                 if view != views.get(job):
                     views[job], changed = view, True
                     if on_change is not None:
@@ -250,9 +251,17 @@ class Client:
                     raise WaitTimeout(_unfinished(left, views, timeout_s or 0.0))
             time.sleep(pause_s)
 
-    def _look(self, job: str, first: bool) -> JobView:
-        """A job as it stands; a server that was there before has some time to come back."""
-        return patiently(lambda: self.job(job), 0.0 if first else PATIENCE_S)
+    def _look_at(self, jobs: list[str], first: bool) -> Iterator[tuple[str, JobView]]:
+        """Jobs as they stand; a server that was there before has some time to come back."""
+        patience_s = 0.0 if first else PATIENCE_S
+        listed: dict[str, JobView] = {}
+        if len(jobs) > MANY_JOBS:
+            # Most of many jobs are still open, and a page tells of a thousand of them.
+            everything = patiently(lambda: list(self.jobs(states="active")), patience_s)
+            listed = {view.id: view for view in everything}
+        for job in jobs:
+            view = listed.get(job) or patiently(partial(self.job, job), patience_s)
+            yield job, view
 
     def logs(
         self, job: str, task: int = 0, *, attempt: int | None = None, follow: bool = False

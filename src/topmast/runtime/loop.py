@@ -222,6 +222,9 @@ class Runtime:
 
 
 def _resolve(answer: Future[Any], reply: Any) -> None:
+    """Give an answer to whoever still waits for it."""
+    if not answer.set_running_or_notify_cancel():
+        return  # the asker went away
     if isinstance(reply, Exception):
         answer.set_exception(reply)
     else:
@@ -230,6 +233,8 @@ def _resolve(answer: Future[Any], reply: Any) -> None:
 
 def _answer(answer: Future[Any], question: Callable[[], Any]) -> None:
     """Run a question; its failure is the asker's, not the loop's."""
+    if not answer.set_running_or_notify_cancel():
+        return
     try:
         answer.set_result(question())
     except Exception as error:

@@ -246,14 +246,23 @@ def _would_help(
     if reason is PendingReason.INSUFFICIENT_CAPACITY:
         usable = [v for v in verdicts if v.ever]
         out = {v.cluster: _out_of_service(v) for v in usable}
-        return tuple(
-            f"{hosts} hosts of {cluster} back in service (see `topmast hosts`)"
-            for cluster, hosts in out.items()
-            if hosts
-        ) + tuple(
-            f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
-            f"{need:g} are needed close together"
-            for v in sorted(usable, key=lambda v: (-v.free_gpus, v.cluster))[:3]
+        young = sum(
+            c.count for v in usable for c in v.rejections if c.reason is Rejection.VICTIMS_TOO_YOUNG
+        )
+        patience = format_duration(queue.profile.min_runtime_s)
+        wait = (f"patience: {young} running jobs may be preempted once they are {patience} old",)
+        return (
+            (wait if young else ())
+            + tuple(
+                f"{hosts} hosts of {cluster} back in service (see `topmast hosts`)"
+                for cluster, hosts in out.items()
+                if hosts
+            )
+            + tuple(
+                f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
+                f"{need:g} are needed close together"
+                for v in sorted(usable, key=lambda v: (-v.free_gpus, v.cluster))[:3]
+            )
         )
     if reason is PendingReason.UNKNOWN_DATASET:
         return ("`topmast datasets add` for each dataset named",)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +17,6 @@ from msgspec import Struct
 
 import topmast
 from topmast.fast.placement.explain import fits_when_empty
-from topmast.fast.queue.pending import effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -29,10 +27,10 @@ from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.fleet import DatasetSpec
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Ask, GroupAsk
-from topmast.model.states import WAITING, HostState, JobState
+from topmast.model.states import HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
-from topmast.service import fleet as listing
+from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.explain import explain_job, explain_spec
@@ -41,7 +39,6 @@ from topmast.service.usage import KEYS, running_rows, usage
 
 T = TypeVar("T")
 MAX_BULK = 100_000
-MAX_PAGE = 1_000
 
 
 class LogChunk(Struct, frozen=True):
@@ -66,7 +63,7 @@ class Service:
         blobs: Blobs,
         board: Board,
         hub: Hub,
-        pid_of: listing.Pids,
+        pid_of: fleet.Pids,
     ) -> None:
         self.runtime = runtime
         self.machines = runtime.machines
@@ -229,65 +226,33 @@ class Service:
     async def jobs(
         self, states: Sequence[str], tenant: str, limit: int, cursor: str, queue_order: bool
     ) -> v.JobPage:
-        """A page of jobs, newest first, or (waiting ones) in the order of the queue."""
-        wanted = _states(states)
-        limit = max(1, min(limit, MAX_PAGE))
-        before = _cursor(cursor)
-        page = await self._ask(lambda: self._page(wanted, tenant, limit, before, queue_order))
-        short = limit - len(page.jobs)
-        if short <= 0 or queue_order or not _any_finished(wanted):
+        """A page of jobs, newest first, or in the order of the queue."""
+        wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order)
+        page = await self._ask(lambda: self._page(wanted))
+        queue = self.machines.queue
+        if not wanted.may_be_archived or not queue.has_forgotten:
             return page
-        return await self._with_archive(page, wanted, tenant, limit, before)
-
-    def _page(
-        self,
-        wanted: tuple[JobState, ...],
-        tenant: str,
-        limit: int,
-        before: int | None,
-        queue_order: bool,
-    ) -> v.JobPage:
-        records = self.machines.queue.jobs
-        counts: dict[str, int] = {}
-        for record in records.values():
-            counts[record.state.value] = counts.get(record.state.value, 0) + 1
-        chosen = (
-            r
-            for r in reversed(records.values())
-            if (not wanted or r.state in wanted)
-            and (not tenant or r.spec.tenant == tenant)
-            and (before is None or r.number < before)
+        live = list(page.jobs)
+        down_to = ids.job_number(live[-1].id) if len(live) == wanted.limit else 0
+        found = await asyncio.to_thread(
+            lambda: listing.merge(
+                live, listing.archived(self.journal, queue, wanted, down_to), wanted.limit
+            )
         )
-        if queue_order:
-            found = heapq.nsmallest(limit, chosen, key=_queue_key)
-        else:
-            found = heapq.nlargest(limit, chosen, key=lambda r: r.number)
-        more = len(found) == limit and not queue_order
-        cursor = str(found[-1].number) if more else None
-        return v.JobPage(tuple(self._view(r) for r in found), cursor, counts)
+        full = len(found) == wanted.limit
+        cursor_after = str(ids.job_number(found[-1].id)) if full else None
+        return v.JobPage(tuple(found), cursor_after, page.counts)
 
-    async def _with_archive(
-        self,
-        page: v.JobPage,
-        wanted: tuple[JobState, ...],
-        tenant: str,
-        limit: int,
-        before: int | None,
-    ) -> v.JobPage:
-        """Fill a page up with jobs that are no longer in memory."""
-        jobs = list(page.jobs)
-        known = {view.id for view in jobs}
-        rows = await asyncio.to_thread(self.journal.finished_jobs, before, MAX_PAGE)
-        for row in rows:
-            view = msgspec.json.decode(row.view, type=v.JobView)
-            matches = (not wanted or view.state in wanted) and tenant in ("", view.tenant)
-            if matches and view.id not in known and row.job not in self.machines.queue.jobs:
-                jobs.append(view)
-        jobs.sort(key=lambda view: -ids.job_number(view.id))
-        del jobs[limit:]
-        full = len(jobs) == limit
-        cursor = str(ids.job_number(jobs[-1].id)) if full else None
-        return v.JobPage(tuple(jobs), cursor, page.counts)
+    def _page(self, wanted: listing.Selection) -> v.JobPage:
+        queue = self.machines.queue
+        order = listing.in_queue_order if wanted.queue_order else listing.newest
+        found = order(queue, wanted)
+        cursor = None
+        if len(found) == wanted.limit:
+            seen = (wanted.cursor or 0) + len(found)
+            cursor = str(seen if wanted.queue_order else found[-1].number)
+        views = tuple(self._view(record) for record in found)
+        return v.JobPage(views, cursor, listing.counts(queue))
 
     async def explain(self, job: str) -> v.Explanation:
         """Why a job stands where it stands."""
@@ -342,12 +307,12 @@ class Service:
         """Regions, clusters, hosts, gpus, tenants or datasets."""
         queue, placers = self.machines.queue, self.machines.placers
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
-            "regions": lambda: listing.regions(queue, placers),
-            "clusters": lambda: listing.clusters(placers),
-            "hosts": lambda: listing.hosts(placers, self.pid_of),
-            "gpus": lambda: listing.gpus(placers),
-            "tenants": lambda: listing.tenants(queue),
-            "datasets": lambda: listing.datasets(queue, self.board.of_copy),
+            "regions": lambda: fleet.regions(queue, placers),
+            "clusters": lambda: fleet.clusters(placers),
+            "hosts": lambda: fleet.hosts(placers, self.pid_of),
+            "gpus": lambda: fleet.gpus(placers),
+            "tenants": lambda: fleet.tenants(queue),
+            "datasets": lambda: fleet.datasets(queue, self.board.of_copy),
         }
         return await self._ask(questions[what])
 
@@ -445,45 +410,6 @@ class Service:
         return v.Health(
             topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq
         )
-
-
-def _states(names: Sequence[str]) -> tuple[JobState, ...]:
-    found: list[JobState] = []
-    for name in names:
-        if name == "active":
-            found += [s for s in JobState if s not in _FINISHED]
-        elif name.upper() in JobState.__members__:
-            found.append(JobState[name.upper()])
-        else:
-            near = get_close_matches(name.upper(), list(JobState), 1)
-            remedy = (
-                f"did you mean '{near[0]}'?" if near else f"one of {', '.join(JobState)}, active"
-            )
-            raise InvalidInput(f"unknown state '{name}'", field="state", remedy=remedy)
-    return tuple(found)
-
-
-_FINISHED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
-
-
-def _any_finished(wanted: tuple[JobState, ...]) -> bool:
-    return not wanted or any(state in _FINISHED for state in wanted)
-
-
-def _cursor(text: str) -> int | None:
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise InvalidInput("not a cursor of this listing", field="cursor")
-    return int(text)
-
-
-def _queue_key(record: JobRecord) -> tuple[int, int, float, int]:
-    """Holders of GPUs first, then the queue by band and age, then what is over."""
-    if record.finished:
-        return (2, 0, -(record.finish_s or 0.0), -record.number)
-    band = effective_band(record.spec.band, record.over_quota)
-    return (int(record.state in WAITING), -int(band), record.submit_s, record.number)
 
 
 def _read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:

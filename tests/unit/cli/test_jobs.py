@@ -56,7 +56,9 @@ def test_the_queue_on_a_terminal(server: FakeServer, terminal: Callable[..., Any
     assert screen.code == 0
     assert "j1234567890123" in screen.text
     assert "\x1b[32m" in screen.text, "green is for what runs"
+    assert "STEP" not in screen.text, "where it is narrow, some columns are left out"
     wide = terminal("queue", columns=200).text
+    assert "STEP" in wide
     assert "[red]x[/]" in wide
     assert "1 RUNNING, 1 PENDING" in wide
 

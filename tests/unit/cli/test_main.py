@@ -201,6 +201,17 @@ def test_a_reader_that_leaves_is_no_error(arguments: list[str], server: FakeServ
     assert run.returncode == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["queue"], ["queue", "--json"], ["--help"]])
+def test_a_full_disk_is_one_line(arguments: list[str], server: FakeServer) -> None:
+    """Output that cannot be written is a failure, and is said so once."""
+    server.on("GET", "/jobs", page(*[running(f"j{number}") for number in range(999)]))
+    with Path("/dev/full").open("wb") as full:
+        run = subprocess.run(program(*arguments), cwd=REPO, stdout=full, stderr=subprocess.PIPE)
+    assert run.stderr == b"topmast: [Errno 28] No space left on device\n"
+    assert run.returncode == 1
+
+
 def test_output_survives_a_poor_locale(server: FakeServer) -> None:
     """Where the encoding cannot say it, it is spelled."""
     server.on("GET", "/jobs", page(running(name="größe")))
@@ -232,3 +243,18 @@ def test_the_server_of_a_state_folder(server: FakeServer, call: Call, tmp_path: 
     server.on("GET", "/jobs", page(running()))
     assert call("queue", "--state", tmp_path).code == 0
     assert call("--state", tmp_path, "queue").code == 0
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_is_documented(path: tuple[str, ...]) -> None:
+    """The reference has an example of each, and every long option has its place there."""
+    reference = (REPO / "docs" / "reference" / "cli.md").read_text()
+    words = " ".join(path)
+    shown = any(f"{before}topmast {words}" in reference for before in ("$ ", "$("))
+    assert shown or words in ("datasets ls", "uncordon", "drain")
+    command = typer.main.get_command(build(ROOT))
+    for word in path:
+        command = command.commands[word]  # type: ignore[attr-defined]
+    for parameter in command.params:
+        for option in parameter.opts:
+            assert not option.startswith("--") or option in reference, option

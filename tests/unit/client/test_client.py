@@ -256,6 +256,17 @@ def test_waits_until_all_have_ended(server: FakeServer, client: Client) -> None:
     assert len(server.asked("GET", "/jobs/j2")) == 1, "what has ended is not asked about again"
 
 
+def test_waiting_for_many_asks_little(server: FakeServer, client: Client) -> None:
+    """Jobs that are listed as open are not asked about one by one."""
+    ids = [f"j{number}" for number in range(80)]
+    server.on("GET", "/jobs", page(*map(running, ids)), page(*map(running, ids[40:])), page())
+    for one in ids:
+        server.on("GET", f"/jobs/{one}", ended(one))
+    assert [job.id for job in client.wait(ids)] == ids
+    assert len(server.requests) <= 3 + len(ids)
+    assert server.asked("GET", "/jobs")[0].query["state"] == "active"
+
+
 def test_waiting_may_end_early(server: FakeServer, client: Client) -> None:
     """The error names what has not ended."""
     server.on("GET", "/jobs/j1", running("j1"))

@@ -93,10 +93,13 @@ class ClusterManager(EventMachine):
         if task is None or task.phase is not TaskPhase.WAITING:
             return
         self.decide(TaskUp(event.job, event.epoch, event.rank))
-        attempt = self.state.attempts[event.job]
+        self._note_up(self.state.attempts[event.job])
+
+    def _note_up(self, attempt: Attempt) -> None:
+        """The gang runs once every task was started, or has already done its work."""
         if attempt.phase is AttemptPhase.STARTING and attempt.up:
-            self.decide(GangUp(event.job, event.epoch))
-            self._tell(m.AttemptRunning(event.job, event.epoch))
+            self.decide(GangUp(attempt.job, attempt.epoch))
+            self._tell(m.AttemptRunning(attempt.job, attempt.epoch))
 
     # --- news of tasks ------------------------------------------------------------------------
 
@@ -123,6 +126,7 @@ class ClusterManager(EventMachine):
         self.decide(fact)
         if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:
             self._stop_for_failure(attempt, fact, task.seat.host, cause, was_waiting)
+        self._note_up(attempt)
         if attempt.ended:
             self._close(attempt)
 

@@ -23,6 +23,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 UNLIMITED = float("inf")
+CPU_DECIMALS = 6
+"""Sums of CPUs are rounded, so that taking and giving back, in any order, leaves what was there."""
 
 
 class Columns:
@@ -39,7 +41,8 @@ class Columns:
         self.models = np.array([h.model if h.gpus else "" for h in self.hosts], dtype=object)
         self.gpus: Ints = np.array([h.gpus for h in self.hosts], dtype=np.int64)
         self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
-        self.cpus: Floats = np.array([h.cpus or UNLIMITED for h in self.hosts], dtype=np.float64)
+        cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]
+        self.cpus: Floats = np.array(cpus, dtype=np.float64)
         self.memory: Floats = np.array(
             [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
         )
@@ -89,7 +92,8 @@ class Columns:
             for slot in seat.slots:
                 if slot < gpus:  # the host may have lost GPUs in a new configuration
                     self.free_milli[base + slot] += sign * seat.slot_milli
-            self.free_cpus[row] += sign * needs[seat.group].cpus
+            cpus = self.free_cpus[row] + sign * cpus_of(needs[seat.group])
+            self.free_cpus[row] = round(cpus, CPU_DECIMALS)
             self.free_memory[row] += sign * needs[seat.group].memory_bytes
 
     def overdrawn(self, seat: Seat, needs: Resources) -> bool:
@@ -98,7 +102,7 @@ class Columns:
         free = self.slots(row)
         return (
             any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
-            or (needs.cpus > 0 and bool(self.free_cpus[row] < -1e-6))
+            or (needs.cpus > 0 and bool(self.free_cpus[row] < 0))
             or (needs.memory_bytes > 0 and bool(self.free_memory[row] < 0))
         )
 
@@ -147,6 +151,11 @@ class Columns:
         return twin
 
 
+def cpus_of(resources: Resources) -> float:
+    """The CPUs of a task, in whole millionths."""
+    return max(round(resources.cpus, CPU_DECIMALS), 10.0**-CPU_DECIMALS) if resources.cpus else 0.0
+
+
 def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
     """How many tasks each host could take now, by resources alone (hosts). O(slots).
 
@@ -163,10 +172,11 @@ def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
         if wanted.model is not None:
             fits = np.where(columns.models == wanted.model, fits, 0.0)
     if resources.cpus > 0:
-        by_cpus = np.clip(columns.free_cpus, 0, None) // resources.cpus
+        room = np.clip(columns.free_cpus, 0, None) + 1e-9  # or 0.3 holds 0.1 but twice
+        by_cpus = np.floor(room / cpus_of(resources))
         fits = np.where(by_cpus < fits, by_cpus, fits)
     if resources.memory_bytes > 0:
-        by_memory = np.clip(columns.free_memory, 0, None) // resources.memory_bytes
+        by_memory = np.floor(np.clip(columns.free_memory, 0, None) / resources.memory_bytes)
         fits = np.where(by_memory < fits, by_memory, fits)
     return np.asarray(np.minimum(fits, 1 << 40), dtype=np.int64)
 

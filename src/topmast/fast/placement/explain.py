@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from topmast.fast.placement.columns import Columns, Ints, tasks_per_host
+from topmast.fast.placement.columns import Columns, Ints, cpus_of, tasks_per_host
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task
 from topmast.fast.placement.search import Search, choices_of, domains, levels_of
-from topmast.model.job import MILLI, Resources
+from topmast.model.job import MILLI, Band, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection
 
@@ -23,6 +23,8 @@ def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> Clust
     if found is None and not counts:
         # Each host takes some task, but no domain takes them all.
         counts[Rejection.TOO_FEW_GPUS if ever else Rejection.TOPOLOGY] = len(rows)
+    if found is None and ever and ask.band > Band.OPPORTUNISTIC:
+        counts.update(_count_spared(search, ask, cluster))
     return ClusterVerdict(
         cluster=cluster,
         rejections=tuple(Count(reason, counts[reason]) for reason in sorted(counts)),
@@ -82,6 +84,17 @@ def _count_hosts(columns: Columns, ask: Ask, rows: Ints) -> Counter[Rejection]:
     return counts
 
 
+def _count_spared(search: Search, ask: Ask, cluster: str) -> Counter[Rejection]:
+    """Attempts that hold what the gang wants and may not be stopped for it (yet)."""
+    running = [a for a in search.allocations.values() if a.plan.cluster == cluster]
+    lower = [a for a in running if a.band < ask.band and a.spec.preemptible]
+    min_runtime_s = search.profile.min_runtime_s
+    young = [a for a in lower if search.now - a.start_s < min_runtime_s]
+    if young:
+        return Counter({Rejection.VICTIMS_TOO_YOUNG: len(young)})
+    return Counter({Rejection.NO_VICTIMS: len(running)}) if running and not lower else Counter()
+
+
 def _rejection(columns: Columns, ask: Ask, group: GroupAsk, row: int) -> Rejection | None:
     host = columns.hosts[row]
     usable = [c for c in choices_of(ask) if _model_fits(group.resources, c, host.model, host.gpus)]
@@ -93,7 +106,7 @@ def _rejection(columns: Columns, ask: Ask, group: GroupAsk, row: int) -> Rejecti
         return Rejection.HOST_AVOIDED
     if not any(_slots_fit(columns, group.resources, c, row) for c in usable):
         return Rejection.TOO_FEW_GPUS
-    if columns.free_cpus[row] < group.resources.cpus:
+    if columns.free_cpus[row] < cpus_of(group.resources):
         return Rejection.TOO_FEW_CPUS
     if columns.free_memory[row] < group.resources.memory_bytes:
         return Rejection.TOO_LITTLE_MEMORY

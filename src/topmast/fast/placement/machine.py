@@ -242,7 +242,9 @@ class RegionalPlacer(EventMachine):
     def _set_host(self, event: m.SetHost) -> Any:
         if event.host not in self.columns.index:
             return NotFound(f"no host '{event.host}' in region '{self.region}'")
-        if self.state.wanted.get(event.host, HostState.HEALTHY) is not event.state:
+        trusted = event.host not in self.state.suspect
+        known = self.state.wanted.get(event.host, HostState.HEALTHY) is event.state
+        if not known or (event.state is HostState.HEALTHY and not trusted):
             self.decide(HostSet(event.host, event.state))
         if event.state is HostState.DRAINING:
             for allocation in list(self.state.allocations.values()):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.fast.placement.columns import Columns, Ints, choose_slots, tasks_per_host
+from topmast.fast.placement.columns import (
+    CPU_DECIMALS,
+    Columns,
+    Ints,
+    choose_slots,
+    cpus_of,
+    tasks_per_host,
+)
 from topmast.model.job import MILLI, Resources
 from topmast.model.plan import GroupAsk, Seat
 
@@ -81,6 +88,6 @@ def _occupy(trial: Columns, row: int, resources: Resources, choice: int) -> tupl
     view = trial.slots(row)
     for slot in slots:
         view[slot] -= min(milli, MILLI)
-    trial.free_cpus[row] -= resources.cpus
+    trial.free_cpus[row] = round(trial.free_cpus[row] - cpus_of(resources), CPU_DECIMALS)
     trial.free_memory[row] -= resources.memory_bytes
     return slots

@@ -120,17 +120,20 @@ class Search:
             if cluster not in (None, domain.cluster):
                 continue
             if domain.level is Level.HOST:
-                # Hosts of one size and one sum of free GPUs score alike; ties go to the first.
+                # Hosts of one size and one sum of free GPUs score alike; ties go to the first
+                # that takes the gang: groups that fit one by one may not fit together.
                 row = int(domain.rows[0])
                 kind = (domain.cluster, domain.choice, int(columns.gpus[row]), int(free_milli[row]))
                 if kind in seen:
                     continue
-                seen.add(kind)
             elif one_task:
                 continue  # the one host it would sit on was looked at as a domain of its own
             seats = seat_gang(columns, domain.rows, ask.groups, domain.choice)
-            if seats is not None:
-                yield self._plan(ask, columns, domain, seats, ())
+            if seats is None:
+                continue
+            if domain.level is Level.HOST:
+                seen.add(kind)
+            yield self._plan(ask, columns, domain, seats, ())
 
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)

@@ -154,6 +154,18 @@ class GlobalQueue(EventMachine):
                 entry = (-float(band), -credit, submit_s, number, over_quota, shape)
                 heapq.heappush(self._candidates, entry)
 
+    def rank_key(self, record: JobRecord) -> tuple[float, float, float, float]:
+        """Where a waiting job ranks, smaller first: band (as its quota allows), credit, age, number."""
+        over_quota = not self.choices(record.spec, over_quota=False)
+        band = effective_band(record.spec.band, over_quota)
+        credit = self._credit(record.spec.tenant, record.submit_s)
+        return (-float(band), -credit, record.submit_s, float(record.number))
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether finished jobs have left memory."""
+        return len(self.jobs) < self._next_job - 1
+
     def _credit(self, tenant: str, submit_s: float) -> float:
         weights = self.profile.rank
         age_s = min(max(0.0, self._ranked_at_s - submit_s), weights.age_cap_s)
@@ -564,6 +576,9 @@ class GlobalQueue(EventMachine):
         for job in self.jobs.values():
             if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
                 return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+        asked = self.jobs.get(self._asking.job) if self._asking is not None else None
+        if asked is not None and event.dataset in asked.spec.datasets:
+            return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
         for copy in self.catalogue.copies.values():
             if (copy.dataset, copy.source) == (event.dataset, event.region):
                 return Conflict(f"copy {copy.id} reads it now")
@@ -709,7 +724,7 @@ class GlobalQueue(EventMachine):
             record.step = event.step
         if event.metrics:
             record.metrics = event.metrics
-        if event.outcome is Outcome.PREEMPTED and record.state is not JobState.PENDING:
+        if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
             record.preemptions += 1
         elif event.outcome is Outcome.FAILED:
             record.restarts += fact.to is JobState.RECOVERING

@@ -1,0 +1,177 @@
+"""One demo from beginning to end: a folder, a server, the play, the findings, and nothing left."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from topmast.client import Client
+from topmast.demo import tables
+from topmast.demo.findings import Findings, Inquest
+from topmast.demo.play import Play, fleet_file
+from topmast.demo.screen import Screen, open_screen
+from topmast.demo.server import LOG, Server
+from topmast.demo.watch import Feed, Watch
+from topmast.model.errors import InvalidInput, TopmastError
+
+SETTINGS = {
+    # A second here stands for minutes: a job that has run for one may be preempted, and waiting one
+    # for data has its price.
+    "min_runtime_s": "1",
+    "score.data": "3600",
+}
+
+
+class Outcome(Struct, frozen=True):
+    """What `perform` brings back."""
+
+    findings: Findings
+    wall_s: float
+    kept: Path | None
+
+
+def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
+    """`topmast demo`: show everything, tell the result, 0 if all of it happened. Raises TopmastError."""
+    outcome = perform(state, keep=keep)
+    findings, wall_s = outcome.findings, outcome.wall_s
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(document(findings, wall_s)) + b"\n")
+        sys.stdout.flush()
+    else:
+        console = tables.result_console()
+        tables.show_result(console, findings)
+        tables.show_claims(console, findings, wall_s)
+        tables.show_commands(console, outcome.kept)
+    for claim in findings.missing:
+        sys.stderr.write(f"did not happen: {claim.what}\n")
+    if findings.missing and outcome.kept is not None:
+        sys.stderr.write(f"what there is to look at is in {outcome.kept}\n")
+    return 1 if findings.missing else 0
+
+
+def document(findings: Findings, wall_s: float) -> dict[str, object]:
+    """The result for programs."""
+    return {
+        "jobs": findings.jobs,
+        "preemptions": findings.preemptions,
+        "resumes": findings.resumes,
+        "host_losses": findings.host_losses,
+        "copies": findings.copies,
+        "copied_bytes": findings.copied_bytes,
+        "explained": findings.explained,
+        "wall_s": round(wall_s, 3),
+    }
+
+
+def perform(state: Path | None, *, keep: bool) -> Outcome:
+    """Run the demo; the folder stays if it is to be kept, or if something went wrong."""
+    began_s = time.monotonic()
+    folder = _make_folder(state)
+    kept = keep
+    try:
+        with _ending_by_sigterm():
+            findings = _perform_in(folder)
+        kept = keep or bool(findings.missing)
+    except TopmastError:
+        kept = True
+        sys.stderr.write(f"what the server said is in {folder / LOG}\n")
+        raise
+    finally:
+        if not kept:
+            _remove(folder, whole=state is None)
+    return Outcome(findings, time.monotonic() - began_s, folder if kept else None)
+
+
+def _perform_in(folder: Path) -> Findings:
+    screen = open_screen()
+    server = Server(folder, fleet_file(), SETTINGS)
+    try:
+        screen.note("starting a server with three regions and five clusters")
+        return _perform_on(server, screen)
+    finally:
+        with _uninterrupted():
+            screen.close()
+            server.stop()
+
+
+def _perform_on(server: Server, screen: Screen) -> Findings:
+    url = server.start()
+    feed = Feed(url)
+    try:
+        with Client(url) as client:
+            watch = Watch(client, feed)
+            seen = Play(client, server, watch, screen).run()
+            return Inquest(client, watch, seen).findings()
+    finally:
+        feed.close()
+
+
+# --- the folder -------------------------------------------------------------------------------------
+
+
+def _make_folder(state: Path | None) -> Path:
+    if state is None:
+        return Path(tempfile.mkdtemp(prefix="topmast-demo-"))
+    if state.exists() and (not state.is_dir() or any(state.iterdir())):
+        raise InvalidInput(
+            f"{state} is there already", field="--state", remedy="name an empty or a new folder"
+        )
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return state.absolute()
+
+
+def _remove(folder: Path, whole: bool) -> None:
+    """Remove the folder, or what we put into it."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+    if whole:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+# --- signals ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _ending_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does: cleared up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Clearing up takes a second or two, and must not be broken off."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,127 @@
+"""The result for people: the jobs, the decisions with their reasons, what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from topmast.demo.findings import Claim, Decision, Findings
+from topmast.demo.screen import STYLES
+from topmast.model.states import JobState
+from topmast.model.units import format_bytes
+
+PIPED_WIDTH = 132
+
+
+def result_console() -> Console:
+    """Stdout; where it is no terminal, lines as wide as they must be."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
+
+
+def show_result(console: Console, findings: Findings) -> None:
+    """The jobs, the decisions, and why one job waits."""
+    console.print(_title("Jobs"))
+    console.print(_jobs(findings))
+    console.print(_title("Decisions, and why (of all regions, the lowest score wins)"))
+    console.print(_decisions(findings.decisions))
+    _show_explanation(console, findings)
+
+
+def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
+    """What the demo promises, point by point."""
+    console.print(_title("What had to happen"))
+    console.print(_claims(findings.claims))
+    console.print(
+        f"{findings.preemptions} preemptions, {findings.resumes} resumes, "
+        f"{findings.host_losses} host lost, {findings.copies} copies of "
+        f"{format_bytes(findings.copied_bytes)} in all, {wall_s:.0f} s"
+    )
+
+
+def show_commands(console: Console, state: Path | None) -> None:
+    """What to try next; ``state``: the folder that was kept."""
+    if state is not None:
+        commands = [
+            (f"topmast replay --state {state}", "what was decided, from the journal"),
+            (f"topmast up --state {state}", "the same fleet again; then, beside it:"),
+            (f"topmast queue --state {state}", "its jobs"),
+            (f"topmast explain j7 --state {state}", "why moonshot waits, host by host"),
+        ]
+    else:
+        commands = [
+            ("topmast up", "a server on this machine"),
+            ("topmast launch JOB.yaml", "a job of your own; --dry-run tells where it would go"),
+            ("topmast explain JOB", "why it runs there, or why it waits"),
+            ("topmast demo --keep --state ./demo", "this again, and keep it to look at"),
+        ]
+    longest = max(len(command) for command, _ in commands)
+    console.print(_title("Next"))
+    for command, purpose in commands:
+        line = Text("  ").append(command.ljust(longest), "bold").append(f"  {purpose}", "dim")
+        console.print(line, soft_wrap=True)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", "bold")
+
+
+def _table(*titles: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    return table
+
+
+def _jobs(findings: Findings) -> Table:
+    table = _table(
+        "ID", "JOB", "TENANT", "BAND", "STATE", "WHERE", "ATTEMPTS", "RESUMED FROM", "LOSS",
+        right=("ATTEMPTS", "RESUMED FROM", "LOSS"),
+    )  # fmt: skip
+    for job in findings.jobs:
+        first = findings.first_losses.get(job.name)
+        loss = "" if job.final_loss is None else f"{first or 0:.2f} to {job.final_loss:.2f}"
+        table.add_row(
+            job.id, job.name, job.tenant, job.band,
+            Text(job.state, STYLES.get(JobState(job.state), "")),
+            f"{job.region}/{job.cluster}" if job.cluster else "-",
+            str(job.attempts),
+            "-" if job.resumed_from_step is None else f"step {job.resumed_from_step}",
+            loss or "-",
+        )  # fmt: skip
+    return table
+
+
+def _decisions(decisions: Sequence[Decision]) -> Table:
+    table = _table("AT", "JOB", "DECISION", "WHY", right=("AT",))
+    for line in decisions:
+        what = Text(line.deed.what, line.deed.style)
+        table.add_row(f"{line.at_s:.1f} s", line.job, what, line.deed.why)
+    return table
+
+
+def _show_explanation(console: Console, findings: Findings) -> None:
+    found = findings.explanation
+    if found is None:
+        return
+    console.print(_title(f"Why {found.name} waits"))
+    console.print(Text(f"{found.reason}: {found.summary}"))
+    for help_ in found.would_help:
+        console.print(Text(f"  would help: {help_}", "dim"))
+
+
+def _claims(claims: Sequence[Claim]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for claim in claims:
+        happened = claim.evidence is not None
+        table.add_row(
+            Text("yes", "green") if happened else Text("NO", "bold red"),
+            claim.what,
+            Text(claim.evidence or "it did not happen", "dim"),
+        )
+    return table

@@ -1,0 +1,86 @@
+"""What happened, in a few words: an event or a line of a job's history as people read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.states import Outcome
+from topmast.model.units import format_bytes
+from topmast.model.views import EventView, HistoryView
+
+_JOB = re.compile(r"\bj\d+\b")
+
+
+class Deed(Struct, frozen=True):
+    """One decision or turn of events: what was done, and why."""
+
+    what: str
+    why: str = ""
+    style: str = ""
+
+
+def deed(line: EventView | HistoryView, names: Mapping[str, str]) -> Deed | None:
+    """The deed behind an event; None for what is of no interest here."""
+    detail, text = line.detail, _named(line.text, names)
+    match line.kind:
+        case "placed":
+            return _placed(detail, names)
+        case "copy-begun":
+            why = f"its best place is in {detail['target']}, its data in {detail['source']}"
+            return Deed(f"{detail['dataset']} is copied to {detail['target']}", why, "cyan")
+        case "copy-done":
+            took_s = line.at_s - float(detail["begun_s"])
+            why = f"{format_bytes(detail['bytes'])} in {took_s:.1f} s, verified"
+            return Deed(f"{detail['dataset']} is in {detail['target']}", why, "cyan")
+        case "resumed":
+            return Deed(f"resumed from step {detail['step']}", "the last one it saved", "green")
+        case "PREEMPTING":
+            return Deed("told to save and stop", _after_colon(text), "yellow")
+        case "SUCCEEDED":
+            return Deed("succeeded", "", "green")
+        case "refused" | "copy-failed" | "CANCELLED" | "FAILED":
+            return Deed(line.kind.lower(), text, "red")
+    return _ended(text, detail)
+
+
+def _placed(detail: Mapping[str, Any], names: Mapping[str, str]) -> Deed:
+    where = f"{detail['region']}/{detail['cluster']}"
+    terms = [f"{name} {value:.2f}" for name, value in detail["terms"].items() if value >= 0.005]
+    why = f"score {detail['score']:.2f}" + (f" = {' + '.join(terms)}" if terms else "")
+    if detail["over_quota"]:
+        why += "; over quota, on idle GPUs"
+    if detail["victims"]:
+        victims = ", ".join(names.get(job, job) for job in detail["victims"])
+        why += f"; preempts {victims}"
+    if detail["epoch"] > 1:
+        why += f"; now on {', '.join(detail['hosts'])}"
+    return Deed(f"placed in {where} on {detail['gpus']:g} {detail['model']}", why, "bold")
+
+
+def _ended(text: str, detail: Mapping[str, Any]) -> Deed | None:
+    """An attempt that ended before its job did."""
+    outcome = detail.get("outcome")
+    if outcome == Outcome.PREEMPTED:
+        return Deed("back in the queue", f"{_after_colon(text)}; {_lost(detail)}", "yellow")
+    if outcome == Outcome.HOST_LOST:
+        return Deed("to be restarted", f"{_after_colon(text)}; {_lost(detail)}", "red")
+    if outcome in (Outcome.FAILED, Outcome.LAUNCH_FAILED):
+        return Deed("to be restarted", _after_colon(text), "red")
+    return None
+
+
+def _lost(detail: Mapping[str, Any]) -> str:
+    return f"{max(0.0, detail['lost_s']):.1f} s of work lost"
+
+
+def _after_colon(text: str) -> str:
+    return text.partition(": ")[2] or text
+
+
+def _named(text: str, names: Mapping[str, str]) -> str:
+    """``text`` with the names of jobs instead of their ids."""
+    return _JOB.sub(lambda found: names.get(found[0], found[0]), text)

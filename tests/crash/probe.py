@@ -1,0 +1,141 @@
+"""One task of the crash test: a small program that leaves proof of what happened to it.
+
+It holds a lock named after its job and rank for as long as it lives, so that a second copy cannot
+but notice the first, and appends what it does to one file, a line in a single write. It goes on
+from the step at which an earlier attempt was told to stop. Standard library only: it starts often.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+STEP_S = 0.05
+GANG_PATIENCE_S = 30.0
+DIGESTS = "digests.json"
+"""The file of a dataset that names the SHA-256 of each of the others."""
+FAILED, ALONE, DOUBLE = 3, 5, 6
+
+
+class Probe:
+    """Proof goes to ``folder``; the job is called ``name``, and ends after ``steps`` as ``mode`` says."""
+
+    def __init__(self, folder: Path, name: str, mode: str, steps: int) -> None:
+        self.folder = folder
+        self.name = name
+        self.mode = mode
+        self.steps = steps
+        self.job = os.environ["TOPMAST_JOB_ID"]
+        self.epoch = int(os.environ["TOPMAST_EPOCH"])
+        self.rank = int(os.environ["TOPMAST_RANK"])
+        self.size = int(os.environ["TOPMAST_WORLD_SIZE"])
+        self.own = Path(os.environ["TOPMAST_CHECKPOINT_DIR"])
+        self.told = False
+
+    def run(self) -> int:
+        """Work; the exit status."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        lock = os.open(self.folder / "locks" / f"{self.name}.{self.rank}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.say("double")
+            return DOUBLE
+        self.say("start")
+        self.read_data()
+        if self.size > 1 and not self.meet():
+            if self.told:
+                return self.stop(0)
+            self.say("alone")
+            return ALONE
+        return self.work()
+
+    def read_data(self) -> None:
+        """Where there is a dataset, there is all of it."""
+        for variable, value in os.environ.items():
+            if variable.startswith("TOPMAST_DATASET_"):
+                place = Path(value)
+                for file, digest in json.loads((place / DIGESTS).read_bytes()).items():
+                    if hashlib.sha256((place / file).read_bytes()).hexdigest() != digest:
+                        self.say("damaged")
+
+    def meet(self) -> bool:
+        """Wait until the whole gang runs: a gang that starts in part never gets past this."""
+        place = self.folder / "gangs" / f"{self.job}.{self.epoch}"
+        place.mkdir(exist_ok=True)
+        (place / str(self.rank)).touch()
+        deadline_s = time.monotonic() + GANG_PATIENCE_S
+        while len(list(place.iterdir())) < self.size:
+            if self.told_to_stop(0.01) or time.monotonic() > deadline_s:
+                return False
+        return True
+
+    def work(self) -> int:
+        """Step by step, until all is done or somebody wants it to stop."""
+        for step in range(self.resume(), self.steps):
+            self.report(step=step)
+            if self.told_to_stop(STEP_S):
+                return self.stop(step)
+        failed = self.own / f"failed.{self.rank}"
+        if self.mode == "fail" or (self.mode == "fail-once" and not failed.exists()):
+            failed.touch()
+            self.say("failed")
+            return FAILED
+        self.say("done")
+        return 0
+
+    def told_to_stop(self, wait_s: float) -> bool:
+        """Whether SIGTERM came, waiting a moment for it."""
+        if not self.told:
+            self.told = signal.sigtimedwait([signal.SIGTERM], wait_s) is not None
+        return self.told
+
+    def stop(self, step: int) -> int:
+        """Write a checkpoint, and go."""
+        if step:
+            new = self.own / f"new.{self.rank}"
+            new.write_text(str(step))
+            new.replace(self.own / f"step.{self.rank}")
+            self.report(step=step, checkpoint=True)
+        self.say("stopped")
+        return 128 + signal.SIGTERM
+
+    def resume(self) -> int:
+        """The step to begin with."""
+        file = self.own / f"step.{self.rank}"
+        if not file.exists():
+            return 0
+        step = int(file.read_text())
+        self.report(step=step, resumed_from=step)
+        return step
+
+    def say(self, kind: str) -> None:
+        """Append one line of proof."""
+        line = {
+            "kind": kind, "name": self.name, "job": self.job, "epoch": self.epoch,
+            "rank": self.rank, "pid": os.getpid(), "at_s": time.monotonic(),
+        }  # fmt: skip
+        append(self.folder / "proof", line)
+
+    def report(self, **news: object) -> None:
+        """Tell Topmast."""
+        append(Path(os.environ["TOPMAST_PROGRESS_FILE"]), {"at_s": time.time(), **news})
+
+
+def append(file: Path, line: dict[str, object]) -> None:
+    """Add a line to a file that others append to as well: whole, by a single write."""
+    data = json.dumps(line).encode() + b"\n"
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        assert os.write(fd, data) == len(data)
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    _, where, who, how, much = sys.argv
+    sys.exit(Probe(Path(where), who, how, int(much)).run())

@@ -1,0 +1,104 @@
+"""Builders: fleets, jobs and profiles, of which a test says only what its story is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topmast.model.fleet import (
+    ClusterSpec,
+    DatasetSpec,
+    Fleet,
+    HostSpec,
+    Link,
+    RegionSpec,
+    TenantSpec,
+)
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
+from topmast.model.plan import Ask, GroupAsk
+from topmast.policies.base import Profile
+
+LINK_BYTES_PER_S = 1e9
+
+
+def profile(**options: Any) -> Profile:
+    """A profile whose jobs may be preempted at once, unless told otherwise."""
+    return Profile(**{"name": "test", "min_runtime_s": 0.0, "restart_cost_s": 1.0, **options})
+
+
+def cluster(
+    name: str, hosts: int = 2, gpus: int = 8, model: str = "H100", **more: Any
+) -> ClusterSpec:
+    """A cluster of equal hosts ``NAME-0``, ``NAME-1``, ..., two to a rack, four to a pod."""
+    return ClusterSpec(
+        name,
+        tuple(
+            HostSpec(f"{name}-{i}", model, gpus, rack=f"r{i // 2}", pod=f"p{i // 4}", **more)
+            for i in range(hosts)
+        ),
+    )
+
+
+def fleet(
+    *clusters: ClusterSpec,
+    tenants: tuple[TenantSpec, ...] = (TenantSpec("default"),),
+    datasets: tuple[DatasetSpec, ...] = (),
+    links: tuple[Link, ...] | None = None,
+    storage_bytes: dict[str, int] | None = None,
+) -> Fleet:
+    """A region for each cluster, named after it up to the dash; links between all of them."""
+    owned: dict[str, list[ClusterSpec]] = {}
+    for spec in clusters:
+        owned.setdefault(spec.name.split("-")[0], []).append(spec)
+    if links is None:
+        links = tuple(Link(a, b, LINK_BYTES_PER_S) for a in owned for b in owned if a != b)
+    limits = storage_bytes or {}
+    regions = tuple(RegionSpec(name, tuple(of), limits.get(name)) for name, of in owned.items())
+    return Fleet(regions, links, tenants, datasets)
+
+
+def dataset(name: str, *replicas: str, size_bytes: int = 10**9, **more: Any) -> DatasetSpec:
+    """A dataset that a link copies in one second."""
+    return DatasetSpec(name, size_bytes, f"data/{name}", replicas, **more)
+
+
+def tenant(
+    name: str, *, weight: float = 1.0, borrow: int | None = None, **quota: int
+) -> TenantSpec:
+    """A tenant with a quota by model (``H100=8``); ``borrow`` limits what it may borrow of each."""
+    limit = None if borrow is None else dict.fromkeys(quota, borrow)
+    return TenantSpec(name, quota or None, limit, weight)
+
+
+def needs(gpus: float = 0, *models: str | None, cpus: float = 0.0, memory: int = 0) -> Resources:
+    """Resources of a task: ``gpus`` of one of ``models``, in order of preference."""
+    listed = tuple(Accelerator(model, round(gpus * MILLI)) for model in models or ("H100",))
+    return Resources(listed if gpus else (), cpus, memory)
+
+
+def job(
+    name: str = "job",
+    gpus: float = 1,
+    count: int = 1,
+    model: str | None = "H100",
+    band: Band = Band.NORMAL,
+    **more: Any,
+) -> JobSpec:
+    """A gang of ``count`` equal tasks with ``gpus`` each."""
+    resources = more.pop("resources", None) or needs(gpus, model)
+    return JobSpec(name, (TaskGroup("main", count, resources, "true"),), band=band, **more)
+
+
+def gang(name: str = "gang", /, *, band: Band = Band.NORMAL, **groups: Any) -> JobSpec:
+    """A gang of several groups: ``gang(trainer=(2, needs(8)), reader=(4, needs(cpus=4)))``."""
+    more = {key: groups.pop(key) for key in list(groups) if not isinstance(groups[key], tuple)}
+    built = tuple(
+        TaskGroup(group, count, resources, "true") for group, (count, resources) in groups.items()
+    )
+    return JobSpec(name, built, band=band, **more)
+
+
+def ask(spec: JobSpec, *, preempt: bool = False, **more: Any) -> Ask:
+    """The question that a queue puts to a region about a job named ``j1``."""
+    groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups)
+    band = more.pop("band", spec.band)
+    return Ask("j1", groups, spec.topology, band, preempt, **more)

@@ -1,0 +1,220 @@
+"""A real server in a process of its own, for tests that kill it, and everything it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from topmast import Client
+from topmast.adapters.engines.local import processes
+from topmast.model.states import TERMINAL
+from topmast.model.views import JobView
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+LOG_TAIL_BYTES = 4_000
+EAGER = """
+from topmast.runtime import loop
+loop.SNAPSHOT_RECORDS = {}
+from topmast.app import main
+main()
+"""
+
+
+class Server:
+    """`topmast up` on the folder ``state``; may be started again and again.
+
+    What it prints goes to ``server.log`` beside the state folder.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        fleet: Path | None,
+        settings: Mapping[str, str] | None = None,
+        snapshot_records: int | None = None,
+    ) -> None:
+        """``snapshot_records``: after how many records to save a snapshot, instead of very many."""
+        self.state = state
+        self.fleet = fleet
+        self.settings = dict(settings or {})
+        self.program = ["-m", "topmast.app"]
+        if snapshot_records is not None:
+            self.program = ["-c", EAGER.format(snapshot_records)]
+        self.log = state.with_name(f"{state.name}.server.log")
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process that runs, or ran last."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Begin to start; `wait_ready` tells when it answers."""
+        assert not self.running
+        self.url = ""
+        self._process = self.spawn()
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """One more process on the same state folder."""
+        command = [sys.executable, *self.program, "up", "--state", str(self.state)]
+        command += ["--port", "0"]
+        if self.fleet is not None:
+            command += ["--fleet", str(self.fleet)]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait_ready(self, patience_s: float = PATIENCE_S) -> str:
+        """The URL, as soon as there is an answer to be had."""
+        deadline_s = time.monotonic() + patience_s
+        while time.monotonic() < deadline_s:
+            with suppress(OSError, ValueError):
+                written = json.loads((self.state / "server.json").read_bytes())
+                if written["pid"] == self.pid:
+                    self.url = written["url"]
+                    return self.url
+            if not self.running:
+                raise AssertionError(f"the server ended by itself:\n{self.log_tail()}")
+            time.sleep(0.005)
+        raise AssertionError(f"the server is not up after {patience_s:g} s:\n{self.log_tail()}")
+
+    def up(self) -> Client:
+        """Start it, and a client that speaks to it."""
+        self.start()
+        return Client(self.wait_ready(), user="ann")
+
+    def kill(self) -> None:
+        """SIGKILL, to the server and to nothing else."""
+        self.killer()()
+
+    def killer(self) -> Callable[[], None]:
+        """What kills the process that runs now, and never a later one."""
+        process = self._process
+        assert process is not None
+
+        def kill() -> None:
+            process.kill()
+            process.wait()
+
+        return kill
+
+    def terminate(self) -> None:
+        """SIGTERM: it shall shut down, and let what runs run."""
+        assert self._process is not None
+        self._process.terminate()
+
+    def stop(self, patience_s: float = PATIENCE_S) -> int:
+        """SIGTERM, and its exit status."""
+        assert self._process is not None
+        self.terminate()
+        return self._process.wait(patience_s)
+
+    def log_tail(self) -> str:
+        """The end of what it printed."""
+        with suppress(OSError):
+            return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        return ""
+
+    def end(self) -> None:
+        """End the server, its agents and their tasks, whatever they are doing."""
+        if self.running:
+            self.kill()
+        end_agents(self.state)
+
+
+def tasks(state: Path) -> list[int]:
+    """The processes of all tasks of a state folder: each bears the mark of its engine."""
+    return _marked("environ", f"{processes.MARK}={state.absolute()}/")
+
+
+def hosts(state: Path) -> list[int]:
+    """Agents, their launchers and supervisors: the arguments of each name its cluster's folder."""
+    return _marked("cmdline", f"{state.absolute()}/engines/")
+
+
+def _marked(file: str, prefix: str) -> list[int]:
+    """Processes with an entry that begins so in a file of their folder of /proc."""
+    mark = b"\0" + prefix.encode()
+    found = []
+    for pid in processes.numbers(processes.PROC):
+        with suppress(OSError):
+            if mark in b"\0" + (processes.PROC / str(pid) / file).read_bytes() and is_alive(pid):
+                found.append(pid)
+    return found
+
+
+def end_agents(state: Path) -> None:
+    """Kill all agents and tasks of a state folder; returns when none is left."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while left := [*hosts(state), *tasks(state)]:
+        processes.send(left, signal.SIGKILL)
+        assert time.monotonic() < deadline_s, f"cannot be killed: {left}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def live(
+    folder: Path, fleet: str, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[Server, Client]]:
+    """A server on ``fleet`` (the text of a fleet file), and a client; afterwards nothing is left."""
+    file = folder / "fleet.yaml"
+    file.write_text(fleet, encoding="utf-8")
+    server = Server(folder / "state", file, settings)
+    try:
+        with server.up() as client:
+            yield server, client
+    finally:
+        server.end()
+
+
+def eventually(what: Callable[[], T | None], story: str, patience_s: float = PATIENCE_S) -> T:
+    """What ``what`` returns, once it is true; ``story`` says what did not come."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        found = what()
+        if found:
+            return found
+        assert time.monotonic() < deadline_s, f"not within {patience_s:g} s: {story}"
+        time.sleep(0.02)
+
+
+def until_state(client: Client, job: str, *states: str, patience_s: float = PATIENCE_S) -> JobView:
+    """The job, once it is in one of ``states``; fails when it ends in another."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        view = client.job(job)
+        if view.state in states:
+            return view
+        story = f"{job} is {view.state} ({view.reason or view.cause}), not {' or '.join(states)}"
+        assert view.state not in TERMINAL, story
+        assert time.monotonic() < deadline_s, story
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: a zombie does not."""
+    with suppress(OSError):
+        stat = (processes.PROC / str(pid) / "stat").read_bytes()
+        return stat[stat.rindex(b")") + 2 :][:1] not in (b"Z", b"X")
+    return False
+
+
+def kill(pid: int) -> None:
+    """SIGKILL one process, and wait until it is gone."""
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not is_alive(pid), f"process {pid} is gone")

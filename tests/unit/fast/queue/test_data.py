@@ -1,0 +1,376 @@
+"""Jobs and their data: where a job may run, when a copy is ordered, what may be dropped."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.build import cluster, dataset, fleet, job, profile
+from tests.support.world import World
+from topmast.fast.queue.catalogue import Catalogue, DataCost
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.errors import Conflict, NotFound
+from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, Link
+from topmast.model.job import Band, JobSpec
+from topmast.model.reason import Rejection
+from topmast.policies.base import Profile, ScoreWeights
+
+EAST, WEST = cluster("east-1"), cluster("west-1")
+BUSY = job("busy", gpus=8, count=2, preemptible=False)
+
+
+def _world(*datasets: DatasetSpec, options: Profile | None = None, **more: object) -> World:
+    return World(fleet(EAST, WEST, datasets=datasets, **more), options)  # type: ignore[arg-type]
+
+
+def _reads(*names: str, **more: object) -> JobSpec:
+    return job(datasets=names, **more)  # type: ignore[arg-type]
+
+
+def test_a_job_goes_to_its_data() -> None:
+    """With GPUs in both regions, the one that has the dataset wins."""
+    for region in ("east", "west"):
+        world = _world(dataset("d", region))
+        world.submit(_reads("d"))
+        assert world.jobs["j1"].region == region
+        assert world.orders(m.StartCopy) == []
+
+
+def test_a_job_runs_where_all_its_data_is() -> None:
+    """Half of it is not enough."""
+    world = _world(dataset("a", "east", "west"), dataset("b", "west"))
+    world.submit(_reads("a", "b"))
+    assert world.jobs["j1"].region == "west"
+
+
+def test_an_unknown_dataset_is_waited_for() -> None:
+    """The job is admitted, says what it lacks, and starts when somebody adds it."""
+    world = _world()
+    world.submit(_reads("d"))
+    assert world.reason("j1") == "UnknownDataset"
+    world.advance(1_000)
+    assert world.reason("j1") == "UnknownDataset"
+    assert world.tell(ids.QUEUE, m.AddDataset(dataset("d", "west"))) == "d"
+    assert world.jobs["j1"].region == "west"
+
+
+# --- on-demand copies -----------------------------------------------------------------------------------
+
+
+def test_data_is_copied_to_where_the_gpus_are() -> None:
+    """No GPU is free where the data is: it is copied, and the job starts when it has arrived."""
+    world = _world(dataset("d", "west"))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False))
+    assert world.jobs["j1"].region == "west"
+    world.submit(_reads("d"))
+    assert world.reason("j2") == "WaitingForData"
+    (order,) = world.orders(m.StartCopy)
+    assert (order.copy.source, order.copy.target, order.copy.cause) == ("west", "east", "j2")
+    assert world.queue.catalogue.datasets["d"].replicas["east"] is ReplicaState.COPYING
+    world.advance(1)
+    world.arrive("c1")
+    assert world.jobs["j2"].region == "east"
+
+
+def test_one_copy_serves_all_who_wait_for_it() -> None:
+    """A copy in flight is not ordered twice."""
+    world = _world(dataset("d", "west"))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False))
+    world.submit(_reads("d"), _reads("d", gpus=2), _reads("d", band=Band.HIGH))
+    assert len(world.orders(m.StartCopy)) == 1
+    world.arrive("c1")
+    assert {world.jobs[f"j{n}"].region for n in (2, 3, 4)} == {"east"}
+
+
+USUAL = ScoreWeights()
+
+
+@dataclass
+class Choice:
+    """The data is in the west, where the job could run by preempting or on slower GPUs."""
+
+    story: str
+    size_gb: int
+    want: str
+    weights: ScoreWeights = USUAL
+
+
+CHOICES = [
+    Choice("a short copy beats a preemption", 1, "copy"),
+    Choice("a preemption beats a copy of fifty minutes", 3_000, "preempt"),
+    Choice("waiting costs next to nothing: copy", 3_000, "copy", ScoreWeights(data=0.001)),
+    Choice("preempting is free: preempt", 1, "preempt", ScoreWeights(preemption=0.0, balance=0.0)),
+]
+
+
+@pytest.mark.parametrize("case", CHOICES, ids=lambda case: case.story)
+def test_the_score_decides_between_copying_and_preempting(case: Choice) -> None:
+    """Both are priced; the cheaper is done, and the other is not begun."""
+    spec = dataset("d", "west", size_bytes=case.size_gb * 10**9)
+    world = _world(spec, options=profile(score=case.weights, restart_cost_s=30.0))
+    world.submit(_reads("d", gpus=8, count=2, band=Band.LOW))
+    world.submit(_reads("d", gpus=8, band=Band.HIGH))
+    copied = any(order.copy.cause == "j2" for order in world.orders(m.StartCopy))
+    done = "copy" if copied else "preempt"
+    assert done == case.want
+    assert (world.jobs["j1"].preemptions == 1) == (case.want == "preempt")
+
+
+def test_a_copy_longer_than_the_limit_is_not_ordered() -> None:
+    """The job waits for GPUs where its data is."""
+    world = _world(dataset("d", "west", size_bytes=10**12), options=profile(copy_limit_s=999.0))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
+    assert world.orders(m.StartCopy) == []
+    assert world.reason("j2") == "InsufficientCapacity"
+
+
+def test_a_profile_may_forbid_copies() -> None:
+    """Then data is moved by people only; a copy that they ordered is waited for."""
+    world = _world(dataset("d", "west"), options=profile(on_demand_copies=False))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
+    assert world.orders(m.StartCopy) == []
+    world.tell(ids.QUEUE, m.RequestReplica("d", "east", "ann"))
+    world.arrive("c1")
+    assert world.jobs["j2"].region == "east"
+
+
+def test_a_failed_copy_is_tried_again_after_a_while() -> None:
+    """Nothing of it is visible, the job does not start, and time alone brings the next try."""
+    world = _world(dataset("d", "west"))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
+    world.spoil("c1")
+    assert "east" not in world.queue.catalogue.datasets["d"].replicas
+    world.advance(29)
+    assert len(world.orders(m.StartCopy)) == 1
+    world.advance(1)
+    assert [order.copy.id for order in world.orders(m.StartCopy)] == ["c1", "c2"]
+    world.arrive("c2")
+    assert world.jobs["j2"].region == "east"
+
+
+def test_a_failed_copy_to_the_only_region_with_gpus_is_tried_again() -> None:
+    """Also where no other region can be asked meanwhile."""
+    world = World(fleet(EAST, cluster("west-1", model="A100"), datasets=(dataset("d", "west"),)))
+    world.submit(_reads("d"))
+    for copy in ("c1", "c2", "c3"):
+        world.spoil(copy)
+        world.advance(30)
+    world.arrive("c4")
+    assert world.jobs["j1"].region == "east"
+
+
+def test_copies_under_way_are_ordered_again_by_a_new_process() -> None:
+    """The order may never have reached the mover; a repetition resumes."""
+    world = _world(dataset("d", "west"))
+    world.tell(ids.QUEUE, m.RequestReplica("d", "east", "ann"))
+    world.mover.moving.clear()
+    world.restart()
+    world.arrive("c1")
+    assert world.queue.catalogue.datasets["d"].replicas["east"] is ReplicaState.COMPLETE
+
+
+def test_news_of_a_copy_that_nobody_ordered_is_ignored() -> None:
+    """Repeated news of copies changes nothing."""
+    world = _world(dataset("d", "west"))
+    world.tell(ids.QUEUE, m.RequestReplica("d", "east", "ann"))
+    world.arrive("c1")
+    before = world.queue.snapshot()
+    world.tell(ids.QUEUE, m.CopyDone("c1", 1))
+    world.tell(ids.QUEUE, m.CopyFailed("c1", "late"))
+    world.tell(ids.QUEUE, m.CopyDone("c9", 1))
+    assert world.queue.snapshot() == before
+
+
+# --- what a region costs --------------------------------------------------------------------------------
+
+
+@dataclass
+class Cost:
+    """What stands between the east and the data of a job."""
+
+    story: str
+    datasets: tuple[DatasetSpec, ...]
+    want_barred: Rejection | None = None
+    want_missing: tuple[tuple[str, str], ...] = ()
+    want_seconds: float = 0.0
+    storage_bytes: int | None = None
+    links: tuple[Link, ...] = field(default=(Link("west", "east", 1e9), Link("north", "east", 2e9)))
+
+
+GB = 10**9
+
+COSTS = [
+    Cost("it is all there", (dataset("a", "east"), dataset("b", "east"))),
+    Cost(
+        "one is missing", (dataset("a", "east"), dataset("b", "west")),
+        want_missing=(("b", "west"),), want_seconds=1.0,
+    ),
+    Cost(
+        "two come at the same time", (dataset("a", "west"), dataset("b", "west", size_bytes=3 * GB)),
+        want_missing=(("a", "west"), ("b", "west")), want_seconds=3.0,
+    ),
+    Cost(
+        "the widest link is taken", (dataset("a", "west", "north"),),
+        want_missing=(("a", "north"),), want_seconds=0.5,
+    ),
+    Cost(
+        "of equal links the first by name", (dataset("a", "west", "north"),),
+        want_missing=(("a", "north"),), want_seconds=1.0,
+        links=(Link("west", "east", 1e9), Link("north", "east", 1e9)),
+    ),
+    Cost("residency forbids it", (dataset("a", "west", allowed=("west",)),), Rejection.RESIDENCY),
+    Cost(
+        "residency forbids what should not even be there",
+        (dataset("a", "east", allowed=("west",)),), Rejection.RESIDENCY,
+    ),
+    Cost("no link leads here", (dataset("a", "west"),), Rejection.DATA_UNREACHABLE, links=()),
+    Cost("no replica exists", (dataset("a"),), Rejection.DATA_UNREACHABLE),
+    Cost(
+        "the store is full", (dataset("a", "west", size_bytes=2 * GB),), Rejection.STORAGE_FULL,
+        storage_bytes=GB,
+    ),
+    Cost(
+        "what is stored counts", (dataset("a", "west"), dataset("old", "east")),
+        Rejection.STORAGE_FULL, storage_bytes=GB,
+    ),
+    Cost(
+        "one would fit, two do not", (dataset("a", "west"), dataset("b", "west")),
+        Rejection.STORAGE_FULL, storage_bytes=GB,
+    ),
+    Cost(
+        "it fits to the last byte", (dataset("a", "west"), dataset("b", "west")),
+        want_missing=(("a", "west"), ("b", "west")), want_seconds=1.0, storage_bytes=2 * GB,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COSTS, ids=lambda case: case.story)
+def test_what_data_costs(case: Cost) -> None:
+    """Residency, reach and room first; then bytes and seconds."""
+    catalogue = Catalogue()
+    regions: tuple[ClusterSpec, ...] = (EAST, WEST, cluster("north-1"))
+    limits = {} if case.storage_bytes is None else {"east": case.storage_bytes}
+    catalogue.configure(
+        fleet(*regions, datasets=case.datasets, links=case.links, storage_bytes=limits)
+    )
+    names = [spec.name for spec in case.datasets if spec.name != "old"]
+    cost = catalogue.cost(names, "east", now=100.0)
+    assert cost.barred is case.want_barred
+    assert cost.missing == case.want_missing
+    assert cost.seconds == case.want_seconds
+    missing = {name for name, _ in case.want_missing}
+    assert cost.bytes == sum(d.size_bytes for d in case.datasets if d.name in missing)
+
+
+def test_a_copy_on_its_way_costs_what_is_left_of_it() -> None:
+    """Time passes for it, and it needs no more room than it has been given."""
+    catalogue = Catalogue()
+    spec = dataset("d", "west", size_bytes=10 * GB)
+    catalogue.configure(fleet(EAST, WEST, datasets=(spec,), storage_bytes={"east": 10 * GB}))
+    catalogue.begin(Copy("c1", "d", "west", "east", 10 * GB, "ann", begun_s=100.0))
+    want = DataCost((("d", "west"),), 10 * GB, 6.0, copying=True)
+    assert catalogue.cost(["d"], "east", now=104.0) == want
+    assert catalogue.cost(["d"], "east", now=999.0).seconds == 0.0
+
+
+def test_residency_is_kept_to_while_it_costs_gpus() -> None:
+    """A job waits rather than run, or have its data, where that may not be."""
+    world = _world(dataset("d", "west", allowed=("west",)))
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
+    world.advance(1_000)
+    assert world.states()["j2"] == "PENDING"
+    assert world.orders(m.StartCopy) == []
+    error = world.tell(ids.QUEUE, m.RequestReplica("d", "east", "ann"))
+    assert isinstance(error, Conflict)
+
+
+def test_a_full_store_is_waited_for_until_something_is_dropped() -> None:
+    """Room in a store is like room on a host."""
+    datasets = (dataset("d", "west"), dataset("old", "east", "west"))
+    world = _world(*datasets, storage_bytes={"east": GB})
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
+    assert world.orders(m.StartCopy) == []
+    world.tell(ids.QUEUE, m.DropReplica("old", "east"))
+    assert len(world.orders(m.StartCopy)) == 1
+    world.arrive("c1")
+    assert world.jobs["j2"].region == "east"
+
+
+# --- what people may ask ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Request:
+    """A request about dataset ``d`` (in the east; a copy to the west if ``copying``), and its answer."""
+
+    story: str
+    message: m.Message
+    want: type[Exception] | str
+    replicas: tuple[str, ...] = ("east", "west")
+    min_replicas: int = 1
+    reader: bool = False
+    copying: bool = False
+    storage: dict[str, int] = field(default_factory=dict)
+
+
+REQUESTS = [
+    Request("drop a spare replica", m.DropReplica("d", "east"), "d"),
+    Request("drop the last replica", m.DropReplica("d", "east"), Conflict, ("east",)),
+    Request("drop below the minimum", m.DropReplica("d", "east"), Conflict, min_replicas=2),
+    Request("drop what a job reads", m.DropReplica("d", "east"), Conflict, reader=True),
+    Request("drop what a job reads elsewhere", m.DropReplica("d", "west"), "d", reader=True),
+    Request("drop what a copy reads", m.DropReplica("d", "east"), Conflict, copying=True),
+    Request("drop what is not there", m.DropReplica("d", "north"), NotFound),
+    Request("drop a copy in flight", m.DropReplica("d", "north"), NotFound, copying=True),
+    Request("drop an unknown dataset", m.DropReplica("x", "east"), NotFound),
+    Request("copy to a new region", m.RequestReplica("d", "north"), "d"),
+    Request("copy to where it is", m.RequestReplica("d", "east"), "d"),
+    Request("copy twice", m.RequestReplica("d", "north"), "d", copying=True),
+    Request("copy the unknown", m.RequestReplica("x", "east"), NotFound),
+    Request("copy to nowhere", m.RequestReplica("d", "mars"), NotFound),
+    Request(
+        "copy into a full store", m.RequestReplica("d", "north"), Conflict, storage={"north": 1}
+    ),
+    Request("add a name twice", m.AddDataset(dataset("d", "east")), Conflict),
+]
+
+
+def _asked(case: Request) -> World:
+    spec = dataset("d", *case.replicas, min_replicas=case.min_replicas)
+    north = cluster("north-1", model="A100")
+    system: Fleet = fleet(EAST, WEST, north, datasets=(spec,), storage_bytes=case.storage)
+    world = World(system)
+    if case.reader:
+        world.submit(_reads("d"))
+        assert world.jobs["j1"].region == "east"
+    if case.copying:
+        world.tell(ids.QUEUE, m.RequestReplica("d", "north", "ann"))
+    return world
+
+
+@pytest.mark.parametrize("case", REQUESTS, ids=lambda case: case.story)
+def test_requests_about_datasets(case: Request) -> None:
+    """What would harm a job, a copy or the dataset is refused, and then changes nothing."""
+    world = _asked(case)
+    before = world.queue.snapshot()
+    reply = world.tell(ids.QUEUE, case.message)
+    if isinstance(case.want, str):
+        assert reply == case.want
+        assert len(world.queue.catalogue.copies) <= 1
+    else:
+        assert isinstance(reply, case.want)
+        assert world.queue.snapshot() == before
+
+
+def test_a_replica_is_not_dropped_while_a_job_that_reads_it_is_being_placed() -> None:
+    """A region that held the data when it was asked must hold it when its answer comes."""
+    world = _world(dataset("d", "east", "west"))
+    queue = world.queue
+    world.deliver(ids.QUEUE, m.SubmitJobs((_reads("d"),)))
+    asks = queue.handle(m.Wake(), world.now).sends
+    assert isinstance(world.deliver(ids.QUEUE, m.DropReplica("d", "east")), Conflict)
+    for ask in asks:
+        world.deliver(ask.to, ask.message)
+    assert world.jobs["j1"].region == "east"
+    assert world.deliver(ids.QUEUE, m.DropReplica("d", "west")) == "d"

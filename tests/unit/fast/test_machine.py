@@ -1,0 +1,83 @@
+"""What the three machines have in common: dispatch, facts, replay."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+
+from tests.support.build import cluster, fleet, job, profile
+from tests.support.world import World
+from topmast.fast.clusters.facts import ClusterFact
+from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.machine import EventMachine, Fact
+from topmast.fast.placement.facts import PlacerFact
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.facts import QueueFact
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.model import messages as m
+from topmast.runtime.codec import decode_event, encode_event
+
+MACHINES: dict[str, tuple[Callable[[], EventMachine], Any]] = {
+    "queue": (lambda: GlobalQueue(profile()), QueueFact),
+    "placer": (lambda: RegionalPlacer("east", profile()), PlacerFact),
+    "cluster": (lambda: ClusterManager("east-1"), ClusterFact),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_applies_every_fact_that_its_journal_may_hold(name: str) -> None:
+    """The union that the codec reads is what the appliers know, no more and no less."""
+    make, union = MACHINES[name]
+    assert set(make().appliers) == set(get_args(union))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_event_of_a_machine_can_be_journalled(name: str) -> None:
+    """What a machine handles, the codec's union of events contains."""
+    make, _ = MACHINES[name]
+    assert set(make().handlers) <= set(get_args(m.Event))
+
+
+def test_every_event_has_a_machine_that_handles_it() -> None:
+    """An event in the union that nobody handles would be a message into the void."""
+    handled: set[Any] = set()
+    for make, _ in MACHINES.values():
+        handled |= set(make().handlers)
+    assert handled == set(get_args(m.Event))
+
+
+def test_a_message_for_another_machine_raises() -> None:
+    """A wrong address is a fault of the composition, and is not passed over in silence."""
+    with pytest.raises(KeyError):
+        GlobalQueue(profile()).handle(m.HostDown("east-1-0"), 0.0)
+
+
+def test_a_fact_of_a_later_version_raises() -> None:
+    """A machine that does not know a fact must not pretend to have applied it."""
+
+    class FromTheFuture(Fact, frozen=True):
+        pass
+
+    with pytest.raises(KeyError):
+        GlobalQueue(profile()).apply(m.Wake(), FromTheFuture(), 0.0)
+
+
+def test_handling_returns_only_what_this_event_led_to() -> None:
+    """Facts and messages of one event do not leak into the outcome of the next."""
+    queue = GlobalQueue(profile())
+    first = queue.handle(m.ConfigureFleet(fleet(cluster("east-1"))), 0.0)
+    second = queue.handle(m.SubmitJobs((job(),)), 1.0)
+    assert [type(fact).__name__ for fact in first.facts] == ["FleetSet"]
+    assert [type(fact).__name__ for fact in second.facts] == ["Admitted"]
+    assert second.reply == ("j1",)
+    assert not second.sends
+
+
+def test_an_event_survives_the_journal() -> None:
+    """Every event of a busy day reads back equal to what was written."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job("a", gpus=8), job("b", gpus=8))
+    world.finish("j1", 1)
+    world.lose("east-1-0")
+    for record in world.journal.written:
+        assert encode_event(decode_event(record.event)) == record.event
