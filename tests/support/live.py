@@ -62,22 +62,24 @@ class Server:
         """Whether the process has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Begin to start; `wait_ready` tells when it answers."""
-        assert not self.running
-        self.url = ""
-        self._process = self.spawn()
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        """One more process on the same state folder."""
-        command = [sys.executable, *self.program, "up", "--state", str(self.state)]
-        command += ["--port", "0"]
+    @property
+    def command(self) -> list[str]:
+        """What is run to start it."""
+        command = [sys.executable, *self.program, "up", "--state", str(self.state), "--port", "0"]
         if self.fleet is not None:
             command += ["--fleet", str(self.fleet)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
+        return command
+
+    def start(self) -> None:
+        """Begin to start; `wait_ready` tells when it answers."""
+        assert not self.running
+        self.url = ""
         with self.log.open("ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def wait_ready(self, patience_s: float = PATIENCE_S) -> str:
         """The URL, as soon as there is an answer to be had."""

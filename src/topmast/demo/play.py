@@ -25,8 +25,6 @@ from topmast.model.views import Explanation, TenantView
 LOOK_S = 0.15
 WORTH_STEPS = 30
 """How far a job must have come before something happens to it: far enough to lose something."""
-GIVE_UP_S = 75.0
-"""When what has not happened by now will not happen any more."""
 
 
 class Seen(Struct):
@@ -67,12 +65,11 @@ class Play:
             Cause(self._found_impossible, self._explain),
         ]
 
-    def run(self) -> Seen:
-        """Perform, until every job that can end has ended."""
+    def run(self, until_s: float) -> Seen:
+        """Perform until every job that can end has ended, or the clock (monotonic) says ``until_s``."""
         self._stage()
         self.client.submit_many(cast.opening())
-        deadline_s = time.monotonic() + GIVE_UP_S
-        while time.monotonic() < deadline_s:
+        while time.monotonic() < until_s:
             self.screen.show(self.watch, self.watch.look())
             if not self._inject() and self.watch.all_over(but=cast.IMPOSSIBLE):
                 break

@@ -30,6 +30,8 @@ SETTINGS = {
     "min_runtime_s": "1",
     "score.data": "3600",
 }
+GIVE_UP_S = 80.0
+"""What has not happened by then will not happen any more."""
 
 
 class Outcome(Struct, frozen=True):
@@ -51,7 +53,7 @@ def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
         console = tables.result_console()
         tables.show_result(console, findings)
         tables.show_claims(console, findings, wall_s)
-        tables.show_commands(console, outcome.kept)
+        tables.show_commands(console, findings.explanation, outcome.kept)
     for claim in findings.missing:
         sys.stderr.write(f"did not happen: {claim.what}\n")
     if findings.missing and outcome.kept is not None:
@@ -80,7 +82,7 @@ def perform(state: Path | None, *, keep: bool) -> Outcome:
     kept = keep
     try:
         with _ending_by_sigterm():
-            findings = _perform_in(folder)
+            findings = _perform_in(folder, began_s + GIVE_UP_S)
         kept = keep or bool(findings.missing)
     except TopmastError:
         kept = True
@@ -92,25 +94,25 @@ def perform(state: Path | None, *, keep: bool) -> Outcome:
     return Outcome(findings, time.monotonic() - began_s, folder if kept else None)
 
 
-def _perform_in(folder: Path) -> Findings:
+def _perform_in(folder: Path, until_s: float) -> Findings:
     screen = open_screen()
     server = Server(folder, fleet_file(), SETTINGS)
     try:
         screen.note("starting a server with three regions and five clusters")
-        return _perform_on(server, screen)
+        return _perform_on(server, screen, until_s)
     finally:
         with _uninterrupted():
             screen.close()
             server.stop()
 
 
-def _perform_on(server: Server, screen: Screen) -> Findings:
+def _perform_on(server: Server, screen: Screen, until_s: float) -> Findings:
     url = server.start()
     feed = Feed(url)
     try:
         with Client(url) as client:
             watch = Watch(client, feed)
-            seen = Play(client, server, watch, screen).run()
+            seen = Play(client, server, watch, screen).run(until_s)
             return Inquest(client, watch, seen).findings()
     finally:
         feed.close()

@@ -14,6 +14,7 @@ from topmast.demo.findings import Claim, Decision, Findings
 from topmast.demo.screen import STYLES
 from topmast.model.states import JobState
 from topmast.model.units import format_bytes
+from topmast.model.views import Explanation
 
 PIPED_WIDTH = 132
 
@@ -38,20 +39,21 @@ def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
     console.print(_title("What had to happen"))
     console.print(_claims(findings.claims))
     console.print(
-        f"{findings.preemptions} preemptions, {findings.resumes} resumes, "
-        f"{findings.host_losses} host lost, {findings.copies} copies of "
-        f"{format_bytes(findings.copied_bytes)} in all, {wall_s:.0f} s"
+        f"preemptions {findings.preemptions}, resumes {findings.resumes}, "
+        f"host losses {findings.host_losses}, copies {findings.copies} "
+        f"({format_bytes(findings.copied_bytes)}), all in {wall_s:.0f} s"
     )
 
 
-def show_commands(console: Console, state: Path | None) -> None:
-    """What to try next; ``state``: the folder that was kept."""
+def show_commands(console: Console, waiting: Explanation | None, state: Path | None) -> None:
+    """What to try next; ``state``: the folder that was kept, ``waiting``: a job to ask about."""
     if state is not None:
+        job, name = (waiting.job, waiting.name) if waiting else ("JOB", "a job")
         commands = [
             (f"topmast replay --state {state}", "what was decided, from the journal"),
             (f"topmast up --state {state}", "the same fleet again; then, beside it:"),
             (f"topmast queue --state {state}", "its jobs"),
-            (f"topmast explain j7 --state {state}", "why moonshot waits, host by host"),
+            (f"topmast explain {job} --state {state}", f"why {name} waits, cluster by cluster"),
         ]
     else:
         commands = [

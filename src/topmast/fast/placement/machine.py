@@ -47,6 +47,8 @@ class _State(Struct):
     allocations: dict[str, Allocation] = {}
     wanted: dict[str, HostState] = {}
     """Hosts that an operator cordoned or drains."""
+    leaving: dict[str, bool] = {}
+    """Hosts that left the configuration and still run something."""
     down: dict[str, bool] = {}
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
@@ -275,6 +277,8 @@ class RegionalPlacer(EventMachine):
             return HostState.DOWN
         if host in self.state.wanted:
             return self.state.wanted[host]
+        if host in self.state.leaving:
+            return HostState.DRAINING
         return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
 
     # --- recovery and time -----------------------------------------------------------------------------
@@ -434,13 +438,14 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionalPlacer) -> RegionSpec
     """The new configuration, plus hosts that left it while attempts still run there: draining."""
     listed = {h.name for c in region.clusters for h in c.hosts}
     leaving: dict[str, list[HostSpec]] = {}
+    placer.state.leaving = {}
     for allocation in placer.state.allocations.values():
         for name in allocation.plan.hosts:
             if name not in listed and name in placer.columns.index:
                 listed.add(name)
                 spec = placer.columns.hosts[placer.columns.index[name]]
                 leaving.setdefault(allocation.plan.cluster, []).append(spec)
-                placer.state.wanted[name] = HostState.DRAINING
+                placer.state.leaving[name] = True
     if not leaving:
         return region
     known = {c.name for c in region.clusters}

@@ -1,0 +1,291 @@
+"""The server goes and comes back: jobs run on, and what was acknowledged stays so.
+
+Each test tells what happened while nobody looked. `make crash-test` does it at random moments.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.held import HOLD, Held
+from tests.support.live import Server, end_agents, eventually, is_alive, kill, live, until_state
+from topmast import Client
+from topmast.adapters.store import open_journal
+from topmast.model.views import EventView
+
+FLEET = """
+regions:
+  east:
+    clusters:
+      east-a: {hosts: [{count: 2, gpu: H100, gpus: 2}]}
+"""
+SETTINGS = {"min_runtime_s": "0", "restart_cost_s": "1", "backoff_s": "0.2", "suspect_s": "1"}
+
+
+@contextmanager
+def server_on(folder: Path, fleet: str = FLEET) -> Iterator[tuple[Server, Client]]:
+    """A server, and a client that finds it again wherever it is after a restart."""
+    with live(folder, fleet, SETTINGS) as (server, _), Client(state=server.state) as client:
+        yield server, client
+
+
+def run(*arguments: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    """The command line."""
+    command = [sys.executable, "-m", "topmast.app", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_jobs_run_on_while_the_server_is_away(tmp_path: Path, how: str) -> None:
+    """The same process goes on; what ends meanwhile is known afterwards; what waits, still waits."""
+    with server_on(tmp_path) as (server, client):
+        stays = Held(client, tmp_path, "H100", 2, name="stays")
+        ends = Held(client, tmp_path, "H100", 2, name="ends")
+        waits = Held(client, tmp_path, "H100", 2, name="waits")
+        pids = [stays.started().pid, ends.started().pid]
+        stays.until("RUNNING")
+        ends.until("RUNNING")
+        if how == "SIGTERM":
+            assert server.stop() == 0
+            assert not (server.state / "server.json").exists()
+        else:
+            server.kill()
+        (ends.folder / "go").touch()
+        eventually(lambda: not is_alive(pids[1]), "it ends, and nobody sees it")
+        server.start()
+        server.wait_ready()
+        assert ends.until("SUCCEEDED").attempts == 1
+        assert (stays.until("RUNNING").attempts, is_alive(pids[0])) == (1, True)
+        waits.started()
+        waits.end()
+        assert stays.end().attempts == 1
+        assert len(stays.starts()) == 1
+
+
+def test_what_was_decided_before_a_kill_is_carried_out_after_it(tmp_path: Path) -> None:
+    """A victim in its grace period, a job being cancelled: both go on where they were."""
+    slow = HOLD.replace("exit 143", f"sleep 1; touch {tmp_path}/let-go; exit 143")
+    with server_on(tmp_path) as (server, client):
+        victim = Held(client, tmp_path, "H100", 2, name="victim", priority="low", run=slow)
+        unwanted = Held(client, tmp_path, "H100", 2, name="unwanted", run=slow)
+        tasks = [victim.started(), unwanted.started()]
+        victim.until("RUNNING")
+        unwanted.until("RUNNING")
+        urgent = Held(client, tmp_path, "H100", 2, name="urgent", priority="high")
+        victim.until("PREEMPTING")
+        assert client.cancel(unwanted.id).state == "CANCELLING"
+        server.kill()
+        assert not (tmp_path / "let-go").exists(), "the kill came too late to show anything"
+        assert urgent.starts() == []
+        server.start()
+        server.wait_ready()
+        urgent.started()
+        unwanted.until("CANCELLED")
+        victim.started(2)
+        assert [is_alive(task.pid) for task in tasks] == [False, False]
+        assert victim.until("RUNNING").preemptions == 1
+        urgent.end()
+        victim.end()
+
+
+def test_a_host_and_a_supervisor_die_while_the_server_is_away(tmp_path: Path) -> None:
+    """Whoever died unseen is missed at the next start, and the jobs run again."""
+    with server_on(tmp_path) as (server, client):
+        hosted = Held(client, tmp_path, "H100", 2, name="hosted")
+        supervised = Held(client, tmp_path, "H100", 2, name="supervised")
+        first, second = hosted.started(), supervised.started()
+        hosted.until("RUNNING")
+        supervised.until("RUNNING")
+        agent = next(h.agent_pid for h in client.hosts() if h.name == first.host)
+        assert agent is not None
+        server.kill()
+        kill(agent)
+        kill(second.supervisor)
+        server.start()
+        server.wait_ready()
+        for job, start in ((hosted, first), (supervised, second)):
+            again = job.started(2)
+            assert (again.epoch, is_alive(start.pid)) == (2, False)
+            assert job.end().restarts == 0
+            assert job.outcomes() == ["host_lost", "succeeded"]
+
+
+def test_everything_dies_at_once(tmp_path: Path) -> None:
+    """After a power cut every job that had not ended runs again, once; what had ended stays ended."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100", 1, num_nodes=2)
+        done = client.submit({"name": "done", "run": "true"}).id
+        gone = Held(client, tmp_path, "H100", name="gone")
+        gone.started()
+        until_state(client, done, "SUCCEEDED")
+        client.cancel(gone.id)
+        gone.until("CANCELLED")
+        eventually(lambda: len(job.starts()) == 2, "the gang runs")
+        job.until("RUNNING")
+        server.kill()
+        end_agents(server.state)
+        server.start()
+        server.wait_ready()
+        eventually(lambda: len(job.starts()) == 4, "the gang runs again")
+        epochs = [start.epoch for start in job.starts()]
+        assert epochs[:2] == [1, 1]
+        assert epochs[2] == epochs[3] == job.end().attempts
+        assert len(job.starts()) == 4
+        assert client.job(done).attempts == 1
+        assert client.job(gone.id).state == "CANCELLED"
+        assert len(gone.starts()) == 1
+
+
+def test_time_limits_and_grace_periods_pass_while_the_server_is_away(tmp_path: Path) -> None:
+    """A limit reached unseen is enforced as soon as somebody looks."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100", time_limit=1.5)
+        task = job.started()
+        job.until("RUNNING")
+        server.kill()
+        time.sleep(1.6)
+        assert is_alive(task.pid)
+        server.start()
+        server.wait_ready()
+        assert "time limit" in job.until("FAILED").cause
+        assert not is_alive(task.pid)
+
+
+def test_clients_live_through_a_restart(tmp_path: Path) -> None:
+    """`wait` waits on, and the event stream goes on, though the server is another one."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100")
+        job.started()
+        job.until("RUNNING")
+        heard: list[EventView] = []
+        stream = client.events(after=0)
+        heard += itertools.takewhile(lambda event: event.kind != "RUNNING", stream)
+        server.kill()
+        server.start()
+        server.wait_ready()
+        job.end()
+        heard += itertools.takewhile(lambda event: event.kind != "SUCCEEDED", stream)
+        assert all(a.seq < b.seq for a, b in itertools.pairwise(heard))
+        (view,) = client.wait(job.id, timeout_s=10)
+        assert (view.state, view.attempts) == ("SUCCEEDED", 1)
+
+
+def test_a_key_used_before_a_kill_is_known_after_it(tmp_path: Path) -> None:
+    """A client that never got its answer asks again after the restart, and gets the same job."""
+    document = {"name": "once", "run": "true"}
+    with server_on(tmp_path) as (server, client):
+        first = client.submit(document, key="k").id
+        server.kill()
+        server.start()
+        server.wait_ready()
+        assert client.submit(document, key="k").id == first
+        assert server.stop() == 0, "which saves a snapshot"
+        server.start()
+        server.wait_ready()
+        assert client.submit(document, key="k").id == first
+        assert client.submit(document, key="other").id != first
+
+
+def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """One line that names the first; which does not notice."""
+    with server_on(tmp_path) as (server, client):
+        second = subprocess.run(
+            server.command, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert second.returncode == 1
+        assert second.stdout == ""
+        (line,) = second.stderr.splitlines()
+        assert f"in use by another process (pid {server.pid})" in line
+        assert client.health().journal_seq > 0
+        assert (server.state / "server.json").exists()
+
+
+def test_a_fleet_may_change_between_two_starts(tmp_path: Path) -> None:
+    """Without a file the last fleet counts; a cluster that runs jobs may not be left out."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100", 2)
+        task = job.started()
+        job.until("RUNNING")
+        server.stop()
+        other = tmp_path / "other.yaml"
+        other.write_text("regions: {west: {clusters: {west-a: {hosts: "
+                         "[{count: 1, gpu: A100, gpus: 1}]}}}}")  # fmt: skip
+        remembered, server.fleet = server.fleet, other
+        refused = subprocess.run(
+            server.command, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert "cluster 'east-a' is gone" in refused.stderr
+        server.fleet = None
+        server.start()
+        server.wait_ready()
+        assert [region.name for region in client.regions()] == ["east"]
+        assert is_alive(task.pid)
+        assert job.end().attempts == 1
+        assert remembered is not None
+        remembered.write_text(
+            other.read_text() + FLEET.replace("regions:\n", "").replace("  e", " e")
+        )
+        server.stop()
+        server.fleet = other
+        server.start()
+        server.wait_ready()
+        assert [region.name for region in client.regions()] == ["west"]
+        assert client.job(job.id).state == "SUCCEEDED"
+
+
+def test_hosts_that_report_first_of_all_belong_to_their_region(tmp_path: Path) -> None:
+    """Clusters too large to start every agent at once report hosts before anything else happens."""
+    large = FLEET.replace("count: 2", "count: 40")
+    with server_on(tmp_path, large) as (server, client):
+        assert [(region.name, region.hosts) for region in client.regions()] == [("east", 40)]
+        server.stop()
+        journal = open_journal(server.state / "journal.sqlite", read_only=True)
+        try:
+            snapshot = journal.latest_snapshot()
+        finally:
+            journal.close()
+        assert snapshot is not None
+        assert sorted(snapshot.machines) == ["cluster/east-a", "placer/east", "queue"]
+
+
+def replayed(server: Server, until_s: float | None) -> dict[str, Any]:
+    """What `topmast replay` says, while the server runs."""
+    arguments = ["replay", "--state", str(server.state), "--json"]
+    if until_s is not None:
+        arguments += ["--until", repr(until_s)]
+    said = run(*arguments)
+    assert (said.returncode, said.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(said.stdout)
+    return document
+
+
+def test_the_past_is_rebuilt(tmp_path: Path) -> None:
+    """`topmast replay --until T` shows the jobs as they were at T, also before a restart."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100", 2)
+        job.started()
+        job.until("RUNNING")
+        running_s = time.time()
+        second = Held(client, tmp_path, "H100", 2, name="second")
+        second.started()
+        second.until("RUNNING")
+        server.kill()
+        server.start()
+        server.wait_ready()
+        job.end()
+        second.end()
+        before, then, now = (replayed(server, s) for s in (running_s - 3600, running_s, None))
+        assert before["jobs"] == []
+        assert {j["id"]: j["state"] for j in then["jobs"]} == {job.id: "RUNNING"}
+        assert then["jobs"][0]["hosts"] == list(client.job(job.id).hosts)
+        assert now["counts"] == {"SUCCEEDED": 2}
+        assert 0 == before["seq"] < then["seq"] < now["seq"]
