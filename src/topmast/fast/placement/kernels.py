@@ -1,9 +1,9 @@
 """Compiled kernels of the exhaustive search: every cluster, GPU model, level and domain, in one call.
 
-State is a tuple of arrays (`Arrays`) over all hosts of a process, sorted by region, cluster,
-datacenter, pod and rack, so that every topology domain is a range of hosts. A *section* is the hosts of one
-GPU model in one domain; ``hist[section, f]`` counts its hosts in service with f wholly free GPUs,
-updated with each allocation. That index answers exactly what a walk over the hosts would:
+State is a tuple of arrays (`Arrays`). A *section* is the hosts of one GPU model in one topology
+domain; ``hist[section, f]`` counts its hosts in service with f wholly free GPUs, updated with each
+allocation. For a gang that CPUs and memory do not limit, that index answers exactly what a walk
+over the hosts would:
 
 - whether a gang fits a section: sum over f of hist[f] * (f // g) tasks;
 - the least fragmentation it can cause there: hosts with equally many free GPUs are alike.
@@ -32,7 +32,7 @@ are filled up by the cheapest hosts first and the rest exactly."""
 
 
 class Arrays(NamedTuple):
-    """The columns. Changed only by `take` and `give_back` and `set_available` below."""
+    """The columns that the search reads; `columns.py` and `index.py` own them."""
 
     free_milli: I64
     """(slots) thousandths free of each GPU; below zero where a preemptor has claimed a victim's."""
@@ -40,27 +40,18 @@ class Arrays(NamedTuple):
     """(H + 1) host h owns slots offset[h]:offset[h + 1]."""
     whole: I64
     """(H) wholly free GPUs."""
-    free_cpus: F64
-    free_memory: F64
-    model: I64
-    """(H) number of the GPU model, -1 without GPUs."""
-    available: I64
-    """(H) 1 for a host in service."""
+    available: NDArray[np.bool_]
+    """(H) hosts in service."""
     section: I64
     """(4 x H) the host's section at the levels rack, pod, datacenter, cluster."""
     hist: I64
-    """(S x W)"""
-    first_host: I64
-    """(S) a section's hosts lie in first_host[s]:last_host[s], among those of other models."""
-    last_host: I64
-    section_model: I64
-    """(S)"""
+    """(S x W) hosts in service by section and wholly free GPUs."""
+    member_start: I64
+    """(S + 1) section s has hosts members[member_start[s]:member_start[s + 1]], in order."""
+    members: I64
     by_cluster: I64
-    """(C x models x 4 x 2) the range in `sections` of each cluster's sections of a model and level."""
+    """(C x models x 4 x 2) where in `sections` those of a cluster, model and level begin and end."""
     sections: I64
-    cluster_first: I64
-    """(C) a cluster's hosts are cluster_first[c]:cluster_last[c]."""
-    cluster_last: I64
 
 
 class Question(NamedTuple):
@@ -112,7 +103,7 @@ def refresh(a: Arrays, host: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def set_available(a: Arrays, host: int, available: int) -> None:
+def serve(a: Arrays, host: int, available: bool) -> None:
     """Put a host in or out of service. O(levels)."""
     if a.available[host] == available:
         return
@@ -147,10 +138,12 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
     if capacity < tasks:
         return INFINITE
     least = best_rate * tasks
-    if least >= limit:
+    if least - 1e-9 >= limit:
         return INFINITE
     if tasks % best_taken == 0 and hist[best_free] * best_taken >= tasks:
         return least
+    if tasks > EXACT_TASKS:
+        return least  # a bound; the seats of the winner are priced as they are
     cost = np.full(tasks + 1, INFINITE)
     cost[0] = 0.0
     for free in range(gpus, width):
@@ -191,7 +184,7 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
     width = a.hist.shape[1]
-    for cluster in range(a.cluster_first.shape[0]):
+    for cluster in range(a.by_cluster.shape[0]):
         if q.cluster_cost[cluster] == INFINITE:
             continue
         for choice in range(q.choice_model.shape[0]):
@@ -219,9 +212,7 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
                 high = a.by_cluster[cluster, model, level - 1, 1]
                 for at in range(low, high):
                     section = a.sections[at]
-                    change = seating_cost(
-                        a.hist[section], q.tasks, gpus, q.stranded, best - start
-                    )
+                    change = seating_cost(a.hist[section], q.tasks, gpus, q.stranded, best - start)
                     if start + change < best:
                         best, at_cluster, at_choice = start + change, cluster, choice
                         at_level, at_place = level, section
@@ -229,47 +220,138 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def seat(
-    a: Arrays,
-    first: int,
-    last: int,
-    model: int,
-    room: I64,
-    tasks: int,
-    gpus: int,
-    stranded: F64,
-    taken: I64,
-) -> float:
-    """Seat a gang on the hosts first:last of one model at least change in stranded GPUs.
+def best_limited_plan(a: Arrays, q: Question, room: I64) -> tuple[float, int, int, int, int]:
+    """`best_plan` for a gang that something besides free GPUs limits.
 
-    ``room`` (last - first): how many tasks each host may take at most. Writes the tasks of each host to
-    ``taken`` (last - first) and returns the change, infinite if they do not fit. Exact: a bounded
-    knapsack over hosts, of which no more of a kind are looked at than there are tasks; ties go to
-    the first hosts. O(hosts + kinds * n * n * tasks per host).
+    ``room`` (choices x H): how many tasks each host could take. At host level the last number is the
+    host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section whose
+    price and capacity do not rule it out.
     """
-    count = last - first
-    taken[:] = 0
-    width = stranded.shape[0]
-    looked = np.zeros((width, tasks + 1), np.int64)
-    hosts = np.empty(count, np.int64)
-    n_hosts = 0
-    for i in range(count):
-        host = first + i
-        most = min(room[i], tasks)
-        if most <= 0 or a.model[host] != model or not a.available[host]:
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(a.by_cluster.shape[0]):
+        if q.cluster_cost[cluster] == INFINITE:
             continue
+        for choice in range(q.choice_model.shape[0]):
+            model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+            price = q.cluster_cost[cluster] + q.choice_cost[choice]
+            at = a.by_cluster[cluster, model, 3, 0]
+            if at == a.by_cluster[cluster, model, 3, 1]:
+                continue
+            section = a.sections[at]
+            for i in range(a.member_start[section], a.member_start[section + 1]):
+                host = a.members[i]
+                if room[choice, host] >= q.tasks:
+                    free = a.whole[host]
+                    change = q.stranded[free - gpus * q.tasks] - q.stranded[free]
+                    score = price + q.level_cost[HOST_LEVEL] + change
+                    if score < best:
+                        best, at_cluster, at_choice = score, cluster, choice
+                        at_level, at_place = HOST_LEVEL, host
+            if q.tasks == 1:
+                continue
+            for level in range(1, 5):
+                if q.level_cost[level] == INFINITE:
+                    break
+                start = price + q.level_cost[level]
+                low = a.by_cluster[cluster, model, level - 1, 0]
+                high = a.by_cluster[cluster, model, level - 1, 1]
+                for at in range(low, high):
+                    section = a.sections[at]
+                    hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
+                    if _least(a, hosts, room[choice], q.tasks, gpus, q.stranded) >= best - start:
+                        continue
+                    taken = np.zeros(hosts.shape[0], np.int64)
+                    change = seat(a, hosts, room[choice], q.tasks, gpus, q.stranded, taken)
+                    if start + change < best:
+                        best, at_cluster, at_choice = start + change, cluster, choice
+                        at_level, at_place = level, section
+    return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def _least(a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64) -> float:
+    """A change in stranded GPUs that no seating of the gang on ``hosts`` can be below. O(hosts * tasks)."""
+    capacity = 0
+    best_rate = INFINITE
+    for i in range(hosts.shape[0]):
+        host = hosts[i]
+        most = min(room[host], tasks)
+        capacity += most
         free = a.whole[host]
-        if looked[free, most] < tasks:
+        for t in range(1, most + 1):
+            rate = (stranded[free - t * gpus] - stranded[free]) / t
+            best_rate = min(best_rate, rate)
+    # A hair below, so that rounding can never rule out the best.
+    return best_rate * tasks - 1e-9 if capacity >= tasks else INFINITE
+
+
+@njit(cache=True, nogil=True)
+def seat(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> float:
+    """Seat a gang on ``hosts`` at the least change in stranded GPUs.
+
+    ``room`` (H): how many tasks each host could take. Writes the tasks of each host to ``taken``
+    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of
+    which no more of a kind are looked at than there are tasks: exact up to EXACT_TASKS. Larger
+    gangs fill the hosts of the best rate first, and only the rest is exact. Ties go to the first
+    hosts. O(hosts + kinds * n * n * tasks per host).
+    """
+    taken[:] = 0
+    done = 0.0
+    left = tasks
+    if tasks > EXACT_TASKS:
+        done, left = _fill(a, hosts, room, tasks, gpus, stranded, taken)
+    change = _knapsack(a, hosts, room, left, gpus, stranded, taken)
+    return done + change
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> tuple[float, int]:
+    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left. O(n log n)."""
+    rates = np.full(hosts.shape[0], INFINITE)
+    for i in range(hosts.shape[0]):
+        most = room[hosts[i]]
+        if most > 0:
+            free = a.whole[hosts[i]]
+            rates[i] = (stranded[free - most * gpus] - stranded[free]) / most
+    change = 0.0
+    left = tasks
+    for i in np.argsort(rates, kind="mergesort"):
+        most = room[hosts[i]]
+        if most <= 0 or left - most < EXACT_TASKS:
+            break
+        free = a.whole[hosts[i]]
+        taken[i] = most
+        left -= most
+        change += stranded[free - most * gpus] - stranded[free]
+    return change, left
+
+
+@njit(cache=True, nogil=True)
+def _knapsack(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> float:
+    """The exact part of `seat`, over the hosts that took nothing yet."""
+    looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
+    useful = np.empty(hosts.shape[0], np.int64)
+    count = 0
+    for i in range(hosts.shape[0]):
+        most = min(room[hosts[i]], tasks)
+        free = a.whole[hosts[i]]
+        if most > 0 and taken[i] == 0 and looked[free, most] < tasks:
             looked[free, most] += 1
-            hosts[n_hosts] = i
-            n_hosts += 1
-    cost = np.full((n_hosts + 1, tasks + 1), INFINITE)
-    chose = np.zeros((n_hosts + 1, tasks + 1), np.int16)
+            useful[count] = i
+            count += 1
+    cost = np.full((count + 1, tasks + 1), INFINITE)
+    chose = np.zeros((count + 1, tasks + 1), np.int32)
     cost[0, 0] = 0.0
-    for n in range(n_hosts):
-        i = hosts[n]
-        free = a.whole[first + i]
-        most = min(room[i], tasks)
+    for n in range(count):
+        free = a.whole[hosts[useful[n]]]
+        most = min(room[hosts[useful[n]]], tasks)
         for total in range(tasks + 1):
             cost[n + 1, total] = cost[n, total]
             for t in range(1, min(most, total) + 1):
@@ -277,11 +359,70 @@ def seat(
                 if price < cost[n + 1, total]:
                     cost[n + 1, total] = price
                     chose[n + 1, total] = t
-    if cost[n_hosts, tasks] == INFINITE:
+    if cost[count, tasks] == INFINITE:
         return INFINITE
     left = tasks
-    for n in range(n_hosts, 0, -1):
+    for n in range(count, 0, -1):
         t = chose[n, left]
-        taken[hosts[n - 1]] = t
+        taken[useful[n - 1]] = t
         left -= t
-    return cost[n_hosts, tasks]
+    return cost[count, tasks]
+
+
+@njit(cache=True, nogil=True)
+def room_on(
+    a: Arrays,
+    model_hosts: NDArray[np.bool_],
+    gpus: int,
+    cpus: float,
+    memory: float,
+    free_cpus: F64,
+    free_memory: F64,
+    room: I64,
+) -> None:
+    """How many tasks each host could take, written to ``room`` (H). O(H)."""
+    for host in range(room.shape[0]):
+        room[host] = 0
+        if not a.available[host] or not model_hosts[host]:
+            continue
+        most = a.whole[host] // gpus
+        if cpus > 0.0:
+            most = min(most, int(max(0.0, free_cpus[host]) / cpus + 1e-9))
+        if memory > 0.0:
+            most = min(most, int(max(0.0, free_memory[host]) / memory + 1e-9))
+        room[host] = most
+
+
+@njit(cache=True, nogil=True)
+def place_singles(a: Arrays, q: Question, count: int, hosts: I64) -> int:
+    """Place up to ``count`` equal one-task jobs, one after the other, each taking its GPUs.
+
+    Writes the host of each to ``hosts`` (count) and returns how many found a place. The same
+    answers as one question after another. O(count * one `best_plan`).
+    """
+    for n in range(count):
+        _, cluster, choice, _, free = best_plan(a, q)
+        if cluster == NOWHERE:
+            return n
+        section = a.sections[a.by_cluster[cluster, q.choice_model[choice], 3, 0]]
+        host = first_with(a, section, free)
+        left = q.choice_gpus[choice]
+        slot = a.offset[host]
+        while left > 0:
+            if a.free_milli[slot] == MILLI:
+                a.free_milli[slot] = 0
+                left -= 1
+            slot += 1
+        refresh(a, host)
+        hosts[n] = host
+    return count
+
+
+@njit(cache=True, nogil=True)
+def first_with(a: Arrays, section: int, free: int) -> int:
+    """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
+    for i in range(a.member_start[section], a.member_start[section + 1]):
+        host = a.members[i]
+        if a.available[host] and a.whole[host] == free:
+            return host
+    return NOWHERE
