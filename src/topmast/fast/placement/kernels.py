@@ -118,40 +118,51 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
     """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
 
     Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
-    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Bounded knapsack over
-    kinds of hosts: exact up to EXACT_TASKS. O(W * n * min(n, hosts) * W / gpus) at worst; O(W) when
-    one kind of host at the best price per task suffices.
+    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Exact up to EXACT_TASKS, a
+    lower bound beyond. O(W) when one kind of host at the best price per task suffices, else one
+    bounded knapsack over kinds of hosts.
     """
-    width = hist.shape[0]
+    capacity, rate, free, taken = _best_rate(hist, tasks, gpus, stranded)
+    if capacity < tasks:
+        return INFINITE
+    least: float = rate * tasks
+    if least - 1e-9 >= limit:
+        return INFINITE
+    if tasks % taken == 0 and hist[free] * taken >= tasks:
+        return least
+    if tasks > EXACT_TASKS:
+        return least  # the seats of the winner are priced as they are
+    return _knapsack_of_kinds(hist, tasks, gpus, stranded)
+
+
+@njit(cache=True, nogil=True)
+def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
+    """Tasks that fit, the least change per task, and on which kind of host, taking how many. O(W)."""
     capacity = 0
     best_rate = INFINITE
     best_free, best_taken = 0, 1
-    for free in range(gpus, width):
+    for free in range(gpus, hist.shape[0]):
         if hist[free] == 0:
             continue
         most = free // gpus
         capacity += hist[free] * most
-        for taken in range(1, most + 1):
+        for taken in range(1, min(most, tasks) + 1):
             rate = (stranded[free - taken * gpus] - stranded[free]) / taken
             if rate < best_rate:
                 best_rate, best_free, best_taken = rate, free, taken
-    if capacity < tasks:
-        return INFINITE
-    least = best_rate * tasks
-    if least - 1e-9 >= limit:
-        return INFINITE
-    if tasks % best_taken == 0 and hist[best_free] * best_taken >= tasks:
-        return least
-    if tasks > EXACT_TASKS:
-        return least  # a bound; the seats of the winner are priced as they are
+    return capacity, best_rate, best_free, best_taken
+
+
+@njit(cache=True, nogil=True)
+def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float:
+    """The least change exactly: hosts one by one, of a kind no more than tasks. O(W * n * n * W)."""
     cost = np.full(tasks + 1, INFINITE)
     cost[0] = 0.0
-    for free in range(gpus, width):
-        most = free // gpus
+    for free in range(gpus, hist.shape[0]):
         for _ in range(min(hist[free], tasks)):
             changed = False
             for total in range(tasks, 0, -1):
-                for taken in range(1, min(most, total) + 1):
+                for taken in range(1, min(free // gpus, total) + 1):
                     price = stranded[free - taken * gpus] - stranded[free]
                     with_host = cost[total - taken] + price
                     if with_host < cost[total]:
@@ -159,7 +170,8 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
                         changed = True
             if not changed:
                 break
-    return cost[tasks]
+    result: float = cost[tasks]
+    return result
 
 
 @njit(cache=True, nogil=True)
@@ -169,6 +181,18 @@ def holds(hist: I64, tasks: int, gpus: int) -> bool:
     for free in range(gpus, hist.shape[0]):
         capacity += hist[free] * (free // gpus)
     return capacity >= tasks
+
+
+@njit(cache=True, nogil=True)
+def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
+    """The least change on a single host that takes the whole gang, and its free GPUs. O(W)."""
+    best, at = INFINITE, NOWHERE
+    for free in range(needed, hist.shape[0]):
+        if hist[free] > 0:
+            change = stranded[free - needed] - stranded[free]
+            if change < best:
+                best, at = change, free
+    return best, at
 
 
 @njit(cache=True, nogil=True)
@@ -183,7 +207,6 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
-    width = a.hist.shape[1]
     for cluster in range(a.by_cluster.shape[0]):
         if q.cluster_cost[cluster] == INFINITE:
             continue
@@ -193,30 +216,39 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
             at = a.by_cluster[cluster, model, 3, 0]
             if at == a.by_cluster[cluster, model, 3, 1]:
                 continue
-            all_hosts = a.hist[a.sections[at]]
-            needed = gpus * q.tasks
-            for free in range(needed, width):
-                if all_hosts[free] > 0:
-                    change = q.stranded[free - needed] - q.stranded[free]
-                    score = price + q.level_cost[HOST_LEVEL] + change
-                    if score < best:
-                        best, at_cluster, at_choice = score, cluster, choice
-                        at_level, at_place = HOST_LEVEL, free
-            if q.tasks == 1 or not holds(all_hosts, q.tasks, gpus):
-                continue
-            for level in range(1, 5):
-                if q.level_cost[level] == INFINITE:
-                    break
-                start = price + q.level_cost[level]
-                low = a.by_cluster[cluster, model, level - 1, 0]
-                high = a.by_cluster[cluster, model, level - 1, 1]
-                for at in range(low, high):
-                    section = a.sections[at]
-                    change = seating_cost(a.hist[section], q.tasks, gpus, q.stranded, best - start)
-                    if start + change < best:
-                        best, at_cluster, at_choice = start + change, cluster, choice
-                        at_level, at_place = level, section
+            hist = a.hist[a.sections[at]]
+            change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+            score = price + q.level_cost[HOST_LEVEL] + change
+            if score < best:
+                best, at_cluster, at_choice = score, cluster, choice
+                at_level, at_place = HOST_LEVEL, free
+            if q.tasks > 1 and holds(hist, q.tasks, gpus):
+                score, level, section = _best_section(a, q, cluster, choice, price, best)
+                if score < best:
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
     return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def _best_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
+) -> tuple[float, int, int]:
+    """The best of a cluster's sections of one model, at any level: score below ``best``, level, section."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for at in range(low, high):
+            section = a.sections[at]
+            change = seating_cost(a.hist[section], q.tasks, gpus, q.stranded, best - start)
+            if start + change < best:
+                best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
 
 
 @njit(cache=True, nogil=True)
@@ -233,40 +265,64 @@ def best_limited_plan(a: Arrays, q: Question, room: I64) -> tuple[float, int, in
         if q.cluster_cost[cluster] == INFINITE:
             continue
         for choice in range(q.choice_model.shape[0]):
-            model, gpus = q.choice_model[choice], q.choice_gpus[choice]
             price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            at = a.by_cluster[cluster, model, 3, 0]
-            if at == a.by_cluster[cluster, model, 3, 1]:
-                continue
-            section = a.sections[at]
-            for i in range(a.member_start[section], a.member_start[section + 1]):
-                host = a.members[i]
-                if room[choice, host] >= q.tasks:
-                    free = a.whole[host]
-                    change = q.stranded[free - gpus * q.tasks] - q.stranded[free]
-                    score = price + q.level_cost[HOST_LEVEL] + change
-                    if score < best:
-                        best, at_cluster, at_choice = score, cluster, choice
-                        at_level, at_place = HOST_LEVEL, host
-            if q.tasks == 1:
-                continue
-            for level in range(1, 5):
-                if q.level_cost[level] == INFINITE:
-                    break
-                start = price + q.level_cost[level]
-                low = a.by_cluster[cluster, model, level - 1, 0]
-                high = a.by_cluster[cluster, model, level - 1, 1]
-                for at in range(low, high):
-                    section = a.sections[at]
-                    hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
-                    if _least(a, hosts, room[choice], q.tasks, gpus, q.stranded) >= best - start:
-                        continue
-                    taken = np.zeros(hosts.shape[0], np.int64)
-                    change = seat(a, hosts, room[choice], q.tasks, gpus, q.stranded, taken)
-                    if start + change < best:
-                        best, at_cluster, at_choice = start + change, cluster, choice
-                        at_level, at_place = level, section
+            change, host = _one_roomy_host(a, q, cluster, choice, room[choice])
+            score = price + q.level_cost[HOST_LEVEL] + change
+            if score < best:
+                best, at_cluster, at_choice = score, cluster, choice
+                at_level, at_place = HOST_LEVEL, host
+            if q.tasks > 1:
+                score, level, section = _best_roomy_section(
+                    a, q, cluster, choice, price, best, room[choice]
+                )
+                if score < best:
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
     return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def _one_roomy_host(
+    a: Arrays, q: Question, cluster: int, choice: int, room: I64
+) -> tuple[float, int]:
+    """The least change on a single host with room for the whole gang, and the host. O(its hosts)."""
+    best, at_host = INFINITE, NOWHERE
+    model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
+    low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
+    for at in range(low, high):
+        section = a.sections[at]
+        for i in range(a.member_start[section], a.member_start[section + 1]):
+            host = a.members[i]
+            if room[host] >= q.tasks:
+                free = a.whole[host]
+                change = q.stranded[free - needed] - q.stranded[free]
+                if change < best:
+                    best, at_host = change, host
+    return best, at_host
+
+
+@njit(cache=True, nogil=True)
+def _best_roomy_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64
+) -> tuple[float, int, int]:
+    """`_best_section` by the room of each host."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for at in range(low, high):
+            section = a.sections[at]
+            hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
+            if _least(a, hosts, room, q.tasks, gpus, q.stranded) < best - start:
+                taken = np.zeros(hosts.shape[0], np.int64)
+                change = seat(a, hosts, room, q.tasks, gpus, q.stranded, taken)
+                if start + change < best:
+                    best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
 
 
 @njit(cache=True, nogil=True)
@@ -366,7 +422,8 @@ def _knapsack(
         t = chose[n, left]
         taken[useful[n - 1]] = t
         left -= t
-    return cost[count, tasks]
+    result: float = cost[count, tasks]
+    return result
 
 
 @njit(cache=True, nogil=True)
@@ -422,7 +479,7 @@ def place_singles(a: Arrays, q: Question, count: int, hosts: I64) -> int:
 def first_with(a: Arrays, section: int, free: int) -> int:
     """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
     for i in range(a.member_start[section], a.member_start[section + 1]):
-        host = a.members[i]
+        host: int = a.members[i]
         if a.available[host] and a.whole[host] == free:
             return host
     return NOWHERE

@@ -234,7 +234,7 @@ class RegionalPlacer(EventMachine):
     # --- hosts ---------------------------------------------------------------------------------------
 
     def _configure(self, event: m.ConfigureRegion) -> None:
-        if event.region != self.state.region:
+        if event.region != self.state.region or self.state.leaving:
             self.decide(RegionSet())
         for cluster in self.state.region.clusters:
             self.send(ids.cluster(cluster.name), m.ConfigureCluster(self.region, cluster))
