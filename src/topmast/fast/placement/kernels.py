@@ -443,10 +443,11 @@ def room_on(
         if not a.available[host] or not model_hosts[host]:
             continue
         most = a.whole[host] // gpus
-        if cpus > 0.0:
-            most = min(most, int(max(0.0, free_cpus[host]) / cpus + 1e-9))
-        if memory > 0.0:
-            most = min(most, int(max(0.0, free_memory[host]) / memory + 1e-9))
+        # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
+        if cpus > 0.0 and free_cpus[host] / cpus + 1e-9 < most:
+            most = int(max(0.0, free_cpus[host] / cpus + 1e-9))
+        if memory > 0.0 and free_memory[host] / memory < most:
+            most = int(max(0.0, free_memory[host] / memory))
         room[host] = most
 
 
