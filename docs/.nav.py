@@ -1,4 +1,7 @@
-"""The order of the sections. In a section its index comes first, then pages by file name."""
+"""The order of the sections. In a section its index comes first, then pages by file name.
+
+Pages beside the index of the whole come last, by their own titles.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,4 +25,5 @@ def on_config(config: Any) -> Any:
         )
         if pages:
             config.nav.append({title: [page.relative_to(docs).as_posix() for page in pages]})
+    config.nav += sorted(page.name for page in docs.glob("*.md") if page.name != "index.md")
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from topmast.model.fleet import (
@@ -72,7 +73,7 @@ def tenant(
 def needs(gpus: float = 0, *models: str | None, cpus: float = 0.0, memory: int = 0) -> Resources:
     """Resources of a task: ``gpus`` of one of ``models``, in order of preference."""
     listed = tuple(Accelerator(model, round(gpus * MILLI)) for model in models or ("H100",))
-    return Resources(listed if gpus else (), cpus, memory)
+    return Resources(listed if gpus else (), float(cpus), memory)
 
 
 def job(
@@ -88,13 +89,12 @@ def job(
     return JobSpec(name, (TaskGroup("main", count, resources, "true"),), band=band, **more)
 
 
-def gang(name: str = "gang", /, *, band: Band = Band.NORMAL, **groups: Any) -> JobSpec:
-    """A gang of several groups: ``gang(trainer=(2, needs(8)), reader=(4, needs(cpus=4)))``."""
-    more = {key: groups.pop(key) for key in list(groups) if not isinstance(groups[key], tuple)}
+def gang(groups: Mapping[str, tuple[int, Resources]], name: str = "gang", **more: Any) -> JobSpec:
+    """A gang of several groups: ``gang({"trainer": (2, needs(8)), "reader": (4, needs(cpus=4))})``."""
     built = tuple(
         TaskGroup(group, count, resources, "true") for group, (count, resources) in groups.items()
     )
-    return JobSpec(name, built, band=band, **more)
+    return JobSpec(name, built, **more)
 
 
 def ask(spec: JobSpec, *, preempt: bool = False, **more: Any) -> Ask:

@@ -7,6 +7,7 @@ Every method returns the news it causes; whoever calls it carries them to the cl
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -38,10 +39,24 @@ class ToyTask(Struct):
     told: bool = False
 
 
+class Watch(Protocol):
+    """Whoever wants to see each process come and go."""
+
+    def begun(self, cluster: str, task: TaskKey) -> None:
+        """A task has a process now."""
+        ...
+
+    def ended(self, cluster: str, task: TaskKey) -> None:
+        """A task that had a process has none any more."""
+        ...
+
+
 class ToyEngine:
     """One cluster's engine. It forgets nothing, and starts no attempt twice."""
 
     def __init__(self, cluster: ClusterSpec, *, obedient: bool = True) -> None:
+        self.name = cluster.name
+        self.watch: Watch | None = None
         self.hosts = [host.name for host in cluster.hosts]
         self.obedient = obedient
         self.tasks: dict[TaskKey, ToyTask] = {}
@@ -115,13 +130,18 @@ class ToyEngine:
         assert task.life is Life.ORDERED, task
         assert task.seat.host not in self.down, task
         task.life, task.at_s = Life.ALIVE, now
+        if self.watch is not None:
+            self.watch.begun(self.name, key)
         return self.news_of(key)
 
     def end(self, key: TaskKey, code: int | None, now: float) -> list[m.Message]:
         """A task is over, with a status or without."""
         task = self.tasks[key]
         assert task.life is not Life.OVER, task
+        was_alive = task.life is Life.ALIVE
         task.life, task.code, task.at_s = Life.OVER, code, now
+        if self.watch is not None and was_alive:
+            self.watch.ended(self.name, key)
         return self.news_of(key)
 
     def lose(self, host: str, now: float) -> list[m.Message]:

@@ -60,10 +60,11 @@ class World:
         self.mover.stock(fleet)
         self.sent: list[m.Send] = []
         self.mail: deque[m.Send] = deque()
-        self._equip(fleet)
+        self.equip(fleet)
         self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
 
-    def _equip(self, fleet: Fleet) -> None:
+    def equip(self, fleet: Fleet) -> None:
+        """Give every cluster of a fleet an engine that knows its hosts."""
         for region in fleet.regions:
             for cluster in region.clusters:
                 if cluster.name not in self.engines:
@@ -241,7 +242,7 @@ class World:
     def configure(self, fleet: Fleet) -> None:
         """Start with another fleet file."""
         self.fleet = fleet
-        self._equip(fleet)
+        self.equip(fleet)
         self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
 
     def set_host(self, host: str, state: HostState) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from topmast.model.errors import InvalidInput
+from topmast.api.wire import replies, whole_number
 from topmast.service.service import Service
 
 
@@ -16,12 +16,16 @@ def routes(service: Service) -> APIRouter:
     """The route /events."""
     router = APIRouter()
 
-    @router.get("/events", tags=["events"], summary="Everything that happens, as it happens")
+    @router.get(
+        "/events",
+        tags=["events"],
+        summary="Everything that happens, as it happens",
+        description="Server-sent events; the data of each is an EventView.",
+        **replies(200, {"text/event-stream": {"schema": {"type": "string"}}}),
+    )
     async def events(request: Request, after: int | None = None) -> StreamingResponse:
         resumed = request.headers.get("last-event-id", "")
-        if resumed and not (resumed.isascii() and resumed.isdigit()):
-            raise InvalidInput("not a number of this stream", field="Last-Event-ID")
-        first = int(resumed) if resumed else after
+        first = whole_number(resumed, "Last-Event-ID") if resumed else after
         start = service.hub.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(

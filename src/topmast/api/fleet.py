@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -25,6 +26,17 @@ _HOST_STATES = {
     "uncordon": (HostState.HEALTHY, "A host takes work again"),
     "drain": (HostState.DRAINING, "Move a host's work elsewhere, by checkpoint"),
 }
+_TEXT: dict[str, Any] = {"type": "string"}
+_BY = {"user": _TEXT}
+_DATASET = {
+    "name": _TEXT,
+    "region": _TEXT,
+    "path": _TEXT,
+    "source": _TEXT,
+    "allowed": {"type": "array", "items": _TEXT},
+    "min_replicas": {"type": "integer"},
+}
+_PERIOD = {"since_s": {"type": "number"}, "until_s": {"type": "number"}, "by": _TEXT}
 
 
 def routes(service: Service) -> APIRouter:
@@ -38,7 +50,7 @@ def routes(service: Service) -> APIRouter:
             tags=["fleet"],
             summary=f"List {what}",
             name=what,
-            openapi_extra=returns(kind, listed=what),
+            **returns(kind, listed=what),
         )
     for verb, (state, summary) in _HOST_STATES.items():
         router.add_api_route(
@@ -48,7 +60,8 @@ def routes(service: Service) -> APIRouter:
             tags=["fleet"],
             summary=summary,
             name=verb,
-            openapi_extra={**takes({"user": {"type": "string"}}), **returns(v.HostView)},
+            **takes(_BY),
+            **returns(v.HostView),
         )
     _datasets(router, service)
 
@@ -56,14 +69,14 @@ def routes(service: Service) -> APIRouter:
         "/usage",
         tags=["fleet"],
         summary="GPU-hours held, kept and lost",
-        openapi_extra=returns(v.UsageRow, listed="usage"),
+        **returns(v.UsageRow, listed="usage", more=_PERIOD),
     )
     async def usage(
         by: str = "tenant", since: float | None = None, until: float | None = None
     ) -> Response:
         return answer(await service.usage(by, since, until))
 
-    @router.get("/health", tags=["fleet"], summary="Alive?", openapi_extra=returns(v.Health))
+    @router.get("/health", tags=["fleet"], summary="Alive?", **returns(v.Health))
     async def health() -> Response:
         return answer(await service.health())
 
@@ -79,26 +92,19 @@ def _lister(service: Service, what: str) -> Callable[[], Awaitable[Response]]:
 
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, _BY)
         return answer(await service.set_host(host, state, text(body, "user")))
 
     return set_host
 
 
 def _datasets(router: APIRouter, service: Service) -> None:
-    string = {"type": "string"}
-
     @router.post(
         "/datasets",
         tags=["datasets"],
         summary="Add a dataset",
-        openapi_extra={
-            **takes(
-                {"name": string, "region": string, "path": string, "source": string},
-                ("name", "region"),
-            ),
-            **returns(v.DatasetView, 201),
-        },
+        **takes(_DATASET, ("name", "region")),
+        **returns(v.DatasetView, 201),
     )
     async def add(request: Request) -> Response:
         return answer(await service.add_dataset(await read_object(request)), 201)
@@ -107,10 +113,11 @@ def _datasets(router: APIRouter, service: Service) -> None:
         "/datasets/{name}/replicas",
         tags=["datasets"],
         summary="Copy a dataset to a region",
-        openapi_extra={**takes({"region": string}, ("region",)), **returns(v.DatasetView, 202)},
+        **takes({"region": _TEXT, **_BY}, ("region",)),
+        **returns(v.DatasetView, 202),
     )
     async def replicate(name: str, request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, ("region", "user"))
         by = text(body, "user")
         return answer(await service.replicate(name, text(body, "region"), by), 202)
 
@@ -118,7 +125,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         "/datasets/{name}/replicas/{region}",
         tags=["datasets"],
         summary="Drop a replica",
-        openapi_extra=returns(v.DatasetView),
+        **returns(v.DatasetView),
     )
     async def drop(name: str, region: str) -> Response:
         return answer(await service.drop(name, region))

@@ -12,8 +12,11 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def host_name(value: str) -> str:
-    """The host of a Host header, without port and brackets."""
-    return (urlsplit(f"//{value}").hostname or "").lower()
+    """The host of a Host header, without port and brackets; empty if there is no telling."""
+    try:
+        return (urlsplit(f"//{value}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 class LoopbackOnly:
@@ -35,7 +38,7 @@ class LoopbackOnly:
                 refusal = problem(403, "Refused", "this server answers on loopback names only")
                 await refusal(scope, receive, send)
                 return
-            if origin and host_name(urlsplit(origin).netloc) not in LOOPBACK:
+            if origin and host_name(origin.partition("://")[2]) not in LOOPBACK:
                 refusal = problem(403, "Refused", "requests from other sites are not accepted")
                 await refusal(scope, receive, send)
                 return

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.wire import answer, idempotency_key, read_bytes, read_object, returns, takes, text
+from topmast.api.wire import (
+    accepts,
+    answer,
+    idempotency_key,
+    read_bytes,
+    read_object,
+    replies,
+    returns,
+    takes,
+    text,
+)
 from topmast.model import views as v
 from topmast.model.errors import InvalidInput
 from topmast.service.blobs import MAX_BYTES
@@ -18,6 +28,11 @@ _JOB: dict[str, Any] = {
     "description": "A job file as a JSON object; see the reference of the job file.",
 }
 _TEXT: dict[str, Any] = {"type": "string"}
+_BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
+_ONE = {"job": _JOB, "user": _TEXT, "workdir": _TEXT}
+_MANY = {"jobs": {"type": "array", "items": _JOB}, "user": _TEXT}
+_BY = {"user": _TEXT}
+_UPLOADED = {"type": "object", "properties": {"workdir": _TEXT}, "required": ["workdir"]}
 
 
 def routes(service: Service) -> APIRouter:
@@ -28,13 +43,11 @@ def routes(service: Service) -> APIRouter:
         "/jobs",
         tags=["jobs"],
         summary="Submit a job; answered when it is durable",
-        openapi_extra={
-            **takes({"job": _JOB, "user": _TEXT, "workdir": _TEXT}, ("job",)),
-            **returns(v.Receipt, 201),
-        },
+        **takes(_ONE, ("job",)),
+        **returns(v.Receipt, 201),
     )
     async def submit(request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, _ONE)
         receipt = await service.submit(
             body.get("job"), text(body, "user"), text(body, "workdir"), idempotency_key(request)
         )
@@ -44,13 +57,11 @@ def routes(service: Service) -> APIRouter:
         "/jobs/bulk",
         tags=["jobs"],
         summary="Submit many jobs, all or none",
-        openapi_extra={
-            **takes({"jobs": {"type": "array", "items": _JOB}, "user": _TEXT}, ("jobs",)),
-            **returns(v.BulkReceipt, 201),
-        },
+        **takes(_MANY, ("jobs",)),
+        **returns(v.BulkReceipt, 201),
     )
     async def submit_many(request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, _MANY)
         receipt = await service.submit_many(
             body.get("jobs"), text(body, "user"), idempotency_key(request)
         )
@@ -60,13 +71,14 @@ def routes(service: Service) -> APIRouter:
         "/jobs/dry-run",
         tags=["jobs"],
         summary="Where a job would run, without submitting it",
-        openapi_extra={**takes({"job": _JOB, "user": _TEXT}, ("job",)), **returns(v.Explanation)},
+        **takes(_ONE, ("job",)),
+        **returns(v.Explanation),
     )
     async def dry_run(request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, _ONE)
         return answer(await service.dry_run(body.get("job"), text(body, "user")))
 
-    @router.get("/jobs", tags=["jobs"], summary="List jobs", openapi_extra=returns(v.JobPage))
+    @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))
     async def jobs(
         state: str = "",
         tenant: str = "",
@@ -86,7 +98,7 @@ def routes(service: Service) -> APIRouter:
 
 
 def _one_job(router: APIRouter, service: Service) -> None:
-    @router.get("/jobs/{job}", tags=["jobs"], summary="One job", openapi_extra=returns(v.JobView))
+    @router.get("/jobs/{job}", tags=["jobs"], summary="One job", **returns(v.JobView))
     async def job(job: str) -> Response:
         return answer(await service.job(job))
 
@@ -94,7 +106,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
         "/jobs/{job}/story",
         tags=["jobs"],
         summary="A job with its history and attempts",
-        openapi_extra=returns(v.JobStory),
+        **returns(v.JobStory),
     )
     async def story(job: str) -> Response:
         return answer(await service.story(job))
@@ -103,7 +115,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
         "/jobs/{job}/explain",
         tags=["jobs"],
         summary="Why a job stands where it stands",
-        openapi_extra=returns(v.Explanation),
+        **returns(v.Explanation),
     )
     async def explain(job: str) -> Response:
         return answer(await service.explain(job))
@@ -112,13 +124,19 @@ def _one_job(router: APIRouter, service: Service) -> None:
         "/jobs/{job}/cancel",
         tags=["jobs"],
         summary="End a job for good",
-        openapi_extra={**takes({"user": _TEXT}), **returns(v.JobView, 202)},
+        **takes(_BY),
+        **returns(v.JobView, 202),
     )
     async def cancel(job: str, request: Request) -> Response:
-        body = await read_object(request)
+        body = await read_object(request, _BY)
         return answer(await service.cancel(job, text(body, "user")), 202)
 
-    @router.get("/jobs/{job}/logs", tags=["jobs"], summary="A piece of one task's output")
+    @router.get(
+        "/jobs/{job}/logs",
+        tags=["jobs"],
+        summary="A piece of one task's output",
+        **replies(200, {"text/plain": {"schema": _BYTES}}),
+    )
     async def logs(
         job: str,
         task: int = 0,
@@ -136,12 +154,23 @@ def _one_job(router: APIRouter, service: Service) -> None:
 
 
 def _workdirs(router: APIRouter, service: Service) -> None:
-    @router.put("/workdirs/{digest}", tags=["jobs"], summary="Upload a snapshot of a workdir")
+    @router.put(
+        "/workdirs/{digest}",
+        tags=["jobs"],
+        summary="Upload a snapshot of a workdir",
+        **accepts({"application/gzip": {"schema": _BYTES}}, required=True),
+        **replies(201, {"application/json": {"schema": _UPLOADED}}),
+    )
     async def put_workdir(digest: str, request: Request) -> Response:
         data = await read_bytes(request, MAX_BYTES)
         new = service.blobs.put(digest, data)
         return answer({"workdir": digest}, 201 if new else 200)
 
-    @router.head("/workdirs/{digest}", tags=["jobs"], summary="Whether a snapshot is here")
+    @router.head(
+        "/workdirs/{digest}",
+        tags=["jobs"],
+        summary="Whether a snapshot is here",
+        **replies(200, {}),
+    )
     async def has_workdir(digest: str) -> Response:
         return Response(status_code=200 if service.blobs.path(digest) else 404)

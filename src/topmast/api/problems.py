@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import structlog
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
@@ -46,6 +47,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return problem(error.status_code, "Refused", str(error.detail))
 
 
+async def _bad_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return problem(422, "Invalid input", str(first["msg"]), field=str(first["loc"][-1]))
+
+
 async def _bug(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, exc_info=error)
     return problem(500, "Internal error", "the server's log has the cause")
@@ -55,5 +62,6 @@ def install(app: FastAPI) -> None:
     """Answer every error with a problem document."""
     app.add_exception_handler(TopmastError, _topmast_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _bad_parameter)
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)

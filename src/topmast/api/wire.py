@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -12,6 +15,7 @@ from topmast.model import views
 from topmast.model.errors import InvalidInput, TopmastError
 
 MAX_BODY_BYTES = 128 * 1024 * 1024
+LONGEST_NUMBER = 18
 REF = "#/components/schemas/{name}"
 
 SHOWN = (
@@ -50,18 +54,43 @@ async def read_bytes(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byt
     return b"".join(chunks)
 
 
-async def read_object(request: Request) -> dict[str, Any]:
-    """The body as a JSON object; an empty body is an empty object."""
+async def read_object(request: Request, fields: Collection[str] | None = None) -> dict[str, Any]:
+    """The body as a JSON object; an empty body is an empty object.
+
+    ``fields`` are those it may have, None if whoever takes the object checks that.
+    """
     data = await read_bytes(request)
     if not data:
         return {}
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+        json.loads(data, object_pairs_hook=_each_once)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidInput(f"not JSON: {error}", field="body") from None
     if not isinstance(document, dict):
         raise InvalidInput("must be a JSON object", field="body")
+    if fields is not None:
+        _refuse_unknown(document, fields)
     return document
+
+
+def _refuse_unknown(document: Collection[str], fields: Collection[str]) -> None:
+    for name in document:
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(fields)}"
+            raise InvalidInput("unknown field", field=name[:100], remedy=remedy)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse a field given twice: which of the two counts, every reader decides for itself."""
+    if len(dict(pairs)) == len(pairs):
+        return
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise InvalidInput("given twice", field=name[:100], remedy="keep one of the two")
+        seen.add(name)
 
 
 def text(document: dict[str, Any], field: str, default: str = "") -> str:
@@ -72,6 +101,13 @@ def text(document: dict[str, Any], field: str, default: str = "") -> str:
     return value
 
 
+def whole_number(digits: str, field: str) -> int:
+    """A number that the server once gave out, as text; it never gave out a longer one."""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER):
+        raise InvalidInput("not a number of this server", field=field)
+    return int(digits)
+
+
 def idempotency_key(request: Request) -> str:
     """The Idempotency-Key of a request, empty without one."""
     key = request.headers.get("idempotency-key", "")
@@ -80,35 +116,51 @@ def idempotency_key(request: Request) -> str:
     return key
 
 
-def returns(kind: type | None, status: int = 200, listed: str = "") -> dict[str, Any]:
-    """OpenAPI fields for a route that answers with ``kind``, or with a list of it under a key."""
-    if kind is None:
-        schema: dict[str, Any] = {"type": "object"}
-    else:
-        schema = {"$ref": REF.format(name=kind.__name__)}
+def returns(
+    kind: type | None,
+    status: int = 200,
+    listed: str = "",
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Arguments of a route that answers with ``kind``, or with a list of it under a key.
+
+    ``more`` are the schemas of fields beside that list; ``kind`` None answers without a body.
+    """
+    schema: dict[str, Any] = {} if kind is None else {"$ref": REF.format(name=kind.__name__)}
     if listed:
-        items = {"type": "array", "items": schema}
-        schema = {"type": "object", "properties": {listed: items}, "required": [listed]}
-    error = {"$ref": REF.format(name="Problem")}
+        fields = {listed: {"type": "array", "items": schema}, **(more or {})}
+        schema = {"type": "object", "properties": fields, "required": list(fields)}
+    return replies(status, {"application/json": {"schema": schema}} if schema else {})
+
+
+def replies(status: int, content: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a route whose answer is ``content`` by media type, or a problem."""
+    error = {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}}
     return {
+        "status_code": status,
+        "response_class": Bare,
         "responses": {
-            str(status): {
-                "description": "Done",
-                "content": {"application/json": {"schema": schema}},
-            },
-            "4XX": {
-                "description": "Refused",
-                "content": {"application/problem+json": {"schema": error}},
-            },
-        }
+            status: {"description": "Done", **({"content": content} if content else {})},
+            "4XX": {"description": "Refused", "content": error},
+        },
     }
 
 
+class Bare(Response):
+    """An answer whose media types are those that its route names, and no default beside them."""
+
+    media_type = None
+
+
 def takes(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """OpenAPI fields for a route that takes a JSON object."""
+    """Arguments of a route that takes a JSON object."""
     schema = {"type": "object", "properties": properties, "required": list(required)}
-    content = {"application/json": {"schema": schema}}
-    return {"requestBody": {"required": bool(required), "content": content}}
+    return accepts({"application/json": {"schema": schema}}, required=bool(required))
+
+
+def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """Arguments of a route that takes ``content`` by media type."""
+    return {"openapi_extra": {"requestBody": {"required": required, "content": content}}}
 
 
 def components() -> dict[str, Any]:

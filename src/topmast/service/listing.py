@@ -18,6 +18,7 @@ from topmast.model.views import JobView
 from topmast.ports import Journal
 
 MAX_PAGE = 1_000
+CURSOR_DIGITS = 18
 
 
 class Selection(Struct, frozen=True):
@@ -48,7 +49,7 @@ def select(
     states: tuple[str, ...], tenant: str, limit: int, cursor: str, queue_order: bool
 ) -> Selection:
     """A selection from what a request says. Raises InvalidInput."""
-    if cursor and not (cursor.isascii() and cursor.isdigit()):
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= CURSOR_DIGITS):
         raise InvalidInput("not a cursor of this listing", field="cursor")
     return Selection(
         _states(states),

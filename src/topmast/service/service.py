@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -92,7 +93,13 @@ class Service:
             raise InvalidInput("must be an object", field=where, remedy="see the job file")
         tenants = self.machines.queue.ledger.tenants
         default = "default" if "default" in tenants or not tenants else next(iter(tenants))
-        spec = parse_job(document, where=where, tenant_default=default, user=user).spec
+        file = parse_job(document, where=where, tenant_default=default, user=user)
+        if file.workdir is not None:
+            raise InvalidInput(
+                "a folder is nothing that a request can bring", field="workdir", where=where,
+                remedy="PUT a snapshot of it, and name its digest",
+            )  # fmt: skip
+        spec = file.spec
         if spec.tenant not in tenants:
             near = get_close_matches(spec.tenant, list(tenants), 1)
             known = ", ".join(sorted(tenants)[:10])
@@ -394,6 +401,9 @@ class Service:
         """GPU-hours held, kept and lost; by default of the last 30 days."""
         if by not in KEYS:
             raise InvalidInput(f"'{by}' is not one of {', '.join(KEYS)}", field="by")
+        for name, time_s in (("since", since_s), ("until", until_s)):
+            if time_s is not None and not math.isfinite(time_s):
+                raise InvalidInput("not a time", field=name)
         now = self.clock.now()
         until = now if until_s is None else until_s
         since = until - 30 * 86_400.0 if since_s is None else since_s

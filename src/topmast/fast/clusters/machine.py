@@ -34,7 +34,7 @@ from topmast.model.states import Outcome
 LAUNCH_DEADLINE_S = 120.0
 STOP_MARGIN_S = 15.0
 RECONCILE_S = 60.0
-"""How often the engine is asked what it runs while anything runs."""
+"""How often the engine is asked what it runs, while anything runs or a host is down."""
 FENCES_KEPT = 100_000
 
 
@@ -53,6 +53,8 @@ class ClusterManager(EventMachine):
         self.name = name
         self.state = _State()
         self._truth_asked_s = 0.0
+        # Hosts last heard to be down: a hint, for an engine names its hosts when it is opened.
+        self._down: dict[str, bool] = {}
 
     # --- configuration and recovery -----------------------------------------------------------
 
@@ -153,6 +155,7 @@ class ClusterManager(EventMachine):
             self._tell(m.AttemptResumed(event.job, event.epoch, event.step))
 
     def _host_down(self, event: m.HostDown) -> None:
+        self._down[event.host] = True
         self._tell(m.HostChanged(event.host, up=False))
         for attempt in list(self.state.attempts.values()):
             for task in attempt.tasks:
@@ -166,6 +169,7 @@ class ClusterManager(EventMachine):
                 self._close(attempt)
 
     def _host_up(self, event: m.HostUp) -> None:
+        self._down.pop(event.host, None)
         self._tell(m.HostChanged(event.host, up=True))
 
     # --- stopping -----------------------------------------------------------------------------
@@ -235,7 +239,7 @@ class ClusterManager(EventMachine):
     def next_wakeup_s(self) -> float | None:
         """The earliest deadline of any attempt, or the next reconciliation. O(attempts)."""
         times = [t for a in self.state.attempts.values() for t in self._deadlines(a)]
-        if self.state.attempts:
+        if self.state.attempts or self._down:
             times.append(self._truth_asked_s + RECONCILE_S)
         return min(times, default=None)
 
@@ -249,7 +253,7 @@ class ClusterManager(EventMachine):
         return times
 
     def _wake(self, event: m.Wake) -> None:
-        if self.state.attempts and self._truth_asked_s + RECONCILE_S <= self.now:
+        if self._truth_asked_s + RECONCILE_S <= self.now:
             self._ask_truth()
         for attempt in list(self.state.attempts.values()):
             limit_s = attempt.limit_s()
@@ -271,6 +275,8 @@ class ClusterManager(EventMachine):
         """Reconcile: account what ended unheard, fail what the engine lost, reap what nobody owns."""
         for host in event.down_hosts:
             self._host_down(m.HostDown(host))
+        for host in [host for host in self._down if host not in event.down_hosts]:
+            self._host_up(m.HostUp(host))
         known = {(t.job, t.epoch, t.rank): t for t in event.tasks}
         for task in event.tasks:
             attempt = self._attempt(task.job, task.epoch)

@@ -150,7 +150,7 @@ def test_the_largest_gang_that_would_fit(spec: JobSpec, want: float) -> None:
         ("nobody has it", job(model="TPU"), PendingReason.NO_MATCHING_HARDWARE),
         (
             "one group has no hardware",
-            gang(trainer=(1, needs(8)), reader=(1, needs(cpus=65))),
+            gang({"trainer": (1, needs(8)), "reader": (1, needs(cpus=65))}),
             PendingReason.NO_MATCHING_HARDWARE,
         ),
     ],

@@ -150,7 +150,7 @@ def test_counts_may_differ_by_model() -> None:
 def test_trainers_take_gpus_and_readers_what_is_beside_them() -> None:
     """Groups of different kinds share hosts; ranks follow the order of the groups."""
     columns = _columns((cluster("c-1", hosts=2, cpus=64.0),), {})
-    spec = gang(reader=(4, needs(cpus=8)), trainer=(1, needs(8, cpus=32)))
+    spec = gang({"reader": (4, needs(cpus=8)), "trainer": (1, needs(8, cpus=32))})
     plan = _plan(columns, spec)
     assert [(seat.group, seat.rank) for seat in plan.seats] == [
         ("reader", 0), ("reader", 1), ("reader", 2), ("reader", 3), ("trainer", 4),
@@ -165,7 +165,7 @@ def test_readers_may_sit_on_hosts_without_gpus() -> None:
     """A cluster may have CPU hosts for such groups."""
     hosts = (HostSpec("gpu", "H100", 8, cpus=8.0), HostSpec("cpu", "", 0, cpus=64.0))
     columns = _columns((ClusterSpec("c-1", hosts),), {})
-    spec = gang(trainer=(1, needs(8, cpus=8)), reader=(4, needs(cpus=16)))
+    spec = gang({"trainer": (1, needs(8, cpus=8)), "reader": (4, needs(cpus=16))})
     assert _plan(columns, spec).hosts == ("gpu", "cpu")
 
 
@@ -173,8 +173,8 @@ def test_a_host_that_fits_each_group_alone_does_not_hide_one_that_fits_both() ->
     """Two hosts that look alike by GPUs differ by CPUs; the second holds the gang."""
     hosts = (HostSpec("thin", "H100", 8, cpus=8.0), HostSpec("thick", "H100", 8, cpus=64.0))
     columns = _columns((ClusterSpec("c-1", hosts),), {})
-    groups: dict[str, Any] = {"trainer": (1, needs(4, cpus=8)), "reader": (1, needs(cpus=8))}
-    spec = gang(topology=Topology(required=Level.HOST), **groups)
+    groups = {"trainer": (1, needs(4, cpus=8)), "reader": (1, needs(cpus=8))}
+    spec = gang(groups, topology=Topology(required=Level.HOST))
     assert _plan(columns, spec).hosts == ("thick",)
 
 

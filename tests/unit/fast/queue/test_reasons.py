@@ -131,7 +131,7 @@ def test_a_reason_found_within_the_quota_outlives_the_one_found_beyond_it() -> N
 def test_groups_that_fit_alone_but_not_together_lack_a_place() -> None:
     """Each group could sit in the cluster, but there is no room for both."""
     world = World(fleet(cluster("east-1", cpus=8.0)))
-    world.submit(gang(trainer=(2, needs(8, cpus=8)), reader=(1, needs(cpus=8))))
+    world.submit(gang({"trainer": (2, needs(8, cpus=8)), "reader": (1, needs(cpus=8))}))
     assert world.reason("j1") == "InsufficientCapacity"
 
 

@@ -1,0 +1,538 @@
+"""The REST interface as a stranger meets it: every route, and every way to be turned away."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.live import Server, eventually, live, until_state
+from topmast import Client
+
+FLEET = """
+regions:
+  east:
+    clusters:
+      east-a: {hosts: [{count: 2, gpu: H100, gpus: 2}]}
+  west:
+    clusters:
+      west-a: {hosts: [{count: 1, gpu: A100, gpus: 2}]}
+links: [{from: east, to: west, gbps: 10}]
+tenants: {vision: {quota: {H100: 2, A100: 2}}, speech: {quota: {H100: 2}}}
+"""
+PROBLEM = {"type", "title", "status", "detail", "field", "remedy"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Client]]:
+    """The server of this file."""
+    with live(tmp_path_factory.mktemp("api"), FLEET) as both:
+        yield both
+
+
+@pytest.fixture
+def client(running: tuple[Server, Client]) -> Client:
+    """The client of the package, to prepare things with."""
+    return running[1]
+
+
+@pytest.fixture
+def http(running: tuple[Server, Client]) -> Iterator[httpx.Client]:
+    """A plain HTTP client."""
+    server, _ = running
+    with httpx.Client(base_url=f"{server.url}/api/v1", timeout=10.0) as plain:
+        yield plain
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    """The body of a submission."""
+    return {"job": {"run": "true", **fields}}
+
+
+def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """The problem document of a refusal."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    assert document.keys() == PROBLEM
+    assert document["status"] == status
+    assert document["detail"]
+    assert "\n" not in document["detail"]
+    return document
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def references(part: object) -> Iterator[str]:
+    """Every $ref below a part of a document."""
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+def test_the_openapi_document_is_complete(running: tuple[Server, Client]) -> None:
+    """Every route says what it takes, what it answers and how it refuses; every reference resolves."""
+    document = httpx.get(f"{running[0].url}/openapi.json").json()
+    assert document["openapi"].startswith("3.")
+    schemas = document["components"]["schemas"]
+    for reference in references(document):
+        assert reference.removeprefix("#/components/schemas/") in schemas, reference
+    ids = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            ids.append(operation["operationId"])
+            assert operation["summary"], where
+            assert operation["tags"], where
+            named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+            assert named == {part[1:-1] for part in path.split("/") if part[:1] == "{"}, where
+            *done, refused = sorted(operation["responses"])
+            assert (len(done), done[0][0], refused) == (1, "2", "4XX"), where
+            error = operation["responses"]["4XX"]["content"]["application/problem+json"]
+            assert error["schema"] == {"$ref": "#/components/schemas/Problem"}, where
+            content = operation["responses"][done[0]].get("content", {})
+            assert all(kind["schema"] for kind in content.values()), where
+            assert bool(content) == (method != "head"), where
+            assert ("requestBody" in operation) == (method in ("post", "put")), where
+    assert len(set(ids)) == len(ids)
+
+
+ROUTES = {
+    "post /jobs", "get /jobs", "post /jobs/bulk", "post /jobs/dry-run", "get /jobs/{job}",
+    "get /jobs/{job}/story", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
+    "get /jobs/{job}/logs", "put /workdirs/{digest}", "head /workdirs/{digest}", "get /regions",
+    "get /clusters", "get /hosts", "get /gpus", "get /tenants", "get /datasets",
+    "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
+    "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
+    "get /usage", "get /health", "get /events",
+}  # fmt: skip
+"""Those that the tests of this file go through."""
+
+
+def test_no_route_goes_untested(running: tuple[Server, Client]) -> None:
+    """A new route is missed here, until it is added to the tests and to this list."""
+    document = httpx.get(f"{running[0].url}/openapi.json").json()
+    found = {
+        f"{method} {path.removeprefix('/api/v1')}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    assert found == ROUTES
+
+
+# --- every route ----------------------------------------------------------------------------------
+
+
+def test_a_job_from_submission_to_its_log(http: httpx.Client, client: Client) -> None:
+    """Submit, dry-run, look, explain, read the log, hear the story."""
+    document = job(name="hello", run="echo hello; echo again", resources={"accelerators": "H100:1"})
+    planned = http.post("/jobs/dry-run", json=document)
+    assert (planned.status_code, planned.json()["plans"][0]["region"]) == (200, "east")
+    answer = http.post("/jobs", json={**document, "user": "ann"})
+    assert answer.status_code == 201
+    receipt = answer.json()
+    assert (receipt["name"], receipt["warnings"]) == ("hello", [])
+    until_state(client, receipt["id"], "SUCCEEDED")
+    place = f"/jobs/{receipt['id']}"
+    view = http.get(place).json()
+    assert (view["state"], view["user"], view["tenant"]) == ("SUCCEEDED", "ann", "vision")
+    story = http.get(f"{place}/story").json()
+    assert [line["kind"] for line in story["history"]] == [
+        "submitted", "placed", "STARTING", "RUNNING", "SUCCEEDED",
+    ]  # fmt: skip
+    assert [attempt["outcome"] for attempt in story["attempts"]] == ["succeeded"]
+    assert "SUCCEEDED" in http.get(f"{place}/explain").json()["summary"]
+    log = http.get(f"{place}/logs")
+    assert (log.text, log.headers["content-type"]) == (
+        "hello\nagain\n", "text/plain; charset=utf-8",
+    )  # fmt: skip
+    assert (log.headers["x-complete"], log.headers["x-attempt"]) == ("1", "1")
+    rest = http.get(f"{place}/logs", params={"offset": 6, "limit": 3, "task": 0, "attempt": 1})
+    assert (rest.text, rest.headers["x-next-offset"]) == ("aga", "9")
+
+
+def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:
+    """One bad job in a bulk refuses all of it, and is named."""
+    before = http.get("/health").json()["journal_seq"]
+    bad = {"jobs": [{"run": "true"}, {"run": "true", "num_nodes": 0}]}
+    problem = problem_of(http.post("/jobs/bulk", json=bad), 422)
+    assert (problem["field"], problem["detail"][:8]) == ("num_nodes", "jobs[1]:")
+    assert http.get("/health").json()["journal_seq"] == before
+    good = {"jobs": [{"run": "true", "name": f"bulk-{n}"} for n in range(3)]}
+    answer = http.post("/jobs/bulk", json=good)
+    assert (answer.status_code, len(set(answer.json()["ids"]))) == (201, 3)
+
+
+def test_jobs_are_listed_page_by_page(http: httpx.Client) -> None:
+    """Following the cursor shows every job once, newest first, however small the pages."""
+    posted = http.post("/jobs/bulk", json={"jobs": [{"run": "true"}] * 7}).json()["ids"]
+    whole = [view["id"] for view in http.get("/jobs", params={"limit": 1000}).json()["jobs"]]
+    assert whole[:7] == posted[::-1]
+    found: list[str] = []
+    params: dict[str, Any] = {"limit": 3}
+    while True:
+        page = http.get("/jobs", params=params).json()
+        assert len(page["jobs"]) <= 3
+        found += [view["id"] for view in page["jobs"]]
+        if page["next_cursor"] is None:
+            break
+        params["cursor"] = page["next_cursor"]
+    assert found == whole
+    assert sum(page["counts"].values()) == len(whole)
+    of_speech = http.get("/jobs", params={"tenant": "speech"}).json()
+    assert of_speech["jobs"] == []
+
+
+def test_waiting_jobs_are_listed_in_the_order_of_the_queue(
+    http: httpx.Client, client: Client
+) -> None:
+    """Higher bands first, whoever came first; a cancelled job leaves the list."""
+    for host in ("east-a-0", "east-a-1"):
+        assert http.post(f"/hosts/{host}/cordon", json={}).json()["state"] == "cordoned"
+    ask = {"resources": {"accelerators": "H100:1"}}
+    ids = {
+        band: http.post("/jobs", json=job(priority=band, **ask)).json()["id"]
+        for band in ("low", "critical", "normal")
+    }
+    params = {"state": "PENDING,RECOVERING", "order": "queue"}
+    listed = [view["id"] for view in http.get("/jobs", params=params).json()["jobs"]]
+    assert listed == [ids["critical"], ids["normal"], ids["low"]]
+    eventually(
+        lambda: http.get(f"/jobs/{ids['low']}").json()["reason"] == "InsufficientCapacity",
+        "it says why it waits",
+    )
+    cancelled = http.post(f"/jobs/{ids['normal']}/cancel", json={"user": "ann"})
+    assert (cancelled.status_code, cancelled.json()["state"]) == (202, "CANCELLED")
+    assert cancelled.json()["cause"] == "cancelled by ann"
+    for host in ("east-a-0", "east-a-1"):
+        assert http.post(f"/hosts/{host}/uncordon").json()["state"] == "healthy"
+    for band in ("low", "critical"):
+        until_state(client, ids[band], "SUCCEEDED")
+    assert http.get("/jobs", params=params).json()["jobs"] == []
+
+
+def test_the_fleet_is_shown(http: httpx.Client) -> None:
+    """Regions, clusters, hosts, GPUs and tenants, each with what the fleet file says."""
+    shown = {what: http.get(f"/{what}").json()[what] for what in
+             ("regions", "clusters", "hosts", "gpus", "tenants", "datasets")}  # fmt: skip
+    assert [(r["name"], r["hosts"], r["gpus"]) for r in shown["regions"]] == [
+        ("east", 2, 4.0), ("west", 1, 2.0),
+    ]  # fmt: skip
+    assert [(c["name"], c["engine"]) for c in shown["clusters"]] == [
+        ("east-a", "local"), ("west-a", "local"),
+    ]  # fmt: skip
+    assert [h["name"] for h in shown["hosts"]] == ["east-a-0", "east-a-1", "west-a-0"]
+    assert [(g["gpu_model"], g["total"]) for g in shown["gpus"]] == [("H100", 4.0), ("A100", 2.0)]
+    assert {(t["name"], t["gpu_model"], t["nominal"]) for t in shown["tenants"]} >= {
+        ("vision", "H100", 2.0), ("speech", "H100", 2.0),
+    }  # fmt: skip
+    assert http.get("/health").json()["version"]
+
+
+def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
+    """Each verb answers with the host as it is then; a body is not needed."""
+    assert http.post("/hosts/west-a-0/drain").json()["state"] == "draining"
+    assert http.post("/hosts/west-a-0/cordon", json={"user": "ann"}).json()["state"] == "cordoned"
+    assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    near = problem_of(http.post("/hosts/west-a-9/drain"), 404)
+    assert "west-a-9" in near["detail"]
+
+
+def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Path) -> None:
+    """The whole life of a replica; the last one may not go."""
+    (tmp_path / "part").write_bytes(b"x" * 1000)
+    body = {"name": "words", "region": "east", "source": str(tmp_path)}
+    added = http.post("/datasets", json=body)
+    assert (added.status_code, added.json()["size_bytes"]) == (201, 1000)
+    assert problem_of(http.post("/datasets", json=body), 409)["detail"].startswith(
+        "dataset 'words'"
+    )
+    copied = http.post("/datasets/words/replicas", json={"region": "west"})
+    assert copied.status_code == 202
+
+    def replicas() -> dict[str, str]:
+        (view,) = (d for d in http.get("/datasets").json()["datasets"] if d["name"] == "words")
+        return {replica["region"]: replica["state"] for replica in view["replicas"]}
+
+    both = {"east": "complete", "west": "complete"}
+    eventually(lambda: replicas() == both, "the replica is there")
+    dropped = http.delete("/datasets/words/replicas/east")
+    assert (dropped.status_code, replicas()) == (200, {"west": "complete"})
+    problem_of(http.delete("/datasets/words/replicas/west"), 409)
+    problem_of(http.delete("/datasets/words/replicas/east"), 404)
+
+
+def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:
+    """The digest says what must be inside; nothing else gets in."""
+    data = b"a snapshot"
+    place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
+    assert http.head(place).status_code == 404
+    problem_of(http.put(place, content=b"another"), 422)
+    assert http.head(place).status_code == 404
+    assert [http.put(place, content=data).status_code for _ in range(2)] == [201, 200]
+    assert http.head(place).status_code == 200
+    problem_of(http.put("/workdirs/sha256:..%2f..%2fx", content=data), 404)
+    problem_of(http.put("/workdirs/md5:00", content=data), 422)
+
+
+def test_usage_is_accounted(http: httpx.Client) -> None:
+    """By tenant, user or GPU model, over a period."""
+    for by in ("tenant", "user", "gpu"):
+        report = http.get("/usage", params={"by": by}).json()
+        assert report["by"] == by
+        for row in report["usage"]:
+            assert row["held_gpu_h"] == pytest.approx(row["kept_gpu_h"] + row["lost_gpu_h"])
+    assert http.get("/usage", params={"since": 0, "until": 1}).json()["usage"] == []
+
+
+# --- the event stream -----------------------------------------------------------------------------
+
+
+def heard(http: httpx.Client, count: int, **headers: str) -> list[dict[str, Any]]:
+    """The first so many events of a stream; of each the id, which its data repeats."""
+    found: list[dict[str, Any]] = []
+    with http.stream("GET", "/events", headers=headers) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        seq = ""
+        for line in stream.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                seq = value
+            elif name == "data":
+                found.append(json.loads(value))
+                assert seq == str(found[-1]["seq"])
+            if len(found) == count:
+                break
+    return found
+
+
+def test_events_go_on_where_a_reader_stopped(http: httpx.Client, client: Client) -> None:
+    """With Last-Event-ID nothing is missed and nothing told twice."""
+    first = client.submit({"name": "first", "run": "true"}).id
+    until_state(client, first, "SUCCEEDED")
+    start = next(e["seq"] for e in heard(http, 1, **{"Last-Event-ID": "0"}))
+    everything = heard(http, 5, **{"Last-Event-ID": "0"})
+    assert [event["seq"] for event in everything] == list(range(start, start + 5))
+    resumed = heard(http, 3, **{"Last-Event-ID": str(everything[1]["seq"])})
+    assert resumed == everything[2:5]
+    by_query = [event.seq for event, _ in zip(client.events(after=start), range(2), strict=False)]
+    assert by_query == [start + 1, start + 2]
+    last = heard(http, 1, **{"Last-Event-ID": str(start)})[-1]
+    assert last.keys() == {"seq", "at_s", "kind", "job", "text", "detail"}
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+DEEP = b'{"job": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+BOMB = b'{"job": {"run": "true", "datasets": [' + b'"a",' * 200_000 + b'"b"]}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "want_field", "want_detail"),
+    [
+        (b"{", "body", "not JSON"),
+        (b"[]", "body", "must be a JSON object"),
+        (b'"x"', "body", "must be a JSON object"),
+        (b"", "job", "must be an object"),
+        (b"\xff\xfe{", "body", "not JSON"),
+        (b'{"job": {"run": "\xff"}}', "body", "not JSON"),
+        (b'{"job": {"run": "\\ud800"}}', "body", "not JSON"),
+        (b'{"job": {"run": "true", "time_limit": NaN}}', "body", "not JSON"),
+        (b'{"job": {"run": "true", "time_limit": 1e999}}', "body", "not JSON"),
+        (b'{"job": {"run": "true", "num_nodes": ' + b"9" * 5000 + b"}}", "body", "not JSON"),
+        (b'{"job": {"run": "a", "run": "b"}}', "run", "given twice"),
+        (b'{"job": {"run": "a"}, "job": {"run": "b"}}', "job", "given twice"),
+        (b'{"job": {"run": "true"}, "usr": "ann"}', "usr", "unknown field"),
+        (DEEP, "body", "not JSON"),
+        (BOMB, "", "values"),
+    ],
+)
+def test_a_hostile_body_is_refused_soon(
+    http: httpx.Client, body: bytes, want_field: str, want_detail: str
+) -> None:
+    """Whatever is not a JSON object with a job in it: one clear line, at once, and nothing happens."""
+    before = http.get("/health").json()["journal_seq"]
+    begun_s = time.monotonic()
+    problem = problem_of(http.post("/jobs", content=body), 422)
+    assert time.monotonic() - begun_s < 0.5
+    assert problem["field"] == want_field
+    assert want_detail in problem["detail"]
+    assert http.get("/health").json()["journal_seq"] == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "want_field", "want_remedy"),
+    [
+        ({"run": 5}, "run", "quote it"),
+        ({"run": "a\0b"}, "", ""),
+        ({"num_nodes": 10**9}, "num_nodes", "from 1 to 100,000"),
+        ({"num_nodes": -1}, "num_nodes", "from 1 to 100,000"),
+        ({"num_nodes": 1.5}, "num_nodes", ""),
+        ({"num_nodes": 10**25}, "num_nodes", "from 1 to 100,000"),
+        ({"resources": {"accelerators": "H1000:1"}}, "resources.accelerators", "mean 'H100'?"),
+        ({"resources": {"accelerators": "H100:1000000000"}}, "resources.accelerators", "65,536"),
+        ({"resources": {"accelerators": "H100:nan"}}, "resources.accelerators", ""),
+        ({"resources": {"cpus": "inf"}}, "resources.cpus", "a number"),
+        ({"tenant": "visoin"}, "tenant", "did you mean 'vision'?"),
+        ({"tenant": "nobody-like-that"}, "tenant", "known: speech, vision"),
+        ({"runn": "x"}, "runn", "did you mean 'run'?"),
+        ({"time_limit": "nan"}, "time_limit", "seconds"),
+        ({"time_limit": -1}, "time_limit", ""),
+        ({"name": "../../etc"}, "name", "letters"),
+        ({"name": "<script>"}, "name", "letters"),
+        ({"checkpoint": {"path": "../other"}}, "checkpoint.path", "below its folder"),
+        ({"datasets": ["a/../b"]}, "datasets[0]", "letters"),
+        ({"envs": {"TOPMAST_RANK": "1"}}, "envs.TOPMAST_RANK", "rename it"),
+        ({"envs": {"A=B": "1"}}, "envs.A=B", "letters"),
+        ({"workdir": "/etc"}, "workdir", "snapshot"),
+        ({"workdir": "sha256:" + "0" * 64}, "workdir", "PUT it first"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_with_a_remedy(
+    http: httpx.Client, fields: dict[str, Any], want_field: str, want_remedy: str
+) -> None:
+    """The field at fault is named, and what to write instead; a dry run says the same."""
+    problem = problem_of(http.post("/jobs", json=job(**fields)), 422)
+    assert problem["field"] == want_field
+    assert want_remedy in problem["remedy"]
+    if "snapshot" not in problem["detail"]:
+        assert problem_of(http.post("/jobs/dry-run", json=job(**fields)), 422) == problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "want_field", "want_text"),
+    [
+        ({"path": "../../../etc"}, "path", "leaves its folder"),
+        ({"path": "/etc"}, "path", "leaves its folder"),
+        ({"path": ".topmast/manifests"}, "path", "no path of a dataset"),
+        ({"path": "a\0b"}, "", "NUL"),
+        ({"path": "nothing/here"}, "path", "nothing at"),
+        ({"region": "eats"}, "region", "did you mean 'east'?"),
+        ({"region": ["east"]}, "region", "unknown region"),
+        ({"name": "../x"}, "", "not a name"),
+        ({"source": "relative/folder"}, "source", "an absolute path"),
+        ({"source": "/no/such/folder"}, "source", "not a directory"),
+        ({"allowed": ["mars"]}, "allowed[0]", "no region 'mars'"),
+        ({"sizes": "1GB"}, "sizes", "did you mean 'size'?"),
+    ],
+)
+def test_a_dataset_never_leads_out_of_its_store(
+    http: httpx.Client, fields: dict[str, Any], want_field: str, want_text: str
+) -> None:
+    """No path, name or source gets anything in that a region does not keep for datasets."""
+    body = {"name": "stray", "region": "east", **fields}
+    problem = problem_of(http.post("/datasets", json=body), 422)
+    assert problem["field"] == want_field
+    assert want_text in f"{problem['detail']} {problem['remedy']}"
+    assert all(d["name"] != "stray" for d in http.get("/datasets").json()["datasets"])
+
+
+@pytest.mark.parametrize(
+    ("path", "want_status", "want_field"),
+    [
+        ("/jobs?limit=0", 422, "limit"),
+        ("/jobs?limit=abc", 422, "limit"),
+        ("/jobs?limit=99999999999999999999", 422, "limit"),
+        ("/jobs?state=RUNING", 422, "state"),
+        ("/jobs?order=oldest", 422, "order"),
+        ("/jobs?cursor=-1", 422, "cursor"),
+        ("/jobs?cursor=x", 422, "cursor"),
+        ("/jobs?cursor=" + "9" * 5000, 422, "cursor"),
+        ("/jobs/j999999", 404, ""),
+        ("/jobs/j999999/story", 404, ""),
+        ("/jobs/j999999/explain", 404, ""),
+        ("/jobs/j999999/logs", 404, ""),
+        ("/jobs/j1%00", 404, ""),
+        ("/jobs/..%2f..%2fjournal.sqlite", 404, ""),
+        ("/jobs/j1/logs?task=7", 422, "task"),
+        ("/jobs/j1/logs?offset=-1", 422, "offset"),
+        ("/jobs/j1/logs?attempt=9", 404, ""),
+        ("/usage?by=planet", 422, "by"),
+        ("/usage?since=nan", 422, "since"),
+        ("/usage?until=x", 422, "until"),
+        ("/events?after=x", 422, "after"),
+        ("/nothing", 404, ""),
+    ],
+)
+def test_a_question_that_has_no_answer(
+    http: httpx.Client, client: Client, path: str, want_status: int, want_field: str
+) -> None:
+    """A parameter out of place and a thing that is not there are refused in the same form."""
+    if not client.job_page().jobs:
+        until_state(client, client.submit({"run": "true"}).id, "SUCCEEDED")
+    assert problem_of(http.get(path), want_status)["field"] == want_field
+
+
+def test_a_method_that_a_route_has_not(http: httpx.Client) -> None:
+    """405 is a problem document like every other refusal."""
+    problem_of(http.delete("/jobs"), 405)
+    problem_of(http.get("/jobs/bulk/cancel"), 405)
+
+
+def test_an_idempotency_key_stands_for_one_body(http: httpx.Client) -> None:
+    """The same again is answered with the same job; anything else with 409."""
+    key = {"Idempotency-Key": "a-key"}
+    first = http.post("/jobs", json=job(name="a"), headers=key)
+    again = http.post("/jobs", json=job(name="a"), headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    problem_of(http.post("/jobs", json=job(name="b"), headers=key), 409)
+    problem_of(http.post("/jobs", json=job(), headers={"Idempotency-Key": "x" * 300}), 422)
+
+
+def test_a_body_that_is_too_large_is_refused_while_it_arrives(http: httpx.Client) -> None:
+    """Nobody fills the memory: a body without end is cut off."""
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(300):
+            yield b" " * 2**20
+
+    digest = "sha256:" + "0" * 64
+    problem = problem_of(http.put(f"/workdirs/{digest}", content=endless()), 422)
+    assert "larger than" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "want_status"),
+    [
+        ({"Host": "localhost:80"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "["}, 403),
+        ({"Host": ""}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1@evil.example"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_only_this_machine_is_answered(
+    http: httpx.Client, headers: dict[str, str], want_status: int
+) -> None:
+    """A page elsewhere reaches nothing: neither by a name that leads here nor by a script."""
+    answer = http.get("/health", headers=headers)
+    assert answer.status_code == want_status
+    if want_status == 403:
+        problem_of(answer, 403)
+        problem_of(http.post("/jobs", json=job(), headers=headers), 403)
+
+
+def test_nothing_hostile_upset_the_server(running: tuple[Server, Client]) -> None:
+    """After all this its log has no traceback, and it still takes jobs."""
+    server, client = running
+    until_state(client, client.submit({"run": "true"}).id, "SUCCEEDED")
+    log = server.log.read_text()
+    assert "Traceback" not in log
+    assert "error" not in log

@@ -1,0 +1,484 @@
+"""A storm: people, faults and time acting on a whole system at random, from one seed.
+
+News of tasks may be delayed, doubled, overtaken and lost; hosts flap; copies fail; the process is
+killed before a commit, after it, or half-way through what it sends. Two things the storm grants, for
+engines promise them: news of hosts and truths arrive in the order in which they happened, and
+nothing overtakes them.
+
+    python -m tests.simulation.storm --seeds 0:300 --steps 3000
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from tests.support import invariants
+from tests.support.build import cluster, dataset, fleet, gang, job, needs, profile, tenant
+from tests.support.engine import Life, TaskKey, ToyEngine
+from tests.support.world import World
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import TopmastError
+from topmast.model.fleet import Fleet
+from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
+from topmast.model.states import TERMINAL, WAITING, HostState
+from topmast.policies.base import Profile
+
+FULL_CHECK_STEPS = 100
+REBUILD_CHECK_STEPS = 400
+CALM_S = 4 * 3_600.0
+"""How long, once the storm is over, the queue may take to empty."""
+IN_ORDER = (m.HostDown, m.HostUp, m.EngineTruth)
+
+
+class Weather(Struct, frozen=True):
+    """How bad it is: chances by message, task, deed or delivery."""
+
+    lost: float = 0.04
+    doubled: float = 0.08
+    late: float = 0.1
+    never_starts: float = 0.02
+    cannot_start: float = 0.02
+    fails: float = 0.1
+    deaf: float = 0.05
+    copy_fails: float = 0.3
+    killed: float = 0.004
+    deed_every_s: float = 4.0
+    host_lost_every_s: float = 120.0
+
+
+CALM = Weather(
+    lost=0.0, doubled=0.0, late=0.0, never_starts=0.0, cannot_start=0.0, fails=0.0, deaf=0.0,
+    copy_fails=0.0, killed=0.0, deed_every_s=1e9, host_lost_every_s=1e9,
+)  # fmt: skip
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+def storm_fleet(hosts: int = 3) -> Fleet:
+    """Two regions, three clusters, two tenants that share, and some data."""
+    return fleet(
+        cluster("east-1", hosts=hosts, gpus=4, cpus=16.0),
+        cluster("east-2", hosts=2, gpus=4, model="A100", cpus=16.0),
+        cluster("west-1", hosts=3, gpus=4, cpus=16.0),
+        tenants=(tenant("a", H100=8, A100=4), tenant("b", borrow=8, H100=8, A100=4)),
+        datasets=(
+            dataset("east-only", "east"),
+            dataset("west-only", "west"),
+            dataset("both", "east", "west"),
+            dataset("resident", "west", allowed=("west",)),
+        ),
+    )
+
+
+def storm_profile() -> Profile:
+    """Quick to preempt and to forgive, so that much happens in little time."""
+    return profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0)
+
+
+class StormyWorld(World):
+    """A world whose mail goes through the storm, and whose process may die in any delivery."""
+
+    def __init__(self, storm: Storm) -> None:
+        self.storm = storm
+        super().__init__(storm_fleet(), storm_profile(), obedient=False)
+
+    def post(self, to: str, news: Sequence[m.Message]) -> None:
+        """Every message takes its own time, or never arrives."""
+        for message in news:
+            self.storm.carry(to, message)
+
+    def deliver(self, to: str, message: m.Message) -> Any:
+        """Handle, commit, release; and somewhere in between, perhaps, die."""
+        cascade = self.handle(to, message)
+        dies_at = self.storm.dies_at(len(cascade.sends))
+        if dies_at == 0:
+            raise Killed
+        self.commit(cascade)
+        if dies_at is not None:
+            self.release(cascade.sends[: dies_at - 1])
+            raise Killed
+        self.release(cascade.sends)
+        return cascade.reply
+
+    def release(self, sends: Sequence[m.Send]) -> None:
+        """Orders reach engines at once; what comes of them is the storm's business."""
+        super().release(sends)
+        for send in sends:
+            self.storm.ordered(send)
+
+
+class Storm:
+    """One run: a clock, a heap of what will happen, and chance."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.weather = CALM
+        self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.count = 0
+        self.life = 0
+        self.alive = True
+        self.floor_s: dict[str, float] = {}
+        self.unanswered: list[tuple[tuple[JobSpec, ...], str]] = []
+        self.keys: dict[str, tuple[tuple[JobSpec, ...], tuple[str, ...]]] = {}
+        self.seen: dict[str, int] = {}
+        self.world = StormyWorld(self)
+        self.witness = invariants.Witness(self.world)
+        for engine in self.world.engines.values():
+            engine.watch = self.witness
+        self.weather = Weather()
+        self.at(0.0, self._deed)
+        self.at(self._soon(self.weather.host_lost_every_s), self._lose_some_host)
+
+    def note(self, what: str) -> None:
+        """Count what happened, so that a storm that was none shows."""
+        self.seen[what] = self.seen.get(what, 0) + 1
+
+    # --- time ---------------------------------------------------------------------------------------
+
+    def at(self, delay_s: float, do: Callable[..., None], *args: Any) -> None:
+        """Have something happen."""
+        self.count += 1
+        heapq.heappush(self.heap, (self.world.now + delay_s, self.count, do, args))
+
+    def _soon(self, mean_s: float) -> float:
+        return self.rng.expovariate(1.0 / mean_s)
+
+    def _chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def step(self) -> None:
+        """The next thing happens: a wake-up that is due, or what lies first on the heap."""
+        try:
+            wake_s = self.world.next_wakeup_s() if self.alive else None
+            if wake_s is not None and wake_s <= self.heap[0][0]:
+                self.world.now = max(self.world.now, wake_s)
+                self.world.deliver(self.world.due()[0], m.Wake())
+            else:
+                at_s, _, do, args = heapq.heappop(self.heap)
+                self.world.now = max(self.world.now, at_s)
+                do(*args)
+        except Killed:
+            self._die()
+        self.witness.check_step()
+
+    # --- death ---------------------------------------------------------------------------------------
+
+    def dies_at(self, sends: int) -> int | None:
+        """None: not now. 0: before the commit. n: after it, when n - 1 messages are out."""
+        if not self._chance(self.weather.killed):
+            return None
+        return self.rng.randrange(sends + 2)
+
+    def _die(self) -> None:
+        self.note("kill")
+        self.life += 1
+        self.alive = False
+        self.world.crash()
+        self.at(self.rng.choice([0.0, 1.0, 30.0]), self._rise)
+
+    def _rise(self) -> None:
+        self.alive = True
+        self.floor_s.clear()
+        self.world.recover()
+        for specs, key in self.unanswered:
+            self._submit(specs, key)
+        self.unanswered.clear()
+
+    # --- mail ----------------------------------------------------------------------------------------
+
+    def carry(self, to: str, message: m.Message) -> None:
+        """Send a message on its way through the weather."""
+        weather = self.weather
+        news_of_copies = to == ids.QUEUE
+        if self._chance(weather.lost) and not news_of_copies:
+            self.note("lost")
+            return
+        delay_s = self._soon(15.0) if self._chance(weather.late) else self.rng.uniform(0.0, 1.0)
+        arrives_s = max(self.world.now + delay_s, self.floor_s.get(to, 0.0))
+        if isinstance(message, IN_ORDER):
+            arrives_s = max(self.world.now + delay_s / 10.0, self.floor_s.get(to, 0.0))
+            self.floor_s[to] = arrives_s
+        self.at(arrives_s - self.world.now, self._arrive, to, message, self.life)
+        if self._chance(weather.doubled) and not isinstance(message, IN_ORDER):
+            self.note("doubled")
+            again_s = arrives_s + self._soon(10.0) - self.world.now
+            self.at(again_s, self._arrive, to, message, self.life)
+
+    def _arrive(self, to: str, message: m.Message, life: int) -> None:
+        """Mail for a process that is gone is lost."""
+        if self.alive and life == self.life:
+            self.world.deliver(to, message)
+
+    # --- engines and mover ---------------------------------------------------------------------------
+
+    def ordered(self, send: m.Send) -> None:
+        """An order is with its engine or the mover: in its own time something comes of it."""
+        message = send.message
+        cluster = send.to.partition("/")[2]
+        if isinstance(message, m.StartGang):
+            for seat in message.seats:
+                task = (message.job, message.epoch, seat.rank)
+                if not self._chance(self.weather.never_starts):
+                    self.at(self.rng.uniform(0.0, 4.0), self._begin, cluster, task)
+        elif isinstance(message, m.StopTasks):
+            if message.grace_s and self._chance(self.weather.deaf):
+                self.note("deaf")
+                return
+            for task in self.world.engines[cluster].of(message.job, message.epoch):
+                until_s = self.rng.uniform(0.0, max(0.5, message.grace_s))
+                code = 0 if self._chance(0.1) else 143
+                self.at(until_s, self._end, cluster, task, code)
+        elif isinstance(message, m.StartCopy):
+            self.at(self.rng.uniform(0.5, 20.0), self._end_copy, message.copy.id)
+
+    def _task(self, cluster: str, task: TaskKey) -> tuple[ToyEngine, Life]:
+        engine = self.world.engines[cluster]
+        return engine, engine.tasks[task].life
+
+    def _begin(self, cluster: str, task: TaskKey) -> None:
+        engine, life = self._task(cluster, task)
+        if life is not Life.ORDERED:
+            return
+        if self._chance(self.weather.cannot_start):
+            self.note("cannot start")
+            self.world.post(ids.cluster(cluster), engine.end(task, None, self.world.now))
+            return
+        self.note("begun")
+        self.world.post(ids.cluster(cluster), engine.start(task, self.world.now))
+        code = 1 if self._chance(self.weather.fails) else 0
+        self.at(self._soon(40.0), self._end, cluster, task, code)
+        if self._chance(0.2):
+            self.at(self._soon(10.0), self._checkpoint, cluster, task)
+
+    def _end(self, cluster: str, task: TaskKey, code: int) -> None:
+        engine, life = self._task(cluster, task)
+        if life is Life.ALIVE:
+            self.note(f"exit {code}")
+            self.world.post(ids.cluster(cluster), engine.end(task, code, self.world.now))
+
+    def _checkpoint(self, cluster: str, task: TaskKey) -> None:
+        _, life = self._task(cluster, task)
+        if life is Life.ALIVE:
+            now = self.world.now
+            message = m.Checkpointed(task[0], task[1], int(now), now)
+            self.world.post(ids.cluster(cluster), [message])
+
+    def _end_copy(self, copy: str) -> None:
+        if copy not in self.world.mover.moving:
+            return
+        mover = self.world.mover
+        spoilt = self._chance(self.weather.copy_fails)
+        self.note("copy failed" if spoilt else "copied")
+        self.world.post(ids.QUEUE, mover.spoil(copy) if spoilt else mover.finish(copy))
+
+    def _lose_some_host(self) -> None:
+        self.at(self._soon(self.weather.host_lost_every_s), self._lose_some_host)
+        cluster = self.rng.choice(sorted(self.world.engines))
+        engine = self.world.engines[cluster]
+        up = [host for host in engine.hosts if host not in engine.down]
+        if up:
+            self.note("host lost")
+            host = self.rng.choice(up)
+            self.world.post(ids.cluster(cluster), engine.lose(host, self.world.now))
+            self.at(self.rng.uniform(40.0, 200.0), self._revive, cluster, host)
+
+    def _revive(self, cluster: str, host: str) -> None:
+        engine = self.world.engines[cluster]
+        if host in engine.down:
+            self.world.post(ids.cluster(cluster), engine.revive(host))
+
+    # --- people --------------------------------------------------------------------------------------
+
+    def _deed(self) -> None:
+        """Somebody does something."""
+        self.at(self._soon(self.weather.deed_every_s), self._deed)
+        if not self.alive:
+            return
+        deeds = [self._submit_some] * 12 + [self._cancel_some] * 2 + [self._set_some_host] * 2
+        deeds += [self._move_data, self._repeat_key, self._save, self._new_fleet_file]
+        self.rng.choice(deeds)()
+
+    def _submit_some(self) -> None:
+        specs = tuple(self._some_job() for _ in range(self.rng.randint(1, 3)))
+        self._submit(specs, f"k{self.count}" if self._chance(0.5) else "")
+
+    def _submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
+        message = m.SubmitJobs(specs, key, key and repr(specs))
+        try:
+            answer = self.world.deliver(ids.QUEUE, message)
+        except Killed:
+            if key:
+                self.unanswered.append((specs, key))
+            raise
+        assert len(answer) == len(specs)
+        if key in self.keys:
+            assert self.keys[key] == (specs, answer), f"{key} admitted twice"
+            return
+        self.witness.acknowledged(answer)
+        if key:
+            self.keys[key] = (specs, answer)
+
+    def _repeat_key(self) -> None:
+        if self.keys:
+            self.note("key repeated")
+            key = self.rng.choice(sorted(self.keys))
+            self._submit(self.keys[key][0], key)
+
+    def _some_job(self) -> JobSpec:
+        """Singles, gangs, shares, groups, readers of data; and now and then what never can be."""
+        rng = self.rng
+        common: dict[str, Any] = {
+            "tenant": rng.choice("ab"),
+            "band": rng.choice(list(Band)),
+            "preemptible": rng.random() < 0.8,
+            "checkpoint": Checkpoint(grace_s=rng.choice([2.0, 10.0])),
+            "max_restarts": rng.choice([0, 3, 10]),
+            "time_limit_s": rng.choice([None, None, 60.0, 600.0]),
+            "topology": rng.choice(
+                [Topology(), Topology(preferred=Level.RACK), Topology(required=Level.POD)]
+            ),
+        }
+        if rng.random() < 0.3:
+            common["datasets"] = (rng.choice(["east-only", "west-only", "both", "resident"]),)
+        kind = rng.randrange(20)
+        if kind == 0:
+            return job(gpus=4, count=40, **common)
+        if kind == 1:
+            return job(**{**common, "datasets": ("unheard-of",)})
+        if kind <= 4:
+            trainers, readers = (rng.randint(1, 2), needs(2, cpus=2)), (2, needs(cpus=3))
+            return gang({"trainer": trainers, "reader": readers}, **common)
+        if kind <= 7:
+            return job(gpus=rng.choice([0.3, 0.5]), count=rng.randint(1, 3), **common)
+        if kind <= 10:
+            return job(resources=needs(rng.choice([1, 2, 4]), "H100", "A100"), **common)
+        return job(gpus=rng.choice([1, 2, 3, 4]), count=rng.choice([1, 1, 1, 2, 3]), **common)
+
+    def _cancel_some(self) -> None:
+        going = [job for job, r in self.world.jobs.items() if r.state not in TERMINAL]
+        if going:
+            self.note("cancel")
+            self.world.deliver(ids.QUEUE, m.CancelJobs((self.rng.choice(going),), "ann"))
+
+    def _set_some_host(self) -> None:
+        hosts = [(r, h) for r, p in self.world.machines.placers.items() for h in p.columns.index]
+        region, host = self.rng.choice(sorted(hosts))
+        states = [HostState.HEALTHY] * 3 + [HostState.CORDONED, HostState.DRAINING]
+        state = self.rng.choice(states)
+        self.note(f"host {state}")
+        self.world.deliver(ids.placer(region), m.SetHost(host, state, "ann"))
+
+    def _move_data(self) -> None:
+        name = self.rng.choice(["east-only", "west-only", "both", "resident"])
+        region = self.rng.choice(["east", "west"])
+        request = m.RequestReplica(name, region, "ann")
+        message = request if self._chance(0.5) else m.DropReplica(name, region)
+        answer = self.world.deliver(ids.QUEUE, message)
+        self.note(type(message).__name__ + (" refused" if isinstance(answer, TopmastError) else ""))
+
+    def _save(self) -> None:
+        self.note("snapshot")
+        self.world.snapshot()
+
+    def _new_fleet_file(self) -> None:
+        """Another fleet file comes with a restart: the server is stopped and started with it."""
+        self.note("new fleet file")
+        self.world.fleet = storm_fleet(hosts=self.rng.choice([2, 3, 4]))
+        self.world.equip(self.world.fleet)
+        for engine in self.world.engines.values():
+            engine.watch = self.witness
+        raise Killed
+
+    # --- the whole story -----------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Storm for so many steps, then calm: everything that can finish must."""
+        for number in range(1, steps + 1):
+            self.step()
+            if number % FULL_CHECK_STEPS == 0 and self.alive:
+                self.check_fully()
+            if number % REBUILD_CHECK_STEPS == 0 and self.alive:
+                invariants.check_rebuilds(self.world)
+        self.calm_down()
+
+    def check_fully(self) -> None:
+        """All invariants; and, if every machine is at rest, that nobody waits in vain."""
+        invariants.check_all(self.world)
+        self.witness.check_known()
+        if not self.world.due():
+            invariants.check_no_inversion(self.world)
+
+    def calm_down(self) -> None:
+        """Faults stop: the queue drains, and engines and books agree."""
+        self.weather = CALM
+        if not self.alive:
+            self._rise()
+        for name, engine in self.world.engines.items():
+            for host in sorted(engine.down):
+                self._revive(name, host)
+        for region, placer in self.world.machines.placers.items():
+            for host in list(placer.columns.index):
+                healthy = m.SetHost(host, HostState.HEALTHY, "ann")
+                self.world.deliver(ids.placer(region), healthy)
+        until_s = self.world.now + CALM_S
+        while self.world.now < until_s and self._unfinished():
+            self.step()
+        assert not self._unfinished(), f"not drained: {self._unfinished()}"
+        while self.world.due() or self.heap[0][0] < self.world.now + 200.0:
+            self.step()
+        invariants.check_rest(self.world)
+        invariants.check_engines_agree(self.world)
+        invariants.check_replicas(self.world)
+        invariants.check_rebuilds(self.world)
+        self.witness.check_known()
+        assert not any(self.witness.alive.values()), "something runs although all jobs are over"
+
+    def _unfinished(self) -> dict[str, str]:
+        """Jobs that are not over and could be."""
+        found = {}
+        for name, record in self.world.jobs.items():
+            if record.state in TERMINAL:
+                continue
+            hopeless = record.state in WAITING and invariants.expected_to_wait(self.world, record)
+            if not hopeless or self.world.mover.moving:
+                found[name] = f"{record.state} {self.world.reason(name)} {record.spec}"
+        return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run many seeds; print what fails, and how to run it again."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0:20", help="a seed, or FIRST:BEYOND")
+    parser.add_argument("--steps", type=int, default=3_000)
+    options = parser.parse_args(arguments)
+    first, _, beyond = options.seeds.partition(":")
+    failed = []
+    totals: dict[str, int] = {}
+    for seed in range(int(first), int(beyond or int(first) + 1)):
+        storm = Storm(seed)
+        try:
+            storm.run(options.steps)
+        except Exception:
+            failed.append(seed)
+            print(f"seed {seed} (--seeds {seed} --steps {options.steps}):")
+            traceback.print_exc(file=sys.stdout)
+        for what, count in storm.seen.items():
+            totals[what] = totals.get(what, 0) + count
+    print(f"{len(failed)} failed: {failed}")
+    print(", ".join(f"{what} {count}" for what, count in sorted(totals.items())))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,275 @@
+"""What must hold, as code: after every step what the step touched, and now and then everything.
+
+Each function raises AssertionError with the story of what is broken. They look at the machines, at
+the toy engines (which know what really runs), at the toy stores (which know what data is really
+there), and at the journal; they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from tests.support.engine import Life
+from tests.support.world import World
+from topmast.fast.placement.allocation import Hold
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.pending import effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.model import ids
+from topmast.model.dataset import ReplicaState
+from topmast.model.fleet import TenantSpec
+from topmast.model.job import MILLI, Band
+from topmast.model.plan import Plan
+from topmast.model.states import TERMINAL, WAITING, JobState
+from topmast.model.views import JobView
+from topmast.runtime.codec import decode_facts
+
+# --- what really runs: checked by the world whenever a task begins -----------------------------------
+
+
+class Witness:
+    """Sees every task begin and end, and remembers what each job was last known to be."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.alive: dict[str, Counter[tuple[str, int]]] = {}
+        self.slots: Counter[tuple[str, int]] = Counter()
+        self.over: dict[str, JobState] = {}
+        self.known: dict[str, bool] = {}
+        self._read = 0
+
+    def begun(self, cluster: str, task: tuple[str, int, int]) -> None:
+        """A task has a process now: it is the only attempt, on slots of its own, with its data."""
+        job, epoch, _ = task
+        engine = self.world.engines[cluster]
+        seat = engine.tasks[task].seat
+        attempts = self.alive.setdefault(job, Counter())
+        attempts[cluster, epoch] += 1
+        assert len(attempts) == 1, f"two live attempts of {job}: {dict(attempts)}"
+        for slot in seat.slots:
+            self.slots[seat.host, slot] += seat.slot_milli
+            held = self.slots[seat.host, slot]
+            assert held <= MILLI, f"{seat.host} slot {slot} runs {held} thousandths"
+        gang = engine.gangs[job, epoch]
+        for dataset in gang.spec.datasets:
+            there = (dataset, gang.region) in self.world.mover.stored
+            assert there, f"{job} started in {gang.region} without {dataset}"
+
+    def ended(self, cluster: str, task: tuple[str, int, int]) -> None:
+        """A task that had a process has none any more."""
+        job, epoch, _ = task
+        seat = self.world.engines[cluster].tasks[task].seat
+        attempts = self.alive[job]
+        attempts[cluster, epoch] -= 1
+        if not attempts[cluster, epoch]:
+            del attempts[cluster, epoch]
+        for slot in seat.slots:
+            self.slots[seat.host, slot] -= seat.slot_milli
+
+    def check_step(self) -> None:
+        """What the records since the last step touched: jobs known stay known, the ended ended."""
+        written = self.world.journal.written
+        for record in written[self._read :]:
+            if record.machine != ids.QUEUE:
+                continue
+            for fact in decode_facts(record.machine, record.facts):
+                job = getattr(fact, "job", None)
+                if isinstance(job, str):
+                    self._check_job(job)
+        self._read = len(written)
+
+    def _check_job(self, job: str) -> None:
+        record = self.world.jobs[job]
+        if job in self.over:
+            assert record.state is self.over[job], f"{job} was {self.over[job]}"
+        if record.state in TERMINAL:
+            self.over[job] = record.state
+            assert record.plan is None, f"{job} is over and holds a plan"
+
+    def acknowledged(self, jobs: Iterable[str]) -> None:
+        """Ids that were given to somebody."""
+        for job in jobs:
+            assert job not in self.known, f"{job} was given out twice"
+            self.known[job] = True
+
+    def check_known(self) -> None:
+        """No acknowledged job is lost; what is over is as it was."""
+        for job in self.known:
+            assert job in self.world.jobs, f"{job} is lost"
+        for job, state in self.over.items():
+            assert self.world.jobs[job].state is state
+
+
+# --- everything ---------------------------------------------------------------------------------------
+
+
+def check_all(world: World) -> None:
+    """Every invariant that holds at any time between two events."""
+    check_counters(world)
+    for placer in world.machines.placers.values():
+        check_placer(placer)
+    check_books_agree(world)
+    check_audit(world)
+
+
+def check_counters(world: World) -> None:
+    """The ledger equals a recount of the attempts held; no quota is exceeded."""
+    queue = world.queue
+    fresh = Ledger(queue.ledger.tenants.values())
+    for record in world.jobs.values():
+        plan = record.plan
+        if plan is not None:
+            tenant, over_quota = record.spec.tenant, record.over_quota
+            fresh.take(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+    assert queue.ledger.held == fresh.held
+    regions = {name: milli for name, milli in queue.ledger.by_region.items() if milli}
+    assert regions == fresh.by_region
+    for (tenant, model), holding in fresh.held.items():
+        spec = queue.ledger.tenants.get(tenant, TenantSpec(tenant))
+        if spec.quota is not None and model:
+            assert holding.guaranteed <= spec.quota.get(model, 0) * MILLI, (tenant, model)
+        if spec.borrow_limit is not None and model:
+            assert holding.borrowed <= spec.borrow_limit.get(model, 0) * MILLI, (tenant, model)
+
+
+def check_placer(placer: RegionalPlacer) -> None:
+    """Columns equal a recount; whoever may run has slots of its own; claims wait for somebody."""
+    state = placer.state
+    fresh = Columns(state.region)
+    runs = Columns(state.region)
+    for allocation in state.allocations.values():
+        fresh.take(allocation.plan.seats, allocation.needs())
+        if allocation.hold is Hold.CLAIMED:
+            here = [job for job in allocation.waiting_for if job in state.allocations]
+            assert here == allocation.waiting_for, f"{allocation.job} waits for the gone"
+            assert here, f"{allocation.job} waits for nobody"
+        else:
+            runs.take(allocation.plan.seats, allocation.needs())
+            assert not allocation.waiting_for, f"{allocation.job} runs and waits for victims"
+    for name in ("free_milli", "free_cpus", "free_memory"):
+        assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
+        assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
+    for host, row in placer.columns.index.items():
+        assert placer.columns.states[row] is placer.host_state(host)
+
+
+def check_books_agree(world: World) -> None:
+    """The queue's plans, the placers' allocations and the clusters' attempts are the same attempts."""
+    planned = {(r.id, r.epoch) for r in world.jobs.values() if r.plan is not None}
+    allocated: dict[tuple[str, int], Hold] = {}
+    for placer in world.machines.placers.values():
+        for allocation in placer.state.allocations.values():
+            allocated[allocation.job, allocation.epoch] = allocation.hold
+    assert planned == set(allocated)
+    launched = {name for name, hold in allocated.items() if hold is not Hold.CLAIMED}
+    managed = set()
+    for manager in world.machines.clusters.values():
+        managed |= {(a.job, a.epoch) for a in manager.state.attempts.values()}
+    assert launched == managed
+    for record in world.jobs.values():
+        if record.plan is None:
+            assert record.state in (*WAITING, *TERMINAL), f"{record.id} holds nothing"
+        elif record.state in WAITING:
+            assert allocated[record.id, record.epoch] is Hold.CLAIMED
+
+
+def check_audit(world: World) -> None:
+    """The finished jobs of the audit tables are those of the machines, and look the same."""
+    rows = world.journal.finished
+    over = {job: r for job, r in world.jobs.items() if r.state in TERMINAL}
+    assert set(rows) >= set(over)
+    for job, record in over.items():
+        view = msgspec.json.decode(rows[job].view, type=JobView)
+        assert view == record.view(world.now, None), job
+
+
+# --- at rest --------------------------------------------------------------------------------------------
+
+
+def check_rest(world: World) -> None:
+    """What holds when no message is under way and no wake-up is due."""
+    assert not world.mail
+    assert not world.due()
+    check_all(world)
+    check_no_inversion(world)
+
+
+def check_no_inversion(world: World) -> None:
+    """A waiting job that could start now does not stay waiting."""
+    for record in world.jobs.values():
+        if record.state in WAITING and record.plan is None and record.not_before_s <= world.now:
+            plan = could_start(world, record)
+            assert plan is None, f"{record.id} waits ({world.reason(record.id)}) but fits: {plan}"
+
+
+def could_start(world: World, record: JobRecord) -> Plan | None:
+    """A plan that the regions have for a waiting job in some mode, its data being there."""
+    queue, spec = world.queue, record.spec
+    queue.now = world.now
+    if queue.catalogue.unknown(spec.datasets):
+        return None
+    costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
+    for over_quota in (False, True):
+        choices = queue.choices(spec, over_quota)
+        if not choices:
+            continue
+        band = effective_band(spec.band, over_quota)
+        for preempt in (False, True)[: 1 + (band > Band.OPPORTUNISTIC)]:
+            for region, cost in costs.items():
+                if cost.missing and (preempt or cost.copying):
+                    continue
+                ask = queue.ask_for(
+                    spec, region, over_quota, choices, cost,
+                    preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts,
+                )  # fmt: skip
+                plan = world.placer(region).search(world.now).best(ask).plan
+                if plan is not None:
+                    return plan
+    return None
+
+
+def check_engines_agree(world: World) -> None:
+    """Nothing runs that nobody owns, and gangs are whole: no task of them is missing."""
+    for name, engine in world.engines.items():
+        manager = world.machines.clusters.get(name)
+        owned = manager.state.attempts if manager else {}
+        for job, epoch, _ in engine.alive():
+            assert job in owned, f"{job}.{epoch} runs in {name} and nobody owns it"
+            assert owned[job].epoch == epoch, f"{job}.{epoch} runs in {name} beside the one owned"
+        for attempt in owned.values():
+            tasks = [engine.tasks[key] for key in engine.of(attempt.job, attempt.epoch)]
+            assert len(tasks) == len(attempt.tasks), f"{attempt.job} is not whole"
+            well = all(t.life is Life.ALIVE or (t.life is Life.OVER and t.code == 0) for t in tasks)
+            assert well, f"{attempt.job}.{attempt.epoch} lacks tasks: {tasks}"
+
+
+def check_replicas(world: World) -> None:
+    """What the catalogue calls complete is in its store."""
+    for name, record in world.queue.catalogue.datasets.items():
+        for region, state in record.replicas.items():
+            if state is ReplicaState.COMPLETE:
+                assert (name, region) in world.mover.stored, f"{name} is not in {region}"
+
+
+def check_rebuilds(world: World) -> None:
+    """Machines made from the journal alone are those that wrote it, to the last byte."""
+    machines = world.rebuilt()
+    blobs = world.blobs()
+    again = {address: machine.snapshot() for address, machine in machines.addressed()}
+    assert sorted(again) == sorted(blobs)
+    for address, blob in blobs.items():
+        assert again[address] == blob, f"{address} is rebuilt differently"
+
+
+def expected_to_wait(world: World, record: JobRecord) -> bool:
+    """Whether a job may still wait when all else is done: no fleet, quota or data could serve it."""
+    return world.reason(record.id) in {
+        "UnknownDataset", "ExceedsMaxQuota", "NoMatchingHardware", "TopologyDoesNotFit",
+        "WaitingForData",
+    }  # fmt: skip
