@@ -13,9 +13,23 @@ from topmast.fast.placement.columns import Columns, Ints, cpus_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.fast.placement.scoring import fixed_cost, locality_cost, slowdown, stranded_table
-from topmast.model.job import MILLI, Level
-from topmast.model.plan import Ask, Seat
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
+from topmast.model.plan import Ask, GroupAsk, Seat
 from topmast.policies.base import ScoreWeights
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load what an earlier run compiled: no decision waits for it later."""
+    hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
+    columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
+    for cpus in (0.0, 1.0):
+        needs = Resources((Accelerator("G", 2 * MILLI),), cpus)
+        ask = Ask("", (GroupAsk("g", 2, needs),), Topology(), Band.NORMAL, preempt=False)
+        found = best_seats(columns, ask, ScoreWeights(), (0,), None)
+        assert found is not None
+        columns.take(found.seats, {"g": needs})
+        columns.give_back(found.seats, {"g": needs})
 
 
 class Choice(Struct, frozen=True):

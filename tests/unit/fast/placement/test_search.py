@@ -238,7 +238,7 @@ WEIGHTS = ScoreWeights(
 )
 SCORES = [
     Terms("perfect", _gang(8, 1), {}),
-    Terms("a quarter of tasks could not use the half that is left", _gang(4, 1), {"fragmentation": 1000.0}),
+    Terms("half of the host is left", _gang(4, 1), {"fragmentation": 500.0}),
     Terms(
         "slower than it could be, and second in the list", _either(A100=3.0, H100=2.0),
         {"speed": 10.0 * (0.5 + 0.01)},
