@@ -13,8 +13,8 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     """Prices of the score's terms (fast-path: score of a plan); the lower sum wins.
 
     ``preemption`` per GPU-hour of lost work; ``speed`` per unit of slowdown against the job's best
-    model; ``locality`` per level above the preferred one; ``fragmentation`` per GPU expected to be
-    stranded; ``data`` per hour until the data is there; ``balance`` per unit of
+    model; ``locality`` per level above the preferred one; ``fragmentation`` for a host left
+    wholly stranded; ``data`` per hour until the data is there; ``balance`` per unit of
     demand over supply.
     """
 
