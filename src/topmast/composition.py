@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +16,7 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
+from topmast.fast.placement.compiled import warm_up
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -32,6 +34,7 @@ from topmast.service.service import Service
 log = structlog.get_logger(__name__)
 
 JOURNAL = "journal.sqlite"
+KERNEL_PATIENCE_S = 1.0
 
 
 def small_fleet() -> Fleet:
@@ -84,6 +87,7 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
+        _load_kernels()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
@@ -196,6 +200,20 @@ class System:
             datasets.append(dataset)
         self.missing = tuple(missing)
         return msgspec.structs.replace(fleet, datasets=tuple(datasets))
+
+
+def _load_kernels() -> None:
+    """Compile at the first start on a machine, and say so; load what was compiled at all others."""
+    patience = threading.Timer(
+        KERNEL_PATIENCE_S,
+        log.info,
+        ["compiling the search kernels for the first time: a few seconds"],
+    )
+    patience.start()
+    try:
+        warm_up()
+    finally:
+        patience.cancel()
 
 
 def _fail(error: BaseException) -> NoReturn:

@@ -62,13 +62,17 @@ class GroupAsk(Struct, frozen=True):
     resources: Resources
 
 
+DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (8, 0.25))
+"""What tasks ask for while nobody has asked yet."""
+
+
 class Ask(Struct, frozen=True):
     """A question to a region: where would this job best run, at which cost?
 
     ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the
     queue allows for this question, None meaning all; ``data_bytes`` and ``data_s`` price
     bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
-    demand over its supply.
+    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares.
     """
 
     job: str
@@ -81,3 +85,4 @@ class Ask(Struct, frozen=True):
     data_bytes: int = 0
     data_s: float = 0.0
     balance: float = 0.0
+    mix: tuple[tuple[int, float], ...] = DEFAULT_MIX

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.fast.placement.index import WIDEST_HOST, Index
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import Seat
@@ -53,6 +54,9 @@ class Columns:
         self.free_memory = self.memory.copy()
         self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
+        wide = int(self.gpus.max(initial=0)) > WIDEST_HOST
+        self.lookup: Index | None = None if wide else Index(self)
+        """Kept with each change; a trial has none and is searched host by host."""
 
     def _rows(self, cluster: str) -> Ints:
         rows = [i for i, name in enumerate(self.cluster_of) if name == cluster]
@@ -73,7 +77,10 @@ class Columns:
         """Note a host's state; only a healthy one takes work. O(1)."""
         row = self.index[host]
         self.states[row] = state
-        self.available[row] = state is HostState.HEALTHY
+        if self.lookup is not None:
+            self.lookup.serve(row, state is HostState.HEALTHY)
+        else:
+            self.available[row] = state is HostState.HEALTHY
 
     def take(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
         """Subtract what the seats hold; ``needs`` by group name. O(slots held)."""
@@ -95,6 +102,8 @@ class Columns:
             cpus = self.free_cpus[row] + sign * cpus_of(needs[seat.group])
             self.free_cpus[row] = round(cpus, CPU_DECIMALS)
             self.free_memory[row] += sign * needs[seat.group].memory_bytes
+            if self.lookup is not None:
+                self.lookup.refresh(row)
 
     def overdrawn(self, seat: Seat, needs: Resources) -> bool:
         """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
@@ -135,6 +144,7 @@ class Columns:
         """The same hosts with nothing allocated and all of them healthy."""
         twin = Columns.__new__(Columns)
         twin.__dict__.update(self.__dict__)
+        twin.lookup = None
         twin.free_milli = np.full_like(self.free_milli, MILLI)
         twin.free_cpus = self.cpus.copy()
         twin.free_memory = self.memory.copy()
@@ -145,6 +155,7 @@ class Columns:
         """A copy whose free amounts can be changed without touching these."""
         twin = Columns.__new__(Columns)
         twin.__dict__.update(self.__dict__)
+        twin.lookup = None
         twin.free_milli = self.free_milli.copy()
         twin.free_cpus = self.free_cpus.copy()
         twin.free_memory = self.free_memory.copy()

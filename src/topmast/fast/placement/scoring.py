@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.packing import gpus_of_task
+from topmast.fast.placement.columns import Columns, Floats, Ints
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.plan import Ask, Seat
 from topmast.policies.base import ScoreWeights
 
+SHARE_STRANDED = 0.5
+"""How much of a GPU that is given out in shares counts as stranded where it is free."""
 PREFERENCE_STEP = 0.01
 """Cost of a model per place in the list of preference, when speeds do not tell them apart."""
 
@@ -23,12 +24,16 @@ def score_terms(
     choice: int,
     lost_gpu_s: float,
 ) -> dict[str, float]:
-    """The weighted terms of one plan. O(tasks + slots of the hosts used)."""
+    """The weighted terms of one plan, for ``columns`` from which victims are gone already.
+
+    O(tasks + slots of the hosts used).
+    """
+    table = stranded_table(ask.mix, int(columns.gpus.max(initial=0)) + 1)
     return {
         "preemption": weights.preemption * lost_gpu_s / 3600.0,
         "speed": weights.speed * slowdown(ask, choice),
-        "locality": weights.locality * _levels_above(ask, level),
-        "fragmentation": weights.fragmentation * stranded_share(columns, ask, seats, choice),
+        "locality": locality_cost(ask, weights, level),
+        "fragmentation": weights.fragmentation * stranded_change(columns, table, seats),
         "data": weights.data * ask.data_s / 3600.0,
         "balance": weights.balance * ask.balance,
     }
@@ -53,24 +58,53 @@ def slowdown(ask: Ask, choice: int) -> float:
     return best / listed[choice].speed - 1.0 + PREFERENCE_STEP * choice
 
 
-def _levels_above(ask: Ask, level: Level) -> int:
-    preferred = ask.topology.preferred
-    return 0 if preferred is None else max(0, level - preferred)
+def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
+    """The locality term of a plan that spans ``level``: infinite above what the job requires."""
+    required, preferred = ask.topology.required, ask.topology.preferred
+    if required is not None and level > required:
+        return float("inf")
+    return weights.locality * (0 if preferred is None else max(0, level - preferred))
 
 
-def stranded_share(columns: Columns, ask: Ask, seats: tuple[Seat, ...], choice: int) -> float:
-    """Free GPUs left over on the hosts used, as a share of those hosts' GPUs: 0 fills them."""
-    if not any(gpus_of_task(g.resources, choice) for g in ask.groups):
-        return 0.0
-    taken: dict[int, int] = {}
+def fixed_cost(ask: Ask, weights: ScoreWeights) -> float:
+    """The terms that are the same for all plans of a region: data and balance."""
+    return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
+
+
+def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
+    """Expected stranded GPUs on a host with f wholly free ones, by f (width).
+
+    A host that gets tasks of s GPUs only is left with f mod s; the expectation is over the ``mix``
+    of sizes (fragmentation as expected waste: Weng et al., ATC '23). O(sizes * width).
+    """
+    free = np.arange(width)
+    table: Floats = np.zeros(width)
+    for size, share in mix:
+        table += share * np.where(free >= size, free % size, free)
+    return table
+
+
+def stranded_change(columns: Columns, table: Floats, seats: tuple[Seat, ...]) -> float:
+    """How many more GPUs are expected to be stranded once ``seats`` are taken from ``columns``.
+
+    A GPU in shares is half stranded by what is free of it. O(slots of the hosts used).
+    """
+    taken: dict[int, dict[int, int]] = {}
     for seat in seats:
-        row = columns.index[seat.host]
-        taken[row] = taken.get(row, 0) + len(seat.slots) * seat.slot_milli
-    present = sum(int(columns.gpus[row]) * MILLI for row in taken)
-    if present == 0:
-        return 0.0
-    left = sum(
-        max(0, int(np.clip(columns.slots(row), 0, None).sum()) - milli)
-        for row, milli in taken.items()
-    )
-    return left / present
+        slots = taken.setdefault(columns.index[seat.host], {})
+        for slot in seat.slots:
+            slots[slot] = slots.get(slot, 0) + seat.slot_milli
+    change = 0.0
+    for row, slots in taken.items():
+        before = columns.slots(row)
+        after = before.copy()
+        for slot, milli in slots.items():
+            after[slot] -= milli
+        change += _stranded(after, table) - _stranded(before, table)
+    return change
+
+
+def _stranded(free_milli: Ints, table: Floats) -> float:
+    whole = int((free_milli == MILLI).sum())
+    shares = int(free_milli[(free_milli > 0) & (free_milli < MILLI)].sum())
+    return float(table[whole]) + SHARE_STRANDED * shares / MILLI

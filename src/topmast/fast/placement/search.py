@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
+from topmast.fast.placement import compiled
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
@@ -111,6 +112,20 @@ class Search:
         return usable
 
     def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        if compiled.applies(self.columns, ask):
+            yield from self._compiled(ask, cluster)
+        else:
+            yield from self._one_by_one(ask, cluster)
+
+    def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        weights = self.profile.score
+        found = compiled.best_seats(self.columns, ask, weights, choices_of(ask), cluster)
+        if found is not None:
+            none: Ints = np.zeros(0, np.int64)
+            domain = Domain(found.cluster, found.level, none, found.choice)
+            yield self._plan(ask, self.columns, domain, found.seats, ())
+
+    def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         free_milli = columns.free_by_host()
@@ -163,6 +178,11 @@ class Search:
         victims: tuple[Victim, ...],
     ) -> Plan:
         lost_gpu_s = sum(v.lost_gpu_s for v in victims)
+        if victims:
+            columns = columns.trial()
+            for victim in victims:
+                stopped = self.allocations[victim.job]
+                columns.give_back(stopped.plan.seats, stopped.needs())
         terms = score_terms(
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )

@@ -1,0 +1,486 @@
+"""Compiled kernels of the exhaustive search: every cluster, GPU model, level and domain, in one call.
+
+State is a tuple of arrays (`Arrays`). A *section* is the hosts of one GPU model in one topology
+domain; ``hist[section, f]`` counts its hosts in service with f wholly free GPUs, updated with each
+allocation. For a gang that CPUs and memory do not limit, that index answers exactly what a walk
+over the hosts would:
+
+- whether a gang fits a section: sum over f of hist[f] * (f // g) tasks;
+- the least fragmentation it can cause there: hosts with equally many free GPUs are alike.
+
+Times below are for H hosts, C clusters, S sections, W = widest host + 1, a gang of n tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+MILLI = 1000
+HOST_LEVEL = 0
+NOWHERE = -1
+INFINITE = np.inf
+EXACT_TASKS = 256
+"""Gangs of up to so many tasks per group are seated at provably least fragmentation; larger ones
+are filled up by the cheapest hosts first and the rest exactly."""
+
+
+class Arrays(NamedTuple):
+    """The columns that the search reads; `columns.py` and `index.py` own them."""
+
+    free_milli: I64
+    """(slots) thousandths free of each GPU; below zero where a preemptor has claimed a victim's."""
+    offset: I64
+    """(H + 1) host h owns slots offset[h]:offset[h + 1]."""
+    whole: I64
+    """(H) wholly free GPUs."""
+    available: NDArray[np.bool_]
+    """(H) hosts in service."""
+    section: I64
+    """(4 x H) the host's section at the levels rack, pod, datacenter, cluster."""
+    hist: I64
+    """(S x W) hosts in service by section and wholly free GPUs."""
+    member_start: I64
+    """(S + 1) section s has hosts members[member_start[s]:member_start[s + 1]], in order."""
+    members: I64
+    by_cluster: I64
+    """(C x models x 4 x 2) where in `sections` those of a cluster, model and level begin and end."""
+    sections: I64
+
+
+class Question(NamedTuple):
+    """One gang of ``tasks`` equal tasks; a choice is a GPU model with a count and a price.
+
+    ``level_cost`` (5) is the locality term of a plan that spans a level, infinite where not
+    allowed. ``cluster_cost`` (C) is what is the same for all plans of a cluster (data, balance),
+    infinite for one that may not be used. ``stranded`` (W) is the expected number of stranded GPUs on a
+    host with f free ones, times its weight.
+    """
+
+    tasks: int
+    choice_model: I64
+    choice_gpus: I64
+    choice_cost: F64
+    level_cost: F64
+    cluster_cost: F64
+    stranded: F64
+
+
+@njit(cache=True, nogil=True)
+def reindex(a: Arrays, host: int, before: int, after: int) -> None:
+    """Move a host in service from one column of the histograms to another. O(levels)."""
+    for level in range(4):
+        section = a.section[level, host]
+        a.hist[section, before] -= 1
+        a.hist[section, after] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_whole(a: Arrays, host: int) -> int:
+    """Count a host's wholly free GPUs anew. O(its slots)."""
+    count = 0
+    for slot in range(a.offset[host], a.offset[host + 1]):
+        if a.free_milli[slot] == MILLI:
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def refresh(a: Arrays, host: int) -> None:
+    """Bring a host's count of free GPUs, and the histograms, up to its slots. O(its slots)."""
+    before = a.whole[host]
+    after = count_whole(a, host)
+    if before != after:
+        a.whole[host] = after
+        if a.available[host]:
+            reindex(a, host, before, after)
+
+
+@njit(cache=True, nogil=True)
+def serve(a: Arrays, host: int, available: bool) -> None:
+    """Put a host in or out of service. O(levels)."""
+    if a.available[host] == available:
+        return
+    a.available[host] = available
+    change = 1 if available else -1
+    for level in range(4):
+        a.hist[a.section[level, host], a.whole[host]] += change
+
+
+@njit(cache=True, nogil=True)
+def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
+    """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
+
+    Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
+    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Exact up to EXACT_TASKS, a
+    lower bound beyond. O(W) when one kind of host at the best price per task suffices, else one
+    bounded knapsack over kinds of hosts.
+    """
+    capacity, rate, free, taken = _best_rate(hist, tasks, gpus, stranded)
+    if capacity < tasks:
+        return INFINITE
+    least: float = rate * tasks
+    if least - 1e-9 >= limit:
+        return INFINITE
+    if tasks % taken == 0 and hist[free] * taken >= tasks:
+        return least
+    if tasks > EXACT_TASKS:
+        return least  # the seats of the winner are priced as they are
+    return _knapsack_of_kinds(hist, tasks, gpus, stranded)
+
+
+@njit(cache=True, nogil=True)
+def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
+    """Tasks that fit, the least change per task, and on which kind of host, taking how many. O(W)."""
+    capacity = 0
+    best_rate = INFINITE
+    best_free, best_taken = 0, 1
+    for free in range(gpus, hist.shape[0]):
+        if hist[free] == 0:
+            continue
+        most = free // gpus
+        capacity += hist[free] * most
+        for taken in range(1, min(most, tasks) + 1):
+            rate = (stranded[free - taken * gpus] - stranded[free]) / taken
+            if rate < best_rate:
+                best_rate, best_free, best_taken = rate, free, taken
+    return capacity, best_rate, best_free, best_taken
+
+
+@njit(cache=True, nogil=True)
+def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float:
+    """The least change exactly: hosts one by one, of a kind no more than tasks. O(W * n * n * W)."""
+    cost = np.full(tasks + 1, INFINITE)
+    cost[0] = 0.0
+    for free in range(gpus, hist.shape[0]):
+        for _ in range(min(hist[free], tasks)):
+            changed = False
+            for total in range(tasks, 0, -1):
+                for taken in range(1, min(free // gpus, total) + 1):
+                    price = stranded[free - taken * gpus] - stranded[free]
+                    with_host = cost[total - taken] + price
+                    if with_host < cost[total]:
+                        cost[total] = with_host
+                        changed = True
+            if not changed:
+                break
+    result: float = cost[tasks]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def holds(hist: I64, tasks: int, gpus: int) -> bool:
+    """Whether the hosts of ``hist`` (W) could take ``tasks`` of ``gpus`` each. O(W)."""
+    capacity = 0
+    for free in range(gpus, hist.shape[0]):
+        capacity += hist[free] * (free // gpus)
+    return capacity >= tasks
+
+
+@njit(cache=True, nogil=True)
+def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
+    """The least change on a single host that takes the whole gang, and its free GPUs. O(W)."""
+    best, at = INFINITE, NOWHERE
+    for free in range(needed, hist.shape[0]):
+        if hist[free] > 0:
+            change = stranded[free - needed] - stranded[free]
+            if change < best:
+                best, at = change, free
+    return best, at
+
+
+@njit(cache=True, nogil=True)
+def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
+    """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
+
+    Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster whose
+    sections together lack the room, and a section whose level and best rate per task already cost
+    more than what was found. Ties go to the first cluster, choice, level, section. At host level
+    the last number says how many GPUs the host to take has free; the first such host is meant.
+    O(C * choices * W + sections looked at * W).
+    """
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(a.by_cluster.shape[0]):
+        if q.cluster_cost[cluster] == INFINITE:
+            continue
+        for choice in range(q.choice_model.shape[0]):
+            model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+            price = q.cluster_cost[cluster] + q.choice_cost[choice]
+            at = a.by_cluster[cluster, model, 3, 0]
+            if at == a.by_cluster[cluster, model, 3, 1]:
+                continue
+            hist = a.hist[a.sections[at]]
+            change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+            score = price + q.level_cost[HOST_LEVEL] + change
+            if score < best:
+                best, at_cluster, at_choice = score, cluster, choice
+                at_level, at_place = HOST_LEVEL, free
+            if q.tasks > 1 and holds(hist, q.tasks, gpus):
+                score, level, section = _best_section(a, q, cluster, choice, price, best)
+                if score < best:
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
+    return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def _best_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
+) -> tuple[float, int, int]:
+    """The best of a cluster's sections of one model, at any level: score below ``best``, level, section."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for at in range(low, high):
+            section = a.sections[at]
+            change = seating_cost(a.hist[section], q.tasks, gpus, q.stranded, best - start)
+            if start + change < best:
+                best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
+
+
+@njit(cache=True, nogil=True)
+def best_limited_plan(a: Arrays, q: Question, room: I64) -> tuple[float, int, int, int, int]:
+    """`best_plan` for a gang that something besides free GPUs limits.
+
+    ``room`` (choices x H): how many tasks each host could take. At host level the last number is the
+    host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section whose
+    price and capacity do not rule it out.
+    """
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(a.by_cluster.shape[0]):
+        if q.cluster_cost[cluster] == INFINITE:
+            continue
+        for choice in range(q.choice_model.shape[0]):
+            price = q.cluster_cost[cluster] + q.choice_cost[choice]
+            change, host = _one_roomy_host(a, q, cluster, choice, room[choice])
+            score = price + q.level_cost[HOST_LEVEL] + change
+            if score < best:
+                best, at_cluster, at_choice = score, cluster, choice
+                at_level, at_place = HOST_LEVEL, host
+            if q.tasks > 1:
+                score, level, section = _best_roomy_section(
+                    a, q, cluster, choice, price, best, room[choice]
+                )
+                if score < best:
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
+    return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def _one_roomy_host(
+    a: Arrays, q: Question, cluster: int, choice: int, room: I64
+) -> tuple[float, int]:
+    """The least change on a single host with room for the whole gang, and the host. O(its hosts)."""
+    best, at_host = INFINITE, NOWHERE
+    model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
+    low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
+    for at in range(low, high):
+        section = a.sections[at]
+        for i in range(a.member_start[section], a.member_start[section + 1]):
+            host = a.members[i]
+            if room[host] >= q.tasks:
+                free = a.whole[host]
+                change = q.stranded[free - needed] - q.stranded[free]
+                if change < best:
+                    best, at_host = change, host
+    return best, at_host
+
+
+@njit(cache=True, nogil=True)
+def _best_roomy_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64
+) -> tuple[float, int, int]:
+    """`_best_section` by the room of each host."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for at in range(low, high):
+            section = a.sections[at]
+            hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
+            if _least(a, hosts, room, q.tasks, gpus, q.stranded) < best - start:
+                taken = np.zeros(hosts.shape[0], np.int64)
+                change = seat(a, hosts, room, q.tasks, gpus, q.stranded, taken)
+                if start + change < best:
+                    best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
+
+
+@njit(cache=True, nogil=True)
+def _least(a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64) -> float:
+    """A change in stranded GPUs that no seating of the gang on ``hosts`` can be below. O(hosts * tasks)."""
+    capacity = 0
+    best_rate = INFINITE
+    for i in range(hosts.shape[0]):
+        host = hosts[i]
+        most = min(room[host], tasks)
+        capacity += most
+        free = a.whole[host]
+        for t in range(1, most + 1):
+            rate = (stranded[free - t * gpus] - stranded[free]) / t
+            best_rate = min(best_rate, rate)
+    # A hair below, so that rounding can never rule out the best.
+    return best_rate * tasks - 1e-9 if capacity >= tasks else INFINITE
+
+
+@njit(cache=True, nogil=True)
+def seat(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> float:
+    """Seat a gang on ``hosts`` at the least change in stranded GPUs.
+
+    ``room`` (H): how many tasks each host could take. Writes the tasks of each host to ``taken``
+    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of
+    which no more of a kind are looked at than there are tasks: exact up to EXACT_TASKS. Larger
+    gangs fill the hosts of the best rate first, and only the rest is exact. Ties go to the first
+    hosts. O(hosts + kinds * n * n * tasks per host).
+    """
+    taken[:] = 0
+    done = 0.0
+    left = tasks
+    if tasks > EXACT_TASKS:
+        done, left = _fill(a, hosts, room, tasks, gpus, stranded, taken)
+    change = _knapsack(a, hosts, room, left, gpus, stranded, taken)
+    return done + change
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> tuple[float, int]:
+    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left. O(n log n)."""
+    rates = np.full(hosts.shape[0], INFINITE)
+    for i in range(hosts.shape[0]):
+        most = room[hosts[i]]
+        if most > 0:
+            free = a.whole[hosts[i]]
+            rates[i] = (stranded[free - most * gpus] - stranded[free]) / most
+    change = 0.0
+    left = tasks
+    for i in np.argsort(rates, kind="mergesort"):
+        most = room[hosts[i]]
+        if most <= 0 or left - most < EXACT_TASKS:
+            break
+        free = a.whole[hosts[i]]
+        taken[i] = most
+        left -= most
+        change += stranded[free - most * gpus] - stranded[free]
+    return change, left
+
+
+@njit(cache=True, nogil=True)
+def _knapsack(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
+) -> float:
+    """The exact part of `seat`, over the hosts that took nothing yet."""
+    looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
+    useful = np.empty(hosts.shape[0], np.int64)
+    count = 0
+    for i in range(hosts.shape[0]):
+        most = min(room[hosts[i]], tasks)
+        free = a.whole[hosts[i]]
+        if most > 0 and taken[i] == 0 and looked[free, most] < tasks:
+            looked[free, most] += 1
+            useful[count] = i
+            count += 1
+    cost = np.full((count + 1, tasks + 1), INFINITE)
+    chose = np.zeros((count + 1, tasks + 1), np.int32)
+    cost[0, 0] = 0.0
+    for n in range(count):
+        free = a.whole[hosts[useful[n]]]
+        most = min(room[hosts[useful[n]]], tasks)
+        for total in range(tasks + 1):
+            cost[n + 1, total] = cost[n, total]
+            for t in range(1, min(most, total) + 1):
+                price = cost[n, total - t] + stranded[free - t * gpus] - stranded[free]
+                if price < cost[n + 1, total]:
+                    cost[n + 1, total] = price
+                    chose[n + 1, total] = t
+    if cost[count, tasks] == INFINITE:
+        return INFINITE
+    left = tasks
+    for n in range(count, 0, -1):
+        t = chose[n, left]
+        taken[useful[n - 1]] = t
+        left -= t
+    result: float = cost[count, tasks]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def room_on(
+    a: Arrays,
+    model_hosts: NDArray[np.bool_],
+    gpus: int,
+    cpus: float,
+    memory: float,
+    free_cpus: F64,
+    free_memory: F64,
+    room: I64,
+) -> None:
+    """How many tasks each host could take, written to ``room`` (H). O(H)."""
+    for host in range(room.shape[0]):
+        room[host] = 0
+        if not a.available[host] or not model_hosts[host]:
+            continue
+        most = a.whole[host] // gpus
+        # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
+        if cpus > 0.0 and free_cpus[host] / cpus + 1e-9 < most:
+            most = int(max(0.0, free_cpus[host] / cpus + 1e-9))
+        if memory > 0.0 and free_memory[host] / memory < most:
+            most = int(max(0.0, free_memory[host] / memory))
+        room[host] = most
+
+
+@njit(cache=True, nogil=True)
+def place_singles(a: Arrays, q: Question, count: int, hosts: I64) -> int:
+    """Place up to ``count`` equal one-task jobs, one after the other, each taking its GPUs.
+
+    Writes the host of each to ``hosts`` (count) and returns how many found a place. The same
+    answers as one question after another. O(count * one `best_plan`).
+    """
+    for n in range(count):
+        _, cluster, choice, _, free = best_plan(a, q)
+        if cluster == NOWHERE:
+            return n
+        section = a.sections[a.by_cluster[cluster, q.choice_model[choice], 3, 0]]
+        host = first_with(a, section, free)
+        left = q.choice_gpus[choice]
+        slot = a.offset[host]
+        while left > 0:
+            if a.free_milli[slot] == MILLI:
+                a.free_milli[slot] = 0
+                left -= 1
+            slot += 1
+        refresh(a, host)
+        hosts[n] = host
+    return count
+
+
+@njit(cache=True, nogil=True)
+def first_with(a: Arrays, section: int, free: int) -> int:
+    """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
+    for i in range(a.member_start[section], a.member_start[section + 1]):
+        host: int = a.members[i]
+        if a.available[host] and a.whole[host] == free:
+            return host
+    return NOWHERE
