@@ -80,10 +80,12 @@ class System:
         )
 
     def _recover(self) -> Rebuilt:
-        rebuilt = self.runtime.recover()
-        gc.collect()
-        gc.freeze()  # what was recovered stays: spare every later collection the walk through it
-        return rebuilt
+        gc.disable()  # nothing of what is rebuilt is garbage yet
+        try:
+            return self.runtime.recover()
+        finally:
+            gc.freeze()  # and it stays: spare every later collection the walk through it
+            gc.enable()
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
