@@ -1,6 +1,7 @@
-"""The order of the sections. In a section its index comes first, then pages by file name.
+"""What mkdocs.yml leaves to the folders: the style sheet, and the order of the sections.
 
-Pages beside the index of the whole come last, by their own titles.
+In a section its index comes first, then pages by file name. Pages beside the index of the whole come
+last, by their own titles.
 """
 
 from pathlib import Path
@@ -25,5 +26,6 @@ def on_config(config: Any) -> Any:
         )
         if pages:
             config.nav.append({title: [page.relative_to(docs).as_posix() for page in pages]})
+    config.extra_css.append("assets/site.css")
     config.nav += sorted(page.name for page in docs.glob("*.md") if page.name != "index.md")
     return config
