@@ -367,7 +367,8 @@ class Storm:
         if kind <= 7:
             return job(gpus=rng.choice([0.3, 0.5]), count=rng.randint(1, 3), **common)
         if kind <= 10:
-            return job(resources=needs(rng.choice([1, 2, 4]), "H100", "A100"), **common)
+            models = rng.choice([("H100", "A100"), (None,)])
+            return job(resources=needs(rng.choice([1, 2, 4]), *models), **common)
         return job(gpus=rng.choice([1, 2, 3, 4]), count=rng.choice([1, 1, 1, 2, 3]), **common)
 
     def _cancel_some(self) -> None:

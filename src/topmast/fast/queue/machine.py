@@ -27,7 +27,7 @@ from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.model.fleet import Fleet, RegionSpec
-from topmast.model.job import MILLI, Accelerator, Band, JobSpec
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING, JobState, Outcome, may_move
@@ -81,6 +81,7 @@ class GlobalQueue(EventMachine):
         self._next_copy = 1
         self._keys: dict[str, _Key] = {}
         self._gpus_by_region: dict[str, int] = {}
+        self._models: tuple[str, ...] = ()
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self._candidates: list[tuple[float, float, float, int, bool, Shape]] = []
         self._ranked_at_s = 0.0
@@ -247,7 +248,7 @@ class GlobalQueue(EventMachine):
         """The question put to a region about a job."""
         return Ask(
             job=job,
-            groups=tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups),
+            groups=tuple(GroupAsk(g.name, g.count, self._named(g.resources)) for g in spec.groups),
             topology=spec.topology,
             band=effective_band(spec.band, over_quota),
             preempt=preempt,
@@ -360,9 +361,7 @@ class GlobalQueue(EventMachine):
 
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
         """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
-        listed: tuple[Accelerator, ...] = max(
-            (g.resources.accelerators for g in spec.groups), key=len, default=()
-        )
+        listed = self._accelerators(spec)
         if not listed:
             return () if over_quota else (0,)
         opportunistic = spec.band is Band.OPPORTUNISTIC
@@ -380,11 +379,22 @@ class GlobalQueue(EventMachine):
                 found.append(index)
         return tuple(found)
 
+    def _accelerators(self, spec: JobSpec) -> tuple[Accelerator, ...]:
+        """A job's choices: the longest list of its groups, every model named."""
+        lists = (self._named(group.resources).accelerators for group in spec.groups)
+        return max(lists, key=len, default=())
+
+    def _named(self, resources: Resources) -> Resources:
+        """Any model means each model of the fleet: every one has a quota of its own."""
+        listed = resources.accelerators
+        if len(listed) != 1 or listed[0].model is not None or not self._models:
+            return resources
+        named = tuple(msgspec.structs.replace(listed[0], model=model) for model in self._models)
+        return msgspec.structs.replace(resources, accelerators=named)
+
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
-        listed: tuple[Accelerator, ...] = max(
-            (g.resources.accelerators for g in spec.groups), key=len, default=()
-        )
+        listed = self._accelerators(spec)
         borrow = spec.preemptible
         ever = any(
             self.ledger.could_ever_hold(spec.tenant, a.model, spec.gpus_milli(i), borrow)
@@ -619,6 +629,7 @@ class GlobalQueue(EventMachine):
         self.fleet = fleet
         self.catalogue.configure(fleet)
         self.ledger.set_tenants(fleet.tenants)
+        self._models = fleet.models()
         self._gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }

@@ -80,6 +80,22 @@ ADMISSIONS = [
         (_h(resources=EITHER),), ("within",),
     ),
     Admission(
+        "any model: one with quota left", tenant("a", borrow=0, H100=8),
+        (_h(model=None), _h(model=None)), ("within", "WaitingForQuota"),
+    ),
+    Admission(
+        "any model: each within its own quota", tenant("a", borrow=0, H100=8, A100=8),
+        (_h(model=None), _h(model=None), _h(model=None)), ("within", "within", "WaitingForQuota"),
+    ),
+    Admission(
+        "any model: borrowed where it may be", tenant("a", borrow=8, A100=0, H100=0),
+        (_h(model=None), _h(model=None), _h(model=None)), ("over", "over", "WaitingForQuota"),
+    ),
+    Admission(
+        "any model, not to be preempted: none has the quota", tenant("a", H100=4, A100=4),
+        (_h(model=None, preemptible=False),), ("ExceedsMaxQuota",),
+    ),
+    Admission(
         "the better model is borrowed only when the quota is used up", tenant("a", A100=8),
         (_h(resources=EITHER), _h(resources=EITHER)), ("within", "over"),
     ),
