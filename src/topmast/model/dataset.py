@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from msgspec import Struct
+
+
+def dataset_variable(name: str) -> str:
+    """The environment variable by which a task finds a dataset."""
+    return f"TOPMAST_DATASET_{re.sub('[^A-Za-z0-9]', '_', name).upper()}"
 
 
 class ReplicaState(StrEnum):

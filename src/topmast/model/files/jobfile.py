@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accelerators import dump_accelerators, read_accelerators
 from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
@@ -262,7 +263,7 @@ def _workdir(value: Value | None) -> tuple[str, str | None]:
 
 
 def _datasets(value: Value | None) -> tuple[str, ...]:
-    names: dict[str, None] = {}
+    names: dict[str, str] = {}
     for item in value.items(limit=MAX_DATASETS) if value else []:
         name = item
         if item.node.entries:
@@ -273,7 +274,12 @@ def _datasets(value: Value | None) -> tuple[str, ...]:
                 raise access.error(message, "write: access: read")
         if name.name() in names:
             raise name.error(f"the dataset {show(name.name())} is listed twice", "list it once")
-        names[name.name()] = None
+        variable = dataset_variable(name.name())
+        other = next((known for known, its in names.items() if its == variable), None)
+        if other is not None:
+            message = f"tasks would find {show(name.name())} and {show(other)} both by {variable}"
+            raise name.error(message, "add one of them again under another name")
+        names[name.name()] = variable
     return tuple(names)
 
 

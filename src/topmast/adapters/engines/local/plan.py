@@ -13,6 +13,7 @@ from pathlib import Path
 
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
+from topmast.model.dataset import dataset_variable
 from topmast.model.ids import attempt_name
 from topmast.model.messages import StartGang
 from topmast.model.plan import Seat
@@ -115,8 +116,7 @@ def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]
         replica = around.dataset_path(dataset, gang.region)
         if replica is None:
             raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
-        name = re.sub(r"[^A-Za-z0-9]", "_", dataset).upper()
-        ours[f"TOPMAST_DATASET_{name}"] = str(replica.resolve())
+        ours[dataset_variable(dataset)] = str(replica.resolve())
     return {
         **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
         "PATH": f"{Path(around.python).parent}{os.pathsep}{path}",
