@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.verdict import ENDS, Evidence, Proof, Verdict, judge, read_proof
+from tests.crash.verdict import ENDS, Evidence, Proof, ProofFile, Verdict, judge
 from tests.crash.workload import FLEET, SETTINGS, Load, Submitter, Watcher
 from tests.support import live
 from topmast import Client
@@ -74,6 +74,7 @@ class CrashTest:
         fleet.write_text(FLEET, encoding="utf-8")
         self.server = live.Server(folder / "state", fleet, SETTINGS, SNAPSHOT_RECORDS)
         self.load = Load(self.server.state, folder, seed)
+        self.proof = ProofFile(folder / "proof")
         self.survived = 0
         self.told_to_end = False
         self.start_s = 1.0
@@ -158,7 +159,7 @@ class CrashTest:
     def running(self) -> list[Proof]:
         """Tasks that have begun and not said that they end."""
         found: dict[tuple[str, int, int], Proof] = {}
-        for proof in read_proof(self.folder / "proof"):
+        for proof in self.proof.read():
             if proof.kind == "start":
                 found[proof.run] = proof
             elif proof.kind in ENDS:
@@ -195,7 +196,7 @@ class CrashTest:
         again = [view.id for view in jobs if view.attempts > 1 or view.state != "SUCCEEDED"]
         return Evidence(
             submissions=self.load.sent,
-            proof=read_proof(self.folder / "proof"),
+            proof=self.proof.read(),
             jobs=jobs,
             outcomes={job: [a.outcome for a in client.story(job).attempts] for job in again},
             gpus=client.gpus(),
@@ -218,7 +219,7 @@ def crash_test(folder: Path, kills: int, seed: int) -> Result:
     ):  # fmt: skip
         for problem in found:
             say(f"{title}: {problem}")
-    kinds = Counter(proof.kind for proof in read_proof(folder / "proof"))
+    kinds = Counter(proof.kind for proof in test.proof.lines)
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     say(f"{time.monotonic() - begun_s:.0f} s; tasks said: {counts}; "
         f"running tasks met again after a kill: {result.survived}")  # fmt: skip

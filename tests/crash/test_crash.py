@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.crash.run import crash_test
-from tests.crash.verdict import Evidence, Proof, Submission, judge, read_proof
+from tests.crash.verdict import Evidence, Proof, ProofFile, Submission, judge
 from topmast.model.views import GpuView, HostView, JobView, TenantView
 
 KILLS = 30
@@ -198,7 +198,11 @@ def test_the_judge_notices(
 
 def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     """Whoever reads while a task writes sees whole lines only."""
-    file = tmp_path / "proof"
-    assert read_proof(file) == []
-    file.write_bytes(msgspec.json.encode(proof("start", 1.0)) + b'\n{"kind": "do')
-    assert read_proof(file) == [proof("start", 1.0)]
+    path = tmp_path / "proof"
+    file = ProofFile(path)
+    assert file.read() == []
+    line = msgspec.json.encode(proof("start", 1.0)) + b"\n"
+    path.write_bytes(line + line[:20])
+    assert file.read() == [proof("start", 1.0)]
+    path.write_bytes(line + line)
+    assert file.read() == [proof("start", 1.0)] * 2

@@ -1,6 +1,5 @@
 """What a crash test has to show at its end, and whether it does. No processes here: only records."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -83,11 +82,26 @@ class Verdict:
         return not (self.lost or self.double_runs or self.others)
 
 
-def read_proof(file: Path) -> list[Proof]:
-    """The whole lines of the file that tasks write to, in the order in which they were written."""
-    data = file.read_bytes() if file.exists() else b""
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    return [msgspec.convert(json.loads(line), Proof) for line in lines]
+class ProofFile:
+    """The file that tasks write to, in the order in which they wrote."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.lines: list[Proof] = []
+        self._read_bytes = 0
+
+    def read(self) -> list[Proof]:
+        """All whole lines so far. O(new ones)."""
+        if not self.file.exists():
+            return self.lines
+        with self.file.open("rb") as file:
+            file.seek(self._read_bytes)
+            data = file.read()
+        whole_bytes = data.rfind(b"\n") + 1
+        self._read_bytes += whole_bytes
+        for line in data[:whole_bytes].splitlines():
+            self.lines.append(msgspec.json.decode(line, type=Proof))
+        return self.lines
 
 
 def judge(evidence: Evidence) -> Verdict:
