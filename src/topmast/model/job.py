@@ -76,7 +76,10 @@ class Checkpoint(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
-    """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty."""
+    """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
+
+    ``duration_s`` is how long its people expect it to run, from its first start to its end.
+    """
 
     name: str
     groups: tuple[TaskGroup, ...]
@@ -92,6 +95,7 @@ class JobSpec(Struct, frozen=True):
     max_restarts: int = 3
     preemptible: bool = True
     group: str = ""
+    duration_s: float | None = None
 
     @property
     def tasks(self) -> int:

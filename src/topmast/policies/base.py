@@ -1,12 +1,23 @@
 """What a policy is: options of a profile, and the hooks an engine calls.
 
-A profile is a small data file (`profiles/`). The machines read its options; nothing is ever
-chosen by the profile's name.
+A profile is a small data file (`profiles/`). The machines read its options and call the hooks that it
+names; nothing is ever chosen by the profile's name. A hook receives read-only columns and returns
+numbers; it never sees a machine.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
+
+from topmast.model.plan import Ask
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,9 +46,28 @@ class RankWeights(Struct, frozen=True, forbid_unknown_fields=True):
     usage_half_life_s: float = 86_400.0
 
 
+class WhenBlocked(StrEnum):
+    """What happens to the jobs behind one for which there is no room."""
+
+    STOP = "stop"
+    """They wait as well."""
+    SKIP = "skip"
+    """They are tried in their turn."""
+
+
+class Preemption(StrEnum):
+    """Whom a waiting job may stop."""
+
+    NONE = "none"
+    BAND = "band"
+    """Work of lower bands, and work over quota."""
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
+    ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
+    expected to run of which nothing is known.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
     ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
@@ -46,6 +76,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     description: str = ""
+    order: str = "credit"
+    scoring: str = "weighted"
+    when_blocked: WhenBlocked = WhenBlocked.SKIP
+    preemption: Preemption = Preemption.BAND
     score: ScoreWeights = ScoreWeights()
     rank: RankWeights = RankWeights()
     min_runtime_s: float = 300.0
@@ -57,3 +91,50 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     copy_limit_s: float = 3_600.0
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
+    default_duration_s: float = 3_600.0
+
+
+class QueueView(Struct, frozen=True):
+    """Jobs of the queue (n) in columns, to be read only.
+
+    ``fairness`` is 1 for the job of a tenant that used nothing lately, 0 at its fair share and beyond.
+    ``duration_s`` is the whole run as expected, ``remaining_s`` what is left of it,
+    ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
+    """
+
+    now_s: float
+    band: Ints
+    submit_s: Floats
+    gpus: Floats
+    tasks: Ints
+    tenant: Ints
+    fairness: Floats
+    duration_s: Floats
+    remaining_s: Floats
+    attained_gpu_s: Floats
+
+
+class Order(Protocol):
+    """Hook `order`: who is next.
+
+    ``by_band``: a higher effective band goes first, whatever the keys say. ``by_time``: keys change
+    while jobs wait, so that they must be computed anew now and then.
+    """
+
+    by_band: bool
+    by_time: bool
+
+    def keys(self, view: QueueView) -> Floats:
+        """Priorities (n x k): the lower row, read from left to right, goes first.
+
+        Equal rows go by time of submission, then by number. No NaN.
+        """
+        ...
+
+
+class Score(Protocol):
+    """Hook `score`: what a place costs, as the prices of the score's terms for one job."""
+
+    def weights(self, ask: Ask) -> ScoreWeights:
+        """The prices to be used for this question."""
+        ...

@@ -1,17 +1,61 @@
-"""Profiles by name: the data files of `profiles/`, with options set on the command line."""
+"""Profiles by name: the data files of `profiles/`, with options set on the command line.
+
+And the policies that a profile names. To add one: a file with its class, and a line here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Profile
+from topmast.policies.base import Order, Profile, Score
+from topmast.policies.credit import Credit
+from topmast.policies.shortest import Shortest
+from topmast.policies.submission import Submission
+from topmast.policies.weighted import Weighted
+
+ORDERS: dict[str, Callable[[Profile], Order]] = {
+    "credit": Credit,
+    "shortest": Shortest,
+    "submission": Submission,
+}
+SCORINGS: dict[str, Callable[[Profile], Score]] = {
+    "weighted": Weighted,
+}
+
+Policy = TypeVar("Policy")
+
+
+class Policies(Struct, frozen=True):
+    """A profile and the policies that it names."""
+
+    profile: Profile
+    order: Order
+    score: Score
+
+
+def policies_of(profile: Profile) -> Policies:
+    """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
+    order = _named(ORDERS, profile.order, "order")
+    scoring = _named(SCORINGS, profile.scoring, "scoring")
+    return Policies(profile, order(profile), scoring(profile))
+
+
+def _named(known: Mapping[str, Policy], name: str, field: str) -> Policy:
+    if name not in known:
+        raise InvalidInput(
+            f"unknown policy '{name}'",
+            field=f"profile.{field}",
+            remedy=f"known: {', '.join(known)}",
+        )
+    return known[name]
 
 
 def profile_names() -> tuple[str, ...]:
@@ -35,11 +79,13 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
     for key, value in (options or {}).items():
         _lay_over(document, key, value)
     try:
-        return msgspec.convert(document, Profile)
+        profile = msgspec.convert(document, Profile)
     except msgspec.ValidationError as error:
         raise InvalidInput(
             str(error), field="profile", remedy="see docs/reference/profiles"
         ) from error
+    policies_of(profile)
+    return profile
 
 
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:

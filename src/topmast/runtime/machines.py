@@ -9,15 +9,21 @@ from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
 from topmast.policies.base import Profile
+from topmast.policies.registry import policies_of
 from topmast.ports import Machine
 
 
 class Machines:
-    """The queue, and a placer or cluster manager for every address that names one."""
+    """The queue, and a placer or cluster manager for every address that names one.
+
+    Raises InvalidInput for a profile that names a policy that does not exist.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.queue = GlobalQueue(profile)
+        policies = policies_of(profile)
+        self._score = policies.score
+        self.queue = GlobalQueue(profile, policies.order)
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self._by_address: dict[str, Machine] = {ids.QUEUE: self.queue}
@@ -29,7 +35,7 @@ class Machines:
             return found
         kind, _, name = address.partition("/")
         if kind == "placer":
-            self.placers[name] = RegionalPlacer(name, self.profile)
+            self.placers[name] = RegionalPlacer(name, self.profile, self._score)
             self._by_address[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(name)

@@ -13,13 +13,14 @@ from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.placement.facts import PlacerFact
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.facts import QueueFact
-from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import messages as m
+from topmast.policies.registry import policies_of
 from topmast.runtime.codec import decode_event, encode_event
+from topmast.runtime.machines import Machines
 
 MACHINES: dict[str, tuple[Callable[[], EventMachine], Any]] = {
-    "queue": (lambda: GlobalQueue(profile()), QueueFact),
-    "placer": (lambda: RegionalPlacer("east", profile()), PlacerFact),
+    "queue": (lambda: Machines(profile()).queue, QueueFact),
+    "placer": (lambda: RegionalPlacer("east", profile(), policies_of(profile()).score), PlacerFact),
     "cluster": (lambda: ClusterManager("east-1"), ClusterFact),
 }
 
@@ -49,7 +50,7 @@ def test_every_event_has_a_machine_that_handles_it() -> None:
 def test_a_message_for_another_machine_raises() -> None:
     """A wrong address is a fault of the composition, and is not passed over in silence."""
     with pytest.raises(KeyError):
-        GlobalQueue(profile()).handle(m.HostDown("east-1-0"), 0.0)
+        Machines(profile()).queue.handle(m.HostDown("east-1-0"), 0.0)
 
 
 def test_a_fact_of_a_later_version_raises() -> None:
@@ -59,12 +60,12 @@ def test_a_fact_of_a_later_version_raises() -> None:
         pass
 
     with pytest.raises(KeyError):
-        GlobalQueue(profile()).apply(m.Wake(), FromTheFuture(), 0.0)
+        Machines(profile()).queue.apply(m.Wake(), FromTheFuture(), 0.0)
 
 
 def test_handling_returns_only_what_this_event_led_to() -> None:
     """Facts and messages of one event do not leak into the outcome of the next."""
-    queue = GlobalQueue(profile())
+    queue = Machines(profile()).queue
     first = queue.handle(m.ConfigureFleet(fleet(cluster("east-1"))), 0.0)
     second = queue.handle(m.SubmitJobs((job(),)), 1.0)
     assert [type(fact).__name__ for fact in first.facts] == ["FleetSet"]

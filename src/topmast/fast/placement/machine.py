@@ -38,7 +38,7 @@ from topmast.model.job import MILLI, Band
 from topmast.model.plan import Ask, Plan
 from topmast.model.reason import ClusterVerdict
 from topmast.model.states import HostState, Outcome
-from topmast.policies.base import Profile
+from topmast.policies.base import Preemption, Profile, Score
 
 
 class _State(Struct):
@@ -57,30 +57,33 @@ class _State(Struct):
 class RegionalPlacer(EventMachine):
     """The machine of one region."""
 
-    def __init__(self, region: str, profile: Profile) -> None:
+    def __init__(self, region: str, profile: Profile, score: Score) -> None:
         super().__init__()
         self.region = region
         self.profile = profile
+        self.score = score
         self.state = _State(RegionSpec(region, ()))
         self.columns = Columns(self.state.region)
         self._freed = False
 
     # --- views for explanation and listing: read only ---------------------------------------------
 
-    def search(self, now: float) -> Search:
-        """A search over the region as it is now."""
-        state = self.state
-        return Search(
-            self.region, self.columns, state.allocations, self.profile, state.version, now
-        )
+    def search(self, now: float, ask: Ask | None = None) -> Search:
+        """A search over the region as it is now, at the prices for one question or the usual ones."""
+        state, profile = self.state, self.profile
+        weights = profile.score if ask is None else self.score.weights(ask)
+        if weights != profile.score:
+            profile = msgspec.structs.replace(profile, score=weights)
+        return Search(self.region, self.columns, state.allocations, profile, state.version, now)
 
     def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
-        search = self.search(now)
+        search = self.search(now, ask)
+        may_preempt = self.profile.preemption is not Preemption.NONE
         answers = []
         for name in sorted(self.columns.clusters):
             found = search.best(ask, name).plan
-            if found is None and ask.band > Band.OPPORTUNISTIC:
+            if found is None and may_preempt and ask.band > Band.OPPORTUNISTIC:
                 found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
             answers.append((verdict(search, ask, name, found), found))
         return answers
@@ -88,12 +91,11 @@ class RegionalPlacer(EventMachine):
     # --- questions --------------------------------------------------------------------------------
 
     def _ask(self, event: m.AskPlans) -> None:
-        search = self.search(self.now)
-        offers = tuple(self._offer(search, ask) for ask in event.asks)
+        offers = tuple(self._offer(ask) for ask in event.asks)
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
 
-    def _offer(self, search: Search, ask: Ask) -> m.Offer:
-        found = search.best(ask)
+    def _offer(self, ask: Ask) -> m.Offer:
+        found = self.search(self.now, ask).best(ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         reason = pending_reason(self.columns, ask)

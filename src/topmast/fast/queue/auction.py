@@ -7,25 +7,26 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.pending import Candidate
 from topmast.model.messages import Offer
 from topmast.model.plan import Plan
 from topmast.model.reason import PRECEDENCE, PendingReason
 
-Shape = tuple[object, ...]
-
 
 class Asking(Struct):
-    """One job being asked about. ``free_best``: the best plan that needs no victims, if any."""
+    """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
+
+    ``changes`` counts what had changed when it was asked about.
+    """
 
     batch: int
-    job: str
-    shape: Shape
-    over_quota: bool
+    candidate: Candidate
     choices: tuple[int, ...]
     preempt: bool
     awaited: list[str]
     deadline_s: float
     costs: dict[str, DataCost]
+    changes: int
     offers: dict[str, Offer] = {}
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()

@@ -1,14 +1,13 @@
 """The global queue: who is next, where may it run, which region's plan wins (architecture: GMS).
 
-The cycle, in order: take the best-ranked line; see whether its tenant may start it; ask every
-eligible region for a plan on free GPUs; if there is none, ask again with preemption; take the best
-plan over all regions and commit it there, or order the copy of data that the best plan wants; if
+The cycle, in order: take the best-ranked job of an open line; see whether its tenant may start it; ask
+every eligible region for a plan on free GPUs; if there is none, ask again with preemption; take the
+best plan over all regions and commit it there, or order the copy of data that the best plan wants; if
 nothing was found, close the line until something changes.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,10 +16,11 @@ from msgspec import Struct
 
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.auction import Asking, Shape, earliest, most_hopeful, winner
+from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
-from topmast.fast.queue.pending import Line, Pending, effective_band
+from topmast.fast.queue.pending import Candidate, Pending, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -31,7 +31,7 @@ from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING, JobState, Outcome, may_move
-from topmast.policies.base import Profile
+from topmast.policies.base import Order, Preemption, Profile, WhenBlocked
 
 ASKS_PER_WAKE = 200
 """Plans sought before other events get their turn."""
@@ -50,7 +50,7 @@ class _Key(Struct):
 
 
 class _State(Struct):
-    """What a snapshot holds; lines, counters and candidates are rebuilt from it."""
+    """What a snapshot holds; lines, counters and the order are rebuilt from it."""
 
     fleet: Fleet = Fleet(())
     jobs: dict[str, JobRecord] = {}
@@ -63,19 +63,22 @@ class _State(Struct):
     failed_copies: dict[str, float] = {}
     used_at_s: float = 0.0
     used_gpu_s: dict[str, float] = {}
+    histories: dict[str, History] = {}
 
 
 class GlobalQueue(EventMachine):
     """The machine of the world. There is one."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, order: Order) -> None:
         super().__init__()
         self.profile = profile
+        self.order = order
         self.fleet = Fleet(())
         self.jobs: dict[str, JobRecord] = {}
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
-        self.pending = Pending()
+        self.durations = Durations(profile.default_duration_s)
+        self.pending = self._nobody_waits()
         self._finished: list[str] = []
         self._next_job = 1
         self._next_copy = 1
@@ -83,12 +86,12 @@ class GlobalQueue(EventMachine):
         self._gpus_by_region: dict[str, int] = {}
         self._models: tuple[str, ...] = ()
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
-        self._candidates: list[tuple[float, float, float, int, bool, Shape]] = []
-        self._ranked_at_s = 0.0
-        self._ranked_generation = 0
         self._asking: Asking | None = None
         self._batch = 0
         self._budget = 0
+
+    def _nobody_waits(self) -> Pending:
+        return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
 
     # --- configuration, recovery, time ------------------------------------------------------------
 
@@ -112,17 +115,16 @@ class GlobalQueue(EventMachine):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self._asking is not None:
             return self._asking.deadline_s
-        if self._candidates or self._ranked_generation != self.pending.generation:
+        if self.pending.stirred:
             return 0.0
         return earliest((self.pending.next_release_s(), self.pending.next_retry_s()))
 
     def _wake(self, event: m.Wake) -> None:
         for record in self.pending.release(self.now):
             self._enqueue(record)
-        reopened = self.pending.reopen_due(self.now)
-        old = self.now - self._ranked_at_s >= self.profile.rerank_interval_s
-        if reopened or old or self._ranked_generation != self.pending.generation:
-            self._rank()
+        self.pending.reopen_due(self.now)
+        if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
+            self.pending.rerank(self.now)
         self._budget = ASKS_PER_WAKE
         if self._asking is not None:
             if self._asking.deadline_s > self.now:
@@ -133,87 +135,52 @@ class GlobalQueue(EventMachine):
 
     # --- ranking ------------------------------------------------------------------------------------
 
-    def _rank(self) -> None:
-        """Rank the heads of all open lines anew. O(lines log lines)."""
-        self._ranked_at_s = self.now
-        self._ranked_generation = self.pending.generation
-        self._candidates = []
-        for shape in list(self.pending.lines):
-            self._push(shape)
-
-    def _push(self, shape: Shape) -> None:
-        """Enter the head of a line among the candidates: within its quota, and over it."""
-        head = self.pending.head(shape)
-        if head is None:
-            return
-        submit_s, number, _ = head
-        line = self.pending.lines[shape]
-        credit = self._credit(line.spec.tenant, submit_s)
-        for over_quota in (False, True):
-            if self.pending.is_open(line, over_quota):
-                band = effective_band(line.spec.band, over_quota)
-                entry = (-float(band), -credit, submit_s, number, over_quota, shape)
-                heapq.heappush(self._candidates, entry)
-
-    def rank_key(self, record: JobRecord) -> tuple[float, float, float, float]:
-        """Where a waiting job ranks, smaller first: band (as its quota allows), credit, age, number."""
-        over_quota = not self.choices(record.spec, over_quota=False)
-        band = effective_band(record.spec.band, over_quota)
-        credit = self._credit(record.spec.tenant, record.submit_s)
-        return (-float(band), -credit, record.submit_s, float(record.number))
+    def rank_key(self, record: JobRecord) -> tuple[float, ...]:
+        """Where a waiting job ranks, lower first: as its quota allows, in the order of the profile."""
+        return self.pending.key(record, not self.choices(record.spec, over_quota=False))
 
     @property
     def has_forgotten(self) -> bool:
         """Whether finished jobs have left memory."""
         return len(self.jobs) < self._next_job - 1
 
-    def _credit(self, tenant: str, submit_s: float) -> float:
-        weights = self.profile.rank
-        age_s = min(max(0.0, self._ranked_at_s - submit_s), weights.age_cap_s)
-        fairness = self.ledger.fairness(tenant)
-        return weights.age * age_s / weights.age_cap_s + weights.fairness * fairness
-
     # --- the cycle --------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """Ask about the next candidates until one question is out or the budget is spent."""
-        while self._asking is None and self._budget > 0 and self._candidates:
-            *_, number, over_quota, shape = heapq.heappop(self._candidates)
-            head = self.pending.head(shape)
-            if head is None or head[1] != number:
-                continue
-            line = self.pending.lines[shape]
-            if self.pending.is_open(line, over_quota):
-                self._budget -= 1
-                self._consider(self.jobs[head[2]], line, shape, over_quota)
+        while self._asking is None and self._budget > 0:
+            candidate = self.pending.next()
+            if candidate is None:
+                return
+            self._budget -= 1
+            self._consider(candidate)
 
-    def _consider(self, record: JobRecord, line: Line, shape: Shape, over_quota: bool) -> None:
+    def _consider(self, candidate: Candidate) -> None:
         """May this job start in this mode? Then ask the regions; else close its line."""
+        record, over_quota = self.jobs[candidate.job], candidate.over_quota
         unknown = self.catalogue.unknown(record.spec.datasets)
         if unknown:
-            self._close(shape, over_quota, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+            self._close(candidate, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
             return
         choices = self.choices(record.spec, over_quota)
         if not choices:
             if over_quota and not self.choices(record.spec, over_quota=False):
-                self._close(shape, over_quota, *self.quota_reason(record.spec))
+                self._close(candidate, *self.quota_reason(record.spec))
             else:
-                self.pending.close(shape, over_quota, None)
+                self._pass_over(candidate)
             return
         costs = self.data_costs(record.spec)
         regions = [r for r, cost in costs.items() if cost.barred is None]
         if not regions:
             detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
             retry_at_s = earliest(c.retry_at_s for c in costs.values())
-            self._close(shape, over_quota, PendingReason.WAITING_FOR_DATA, detail, retry_at_s)
+            self._close(candidate, PendingReason.WAITING_FOR_DATA, detail, retry_at_s)
             return
-        self._ask(record, shape, over_quota, choices, costs, regions, preempt=False)
+        self._ask(candidate, choices, costs, regions, preempt=False)
 
     def _ask(
         self,
-        record: JobRecord,
-        shape: Shape,
-        over_quota: bool,
+        candidate: Candidate,
         choices: tuple[int, ...],
         costs: dict[str, DataCost],
         regions: list[str],
@@ -221,14 +188,15 @@ class GlobalQueue(EventMachine):
         preempt: bool,
         free_best: Plan | None = None,
     ) -> None:
+        record = self.jobs[candidate.job]
         self._batch += 1
         self._asking = Asking(
-            self._batch, record.id, shape, over_quota, choices, preempt, list(regions),
-            self.now + ASK_TIMEOUT_S, costs, free_best=free_best, offers={},
+            self._batch, candidate, choices, preempt, list(regions),
+            self.now + ASK_TIMEOUT_S, costs, self.pending.changes, free_best=free_best, offers={},
         )  # fmt: skip
         for region in regions:
             ask = self.ask_for(
-                record.spec, region, over_quota, choices, costs[region],
+                record.spec, region, candidate.over_quota, choices, costs[region],
                 preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts,
             )  # fmt: skip
             self.send(ids.placer(region), m.AskPlans(self._batch, (ask,)))
@@ -280,41 +248,42 @@ class GlobalQueue(EventMachine):
     def _auction(self, asking: Asking) -> None:
         """All offers are in: commit the best plan, order its data, ask with preemption, or close."""
         self._asking = None
-        record = self.jobs[asking.job]
-        if self.pending.where.get(record.id) != asking.shape:
+        candidate = asking.candidate
+        record = self.jobs.get(candidate.job)
+        if record is None or self.pending.line_of(record.id) is None:
             return  # it was cancelled while the regions thought about it
         best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
         if best is not None and not asking.costs[best.region].missing:
             self._commit(record, asking, best)
         elif self._may_preempt(record, asking):
             near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
-            self._ask(
-                record, asking.shape, asking.over_quota, asking.choices, asking.costs, near,
-                preempt=True, free_best=best,
-            )  # fmt: skip
+            self._ask(candidate, asking.choices, asking.costs, near, preempt=True, free_best=best)
         elif best is not None:
             self._fetch(record, asking, best)
         elif record.avoid_hosts:
             self.decide(f.Forgiven(record.id))
-            self._push(asking.shape)
-        else:
+        elif asking.changes == self.pending.changes:  # else it is asked about once more
             reason = most_hopeful(o.reason for o in asking.offers.values())
             retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
             copies_at_s = earliest(c.retry_at_s for c in asking.costs.values())
             retry_at_s = earliest((retry_at_s, copies_at_s))
             if asking.silent:
                 retry_at_s = earliest((retry_at_s, self.now + ASK_TIMEOUT_S))
-            self._close(asking.shape, asking.over_quota, reason, "", retry_at_s)
+            self._close(candidate, reason, "", retry_at_s)
 
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
+        if asking.preempt or self.profile.preemption is Preemption.NONE:
+            return False
         near = any(c.barred is None and not c.missing for c in asking.costs.values())
-        band = effective_band(record.spec.band, asking.over_quota)
-        return near and not asking.preempt and band > Band.OPPORTUNISTIC
+        return (
+            near
+            and effective_band(record.spec.band, asking.candidate.over_quota) > Band.OPPORTUNISTIC
+        )
 
     def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """Fix the attempt's class, write it down, and let the region carry it out."""
         tenant = record.spec.tenant
-        over_quota = asking.over_quota
+        over_quota = asking.candidate.over_quota
         if plan.model and not over_quota:
             over_quota = not self.ledger.has_room(tenant, plan.model, plan.gpus_milli)
         epoch = record.epoch + 1
@@ -329,7 +298,6 @@ class GlobalQueue(EventMachine):
                 record.time_left_s(),
             ),
         )
-        self._push(asking.shape)
 
     def _fetch(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """The best plan wants data that its region has not: have it copied, and ask again then."""
@@ -338,24 +306,32 @@ class GlobalQueue(EventMachine):
                 self._begin_copy(dataset, source, plan.region, cause=record.id)
         names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
         detail = f"{names} is being copied to {plan.region}"
-        self._close(asking.shape, asking.over_quota, PendingReason.WAITING_FOR_DATA, detail)
+        self._close(asking.candidate, PendingReason.WAITING_FOR_DATA, detail)
 
     def _close(
         self,
-        shape: Shape,
-        over_quota: bool,
+        candidate: Candidate,
         reason: PendingReason,
         detail: str,
         retry_at_s: float | None = None,
     ) -> None:
         """No place now: remember why. The reason found within the quota outlives the other's."""
-        line = self.pending.lines[shape]
-        within = self.choices(line.spec, over_quota=False)
-        if not over_quota or not within:
-            if over_quota and reason is PendingReason.INSUFFICIENT_CAPACITY:
-                reason, detail = self.quota_reason(line.spec)
+        line, spec = self.pending.line(candidate.job), self.jobs[candidate.job].spec
+        within = self.choices(spec, over_quota=False)
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        busy = reason is full
+        if not candidate.over_quota or not within:
+            if candidate.over_quota and busy:
+                reason, detail = self.quota_reason(spec)
             line.reason, line.detail = reason, detail
-        self.pending.close(shape, over_quota, retry_at_s)
+        self.pending.close(line, candidate.over_quota, retry_at_s)
+        last = candidate.over_quota or not self.choices(spec, over_quota=True)
+        if last and self.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
+            self.pending.stop_at(candidate)
+
+    def _pass_over(self, candidate: Candidate) -> None:
+        """A job has nothing to ask for in one mode; the other one decides."""
+        self.pending.close(self.pending.line(candidate.job), candidate.over_quota, None)
 
     # --- what a tenant may start ------------------------------------------------------------------------
 
@@ -458,10 +434,7 @@ class GlobalQueue(EventMachine):
         if record.finished or record.cancelling:
             return
         if record.plan is None:
-            shape = self.pending.where.get(record.id)
             self.decide(f.Moved(record.id, JobState.CANCELLED, cause))
-            if shape is not None:
-                self._push(shape)  # the one behind it may lead the line now
             return
         if record.state in HOLDING:
             self.decide(f.Moved(record.id, JobState.CANCELLING, cause))
@@ -586,7 +559,7 @@ class GlobalQueue(EventMachine):
         for job in self.jobs.values():
             if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
                 return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
-        asked = self.jobs.get(self._asking.job) if self._asking is not None else None
+        asked = self.jobs.get(self._asking.candidate.job) if self._asking is not None else None
         if asked is not None and event.dataset in asked.spec.datasets:
             return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
         for copy in self.catalogue.copies.values():
@@ -647,13 +620,8 @@ class GlobalQueue(EventMachine):
                 del self._keys[next(iter(self._keys))]
 
     def _enqueue(self, record: JobRecord) -> None:
-        """Let a job wait; rank it at once if it leads its line."""
+        """Let a job wait."""
         self.pending.add(record, self.now)
-        shape = self.pending.where.get(record.id)
-        if shape is not None:
-            head = self.pending.head(shape)
-            if head is not None and head[2] == record.id:
-                self._push(shape)
 
     def _apply_planned(self, fact: f.Planned, event: m.Message) -> None:
         record = self.jobs[fact.job]
@@ -728,6 +696,7 @@ class GlobalQueue(EventMachine):
         if record.start_s is not None:
             held_s = event.end_s - event.start_s
             record.held_s += held_s
+            record.kept_s += event.kept_s
             self.ledger.charge(record.spec.tenant, held_s * gpus, self.now, self.profile.rank)
         self._unbook(record)
         record.start_s = None
@@ -745,6 +714,8 @@ class GlobalQueue(EventMachine):
         record.not_before_s = fact.not_before_s
         record.avoid_hosts = fact.avoid_hosts
         self._move(record, fact.to)
+        if event.outcome is Outcome.SUCCEEDED:
+            self.durations.learn(record)
         if record.finished:
             self._retire(record)
         else:
@@ -797,6 +768,7 @@ class GlobalQueue(EventMachine):
                 self.catalogue.failed,
                 used_at_s,
                 used,
+                self.durations.histories,
             )
         )
 
@@ -811,7 +783,8 @@ class GlobalQueue(EventMachine):
         self.ledger = Ledger(())
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        self.pending = Pending()
+        self.durations.histories = state.histories
+        self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:
                 self._book(record, record.plan)

@@ -1,36 +1,48 @@
-"""Waiting jobs by shape: jobs that ask for the same on the same terms stand in one line.
+"""Waiting jobs: in what order they are tried, and which need not be tried now.
 
-If the head of a line finds no place, nobody behind it does; the line is closed until something that could
-help has changed (fast-path: negative cache). Within a line the order never changes, for age and
-fair share move alike for all of it; only heads are ranked against one another.
+Jobs that ask for the same on the same terms are of one line. If one of them finds no place, nobody
+behind it in the order does; the line is closed until something that could help has changed (fast-path:
+negative cache). The order of all jobs, lines or not, is that of the ranking.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.reason import PendingReason
+from topmast.policies.base import Order
+
+Shape = tuple[object, ...]
 
 
 class Line(Struct):
-    """One line. ``closed``: modes (guaranteed, over quota) that found no place, by generation."""
+    """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them."""
 
-    spec: JobSpec
-    avoid_hosts: tuple[str, ...]
-    heap: list[tuple[float, int, str]]
+    number: int
+    shape: Shape
+    size: int = 0
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
-    closed: dict[bool, int] = {}
     retry_at_s: float | None = None
-    size: int = 0
 
 
-def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...]) -> tuple[object, ...]:
-    """Everything that decides where a job may run and how it ranks, but its age."""
+class Candidate(Struct, frozen=True):
+    """The next job to be tried: within its tenant's quota, or over it."""
+
+    job: str
+    key: Key
+    over_quota: bool
+
+
+def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...]) -> Shape:
+    """Everything that decides where a job may run, and for whom it may make others go."""
     return (
         spec.tenant,
         spec.band,
@@ -45,16 +57,25 @@ def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...]) -> tuple[object, ...]:
 class Pending:
     """All jobs that may be placed now, and those that must wait out a back-off."""
 
-    def __init__(self) -> None:
-        self.lines: dict[tuple[object, ...], Line] = {}
-        self.where: dict[str, tuple[object, ...]] = {}
-        self.generation = 1
-        self._retrying: dict[tuple[object, ...], Line] = {}
+    def __init__(
+        self, order: Order, fairness: Callable[[str], float], durations: Durations
+    ) -> None:
+        self.ranking = Ranking(order, fairness)
+        self.durations = durations
+        self.lines: dict[Shape, Line] = {}
+        self.stirred = True
+        """Whether a candidate may have come up since `next` found none."""
+        self.changes = 0
+        """How often everything was reopened."""
+        self._line_of: dict[str, Line] = {}
+        self._free_numbers: list[int] = []
+        self._retrying: dict[int, Line] = {}
+        self._stopped: Candidate | None = None
         self._delayed: list[tuple[float, int, str]] = []
         self._delayed_jobs: dict[str, JobRecord] = {}
 
     def add(self, record: JobRecord, now: float) -> None:
-        """Let a job stand in its line, or wait until its back-off is over. O(log jobs)."""
+        """Let a job be tried in its turn, or wait until its back-off is over. O(1), or O(log jobs)."""
         if record.not_before_s > now:
             heapq.heappush(self._delayed, (record.not_before_s, record.number, record.id))
             self._delayed_jobs[record.id] = record
@@ -62,31 +83,85 @@ class Pending:
         shape = shape_of(record.spec, record.avoid_hosts)
         line = self.lines.get(shape)
         if line is None:
-            line = self.lines[shape] = Line(record.spec, record.avoid_hosts, [], closed={})
-        heapq.heappush(line.heap, (record.submit_s, record.number, record.id))
+            number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
+            line = self.lines[shape] = Line(number, shape)
+            self.ranking.new_line(number)
         line.size += 1
-        self.where[record.id] = shape
+        self._line_of[record.id] = line
+        self.ranking.add(self._ranked(record, line.number))
+        self.stirred = True
+
+    def _ranked(self, record: JobRecord, line: int) -> Waiting:
+        spec = record.spec
+        gpus = spec.gpus_milli() / MILLI
+        return Waiting(
+            job=record.id,
+            number=record.number,
+            line=line,
+            tenant=spec.tenant,
+            band=spec.band,
+            submit_s=record.submit_s,
+            gpus=gpus,
+            tasks=spec.tasks,
+            duration_s=min(LONGEST_S, self.durations.expected_s(spec)),
+            remaining_s=min(LONGEST_S, self.durations.remaining_s(record)),
+            attained_gpu_s=record.held_s * gpus,
+        )
 
     def remove(self, job: str) -> None:
-        """Take a job out, wherever it stands. O(1); its heap entry goes when it surfaces."""
+        """Take a job out, wherever it stands. O(1)."""
         self._delayed_jobs.pop(job, None)
-        shape = self.where.pop(job, None)
-        if shape is None:
+        line = self._line_of.pop(job, None)
+        if line is None:
             return
-        line = self.lines[shape]
+        self.ranking.remove(job)
+        if self._stopped is not None and self._stopped.job == job:
+            self.reopen()  # those of its line come first now
         line.size -= 1
         if not line.size:
-            del self.lines[shape]
-            self._retrying.pop(shape, None)
+            del self.lines[line.shape]
+            self._free_numbers.append(line.number)
+            self._retrying.pop(line.number, None)
 
-    def head(self, shape: tuple[object, ...]) -> tuple[float, int, str] | None:
-        """The first job of a line: submit time, number, id."""
-        line = self.lines.get(shape)
-        while line is not None and line.heap:
-            if self.where.get(line.heap[0][2]) == shape:
-                return line.heap[0]
-            heapq.heappop(line.heap)
-        return None
+    # --- order ------------------------------------------------------------------------------------
+
+    def rerank(self, now: float) -> None:
+        """Bring the order up to ``now``. O(jobs log jobs)."""
+        self.ranking.rerank(now)
+        if self._stopped is not None:
+            self.reopen()  # somebody else may stand in front now
+
+    @property
+    def ranked_at_s(self) -> float:
+        """As of when jobs are ranked."""
+        return self.ranking.ranked_at_s
+
+    def next(self) -> Candidate | None:
+        """The first job in order that may be asked about; of one job, first within its quota."""
+        best: Candidate | None = None
+        for over_quota in (False, True):
+            found = self.ranking.first_open(over_quota)
+            if found is not None and (best is None or found[0] < best.key):
+                best = Candidate(found[1], found[0], over_quota)
+        if best is None or (self._stopped is not None and best.key > self._stopped.key):
+            self.stirred = False
+            return None
+        return best
+
+    def stop_at(self, candidate: Candidate) -> None:
+        """Nobody behind this job may be tried until `reopen`, or until it is gone."""
+        self._stopped = candidate
+
+    def key(self, record: JobRecord, over_quota: bool) -> Key:
+        """Where a waiting job ranks, lower first. One that waits out a back-off comes last."""
+        key = self.ranking.key(record.id, over_quota)
+        return (float("inf"), float(record.number)) if key is None else key
+
+    def in_order(self) -> Iterator[str]:
+        """Every job that may be placed, from the head on. O(jobs)."""
+        return self.ranking.in_order()
+
+    # --- back-off ---------------------------------------------------------------------------------
 
     def release(self, now: float) -> list[JobRecord]:
         """Jobs whose back-off is over by ``now``; they must be added again."""
@@ -104,29 +179,31 @@ class Pending:
             heapq.heappop(self._delayed)
         return self._delayed[0][0] if self._delayed else None
 
-    def close(self, shape: tuple[object, ...], over_quota: bool, retry_at_s: float | None) -> None:
+    # --- lines ------------------------------------------------------------------------------------
+
+    def close(self, line: Line, over_quota: bool, retry_at_s: float | None) -> None:
         """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1)."""
-        line = self.lines[shape]
-        line.closed[over_quota] = self.generation
+        self.ranking.close(line.number, over_quota)
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
-            self._retrying[shape] = line
-
-    def is_open(self, line: Line, over_quota: bool) -> bool:
-        """Whether a line may be asked about in a mode."""
-        return line.closed.get(over_quota) != self.generation
+            self._retrying[line.number] = line
 
     def reopen(self) -> None:
-        """Something changed that might help anyone: every line may be asked about again. O(1)."""
-        self.generation += 1
+        """Something changed that might help anyone: every line may be asked about again."""
+        self.ranking.open_all()
+        self.changes += 1
+        self._stopped = None
+        self.stirred = True
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
-        due = [s for s, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
-        for shape in due:
-            line = self._retrying.pop(shape)
-            line.closed.clear()
-            line.retry_at_s = None
+        due = [n for n, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
+        for number in due:
+            self._retrying.pop(number).retry_at_s = None
+            self.ranking.open_line(number)
+        if due and self._stopped is not None:
+            self.reopen()
+        self.stirred = self.stirred or bool(due)
         return bool(due)
 
     def next_retry_s(self) -> float | None:
@@ -135,9 +212,12 @@ class Pending:
         return min(times, default=None)
 
     def line_of(self, job: str) -> Line | None:
-        """The line in which a job stands."""
-        shape = self.where.get(job)
-        return None if shape is None else self.lines[shape]
+        """The line of a job; None for one that may not be placed now."""
+        return self._line_of.get(job)
+
+    def line(self, job: str) -> Line:
+        """The line of a job that may be placed now."""
+        return self._line_of[job]
 
 
 def effective_band(band: Band, over_quota: bool) -> Band:

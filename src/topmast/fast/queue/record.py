@@ -13,7 +13,7 @@ from topmast.model.views import JobView
 class JobRecord(Struct):
     """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
 
-    ``held_s``: time in finished attempts. ``not_before_s``: back-off after a failure.
+    ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived. ``not_before_s``: back-off after a failure.
     ``region`` to ``gpus_milli`` tell where the latest attempt is, or was.
     """
 
@@ -29,6 +29,7 @@ class JobRecord(Struct):
     first_start_s: float | None = None
     finish_s: float | None = None
     held_s: float = 0.0
+    kept_s: float = 0.0
     preemptions: int = 0
     restarts: int = 0
     host_losses: int = 0

@@ -53,7 +53,7 @@ LEVELS = {level.name.lower(): level for level in Level}
 _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "resources", "priority", "envs", "workdir", "datasets",
     "topology", "checkpoint", "time_limit", "max_restarts", "preemptible", "group", "setup", "run",
-    "groups",
+    "expected_duration", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "resources", "setup", "run")
 _RESOURCE_FIELDS = ("accelerators", "cpus", "memory")
@@ -99,6 +99,7 @@ def _job(node: Node, where: str, tenant_default: str, user: str, name_default: s
     job = root.record(_JOB_FIELDS, TOP_FIELDS)
     tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
     restarts, preemptible, name = job.get("max_restarts"), job.get("preemptible"), job.get("name")
+    expected = job.get("expected_duration")
     digest, folder = _workdir(job.get("workdir"))
     spec = JobSpec(
         name=name.name() if name else name_default,
@@ -115,6 +116,7 @@ def _job(node: Node, where: str, tenant_default: str, user: str, name_default: s
         max_restarts=restarts.integer(low=0, high=MAX_RESTARTS) if restarts else 3,
         preemptible=preemptible.boolean() if preemptible else True,
         group=group.name() if group else "",
+        duration_s=_duration(expected, above_zero=True) if expected else None,
     )
     return JobFile(spec, folder)
 
@@ -332,6 +334,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
         "topology": _dump_topology(spec.topology),
         "time_limit": spec.time_limit_s,
         "group": spec.group,
+        "expected_duration": spec.duration_s,
     }
     document |= {field: value for field, value in optional.items() if value}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}

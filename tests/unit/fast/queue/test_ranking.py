@@ -6,11 +6,13 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, profile, tenant
 from tests.support.world import World
+from topmast.fast.queue.durations import Durations
 from topmast.fast.queue.pending import Pending, shape_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.base import RankWeights
+from topmast.policies.registry import policies_of
 
 USUAL = RankWeights()
 
@@ -186,25 +188,36 @@ def _record(number: int, submit_s: float = 0.0, not_before_s: float = 0.0) -> Jo
     return JobRecord(f"j{number}", number, job(), submit_s, not_before_s=not_before_s)
 
 
-def test_a_line_is_headed_by_the_oldest_and_forgets_who_left() -> None:
-    """Heads surface in order of age; an empty line is no line."""
-    pending = Pending()
+def _pending() -> Pending:
+    order = policies_of(profile()).order
+    return Pending(order, lambda tenant: 1.0, Durations(3_600.0))
+
+
+def _next(pending: Pending) -> tuple[str, bool] | None:
+    candidate = pending.next()
+    return None if candidate is None else (candidate.job, candidate.over_quota)
+
+
+def test_the_oldest_is_tried_first_and_who_left_is_forgotten() -> None:
+    """An empty line is no line, and nobody is tried once all have left."""
+    pending = _pending()
     for number, submit_s in ((1, 5.0), (2, 3.0), (3, 4.0)):
         pending.add(_record(number, submit_s), now=10.0)
-    (shape,) = pending.lines
-    assert pending.head(shape) == (3.0, 2, "j2")
+    assert len(pending.lines) == 1
+    assert _next(pending) == ("j2", False)
     pending.remove("j2")
-    assert pending.head(shape) == (4.0, 3, "j3")
+    assert _next(pending) == ("j3", False)
     pending.remove("j3")
     pending.remove("j1")
-    assert pending.head(shape) is None
+    assert _next(pending) is None
+    assert not pending.stirred
     assert not pending.lines
     pending.remove("j1")
 
 
 def test_a_delayed_job_stands_in_no_line_until_its_time() -> None:
     """`release` hands it out once, and not if it was removed meanwhile."""
-    pending = Pending()
+    pending = _pending()
     first, second = _record(1, not_before_s=5.0), _record(2, not_before_s=6.0)
     pending.add(first, now=0.0)
     pending.add(second, now=0.0)
@@ -219,22 +232,53 @@ def test_a_delayed_job_stands_in_no_line_until_its_time() -> None:
 
 def test_a_closed_line_opens_again_by_change_or_by_time() -> None:
     """Each mode is closed for itself, until something changed or a time has come."""
-    pending = Pending()
+    pending = _pending()
     pending.add(_record(1), now=0.0)
-    ((shape, line),) = pending.lines.items()
-    pending.close(shape, False, None)
-    assert not pending.is_open(line, False)
-    assert pending.is_open(line, True)
+    line = pending.line("j1")
+    pending.close(line, False, None)
+    assert _next(pending) == ("j1", True)
     pending.reopen()
-    assert pending.is_open(line, False)
-    pending.close(shape, False, 7.0)
-    pending.close(shape, True, 5.0)
+    assert _next(pending) == ("j1", False)
+    pending.close(line, False, 7.0)
+    pending.close(line, True, 5.0)
+    assert _next(pending) is None
     assert pending.next_retry_s() == 5.0
     assert not pending.reopen_due(4.9)
+    assert _next(pending) is None
     assert pending.reopen_due(5.0)
-    assert pending.is_open(line, False)
-    assert pending.is_open(line, True)
+    assert _next(pending) == ("j1", False)
     assert pending.next_retry_s() is None
+
+
+def test_a_line_that_takes_the_number_of_another_begins_open() -> None:
+    """What closed the one that is gone says nothing about the new one."""
+    pending = _pending()
+    pending.add(_record(1), now=0.0)
+    for over_quota in (False, True):
+        pending.close(pending.line("j1"), over_quota, None)
+    pending.remove("j1")
+    pending.add(JobRecord("j2", 2, job(gpus=2), 0.0), now=0.0)
+    assert _next(pending) == ("j2", False)
+
+
+def test_nobody_passes_a_job_that_everybody_must_wait_for() -> None:
+    """Who ranks before it may be tried; when it goes, its own line comes first."""
+    pending = _pending()
+    for number, gpus in ((1, 8), (2, 8), (3, 1)):
+        pending.add(JobRecord(f"j{number}", number, job(gpus=gpus), float(number)), now=0.0)
+    candidate = pending.next()
+    assert candidate is not None
+    for over_quota in (False, True):
+        pending.close(pending.line("j1"), over_quota, None)
+    pending.stop_at(candidate)
+    assert _next(pending) is None
+    pending.add(JobRecord("j4", 4, job(gpus=1, band=Band.HIGH), 9.0), now=9.0)
+    assert _next(pending) == ("j4", False)
+    pending.remove("j4")
+    assert _next(pending) is None
+    pending.remove("j1")
+    assert pending.stirred
+    assert _next(pending) == ("j2", False)
 
 
 def test_tenants_of_no_weight_have_no_share() -> None:

@@ -1,0 +1,351 @@
+"""The order of all waiting jobs, in columns: sorted as a whole now and then, kept in order in between.
+
+Jobs stand in rows. A `rerank` computes the keys of all rows and sorts them: O(jobs log jobs) in numpy.
+Until the next one keys are frozen, so that a change is an insert, a removal or a change of band: an
+insert goes into a short sorted list beside the sorted rows, a removal only marks its row.
+
+Jobs that fit alike are of one line (see pending). A line for which there is no room is closed, and its
+jobs are passed over, many at a time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from topmast.model.job import Band
+from topmast.policies.base import Floats, Ints, Order, QueueView
+
+Key = tuple[float, ...]
+"""A place in the order: band (where it counts), the policy's keys, time of submission, number, row."""
+
+LATE_LIMIT = 1 << 16
+"""So many inserts are kept beside the sorted rows before they are sorted in."""
+MANY = 64
+"""More inserts than this, and not few beside what is there, are sorted in at once."""
+FIRST_CAPACITY = 1 << 10
+SCAN_FIRST, SCAN_MOST = 64, 1 << 16
+
+_TYPES: dict[str, type[np.generic]] = {
+    "alive": np.bool_,
+    "line": np.int64,
+    "number": np.int64,
+    "band": np.int16,
+    "tenant": np.int64,
+    "tasks": np.int64,
+    "submit_s": np.float64,
+    "gpus": np.float64,
+    "duration_s": np.float64,
+    "remaining_s": np.float64,
+    "attained_gpu_s": np.float64,
+}
+
+
+class Waiting(Struct, frozen=True):
+    """A job as it is ranked. ``line`` numbers those that fit alike."""
+
+    job: str
+    number: int
+    line: int
+    tenant: str
+    band: Band
+    submit_s: float
+    gpus: float
+    tasks: int
+    duration_s: float
+    remaining_s: float
+    attained_gpu_s: float = 0.0
+
+
+class Lane:
+    """The rows in one order: sorted ``base``, ``late`` inserts, and how far the search has come.
+
+    ``closed_from_s`` (lines): jobs of the line with at least this expected time left are passed over.
+    """
+
+    def __init__(self) -> None:
+        self.base: Ints = np.empty(0, dtype=np.int64)
+        self.late: list[Key] = []
+        self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
+        self.cursor = 0
+        self.unseen: list[Key] = []
+
+    def insert(self, key: Key) -> None:
+        """Let a row in. O(late)."""
+        bisect.insort(self.late, key)
+        heapq.heappush(self.unseen, key)
+
+    def rewind(self) -> None:
+        """Search from the head again. O(late)."""
+        self.cursor = 0
+        self.unseen = list(self.late)
+
+    def reset(self, base: Ints) -> None:
+        """Take up newly sorted rows."""
+        self.base = base
+        self.late = []
+        self.rewind()
+
+
+class Ranking:
+    """All waiting jobs in the order of a policy, seen in two ways: within quota, and over it.
+
+    Over quota every job counts as opportunistic. ``fairness`` tells how a tenant stands; it is asked at
+    a `rerank`, and for tenants that come later.
+    """
+
+    def __init__(self, order: Order, fairness: Callable[[str], float]) -> None:
+        self.order = order
+        self.ranked_at_s = 0.0
+        self._fairness_of = fairness
+        self._tenants: dict[str, int] = {}
+        self._tenant_names: list[str] = []
+        self._fairness: Floats = np.ones(16)
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(FIRST_CAPACITY, dtype=kind) for name, kind in _TYPES.items()
+        }
+        self._jobs: list[str] = [""] * FIRST_CAPACITY
+        self._keys: Floats = np.zeros((FIRST_CAPACITY, 0))
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = list(range(FIRST_CAPACITY - 1, -1, -1))
+        self._left: list[int] = []
+        """Rows of jobs that left; used again after the next sort, for the lanes still name them."""
+        self._staged: list[int] = []
+        self._within, self._over = Lane(), Lane()
+        self._all_open = False
+        """Whether every line was opened since somebody looked."""
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._row_of
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def add(self, waiting: Waiting) -> None:
+        """Let a job in; it is put in order when somebody looks. O(1)."""
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        columns = self._columns
+        columns["alive"][row] = True
+        columns["line"][row] = waiting.line
+        columns["number"][row] = waiting.number
+        columns["band"][row] = waiting.band
+        columns["tenant"][row] = self._tenant(waiting.tenant)
+        columns["tasks"][row] = waiting.tasks
+        columns["submit_s"][row] = waiting.submit_s
+        columns["gpus"][row] = waiting.gpus
+        columns["duration_s"][row] = waiting.duration_s
+        columns["remaining_s"][row] = waiting.remaining_s
+        columns["attained_gpu_s"][row] = waiting.attained_gpu_s
+        self._jobs[row] = waiting.job
+        self._row_of[waiting.job] = row
+        self._staged.append(row)
+
+    def remove(self, job: str) -> bool:
+        """Take a job out; tells whether it was in. O(1)."""
+        row = self._row_of.pop(job, None)
+        if row is None:
+            return False
+        self._columns["alive"][row] = False
+        self._left.append(row)
+        return True
+
+    def change_band(self, job: str, band: Band) -> None:
+        """Let a job count in another band. O(1)."""
+        row = self._row_of[job]
+        values = {name: column[row].item() for name, column in self._columns.items()}
+        values |= {"job": job, "band": band, "tenant": self._tenant_names[values["tenant"]]}
+        del values["alive"]
+        self.remove(job)
+        self.add(Waiting(**values))
+
+    def _tenant(self, name: str) -> int:
+        known = self._tenants.get(name)
+        if known is None:
+            known = self._tenants[name] = len(self._tenants)
+            self._tenant_names.append(name)
+            if known >= len(self._fairness):
+                self._fairness = np.concatenate([self._fairness, np.ones(len(self._fairness))])
+            self._fairness[known] = self._fairness_of(name)
+        return known
+
+    def _grow(self) -> None:
+        old = len(self._jobs)
+        for name, column in self._columns.items():
+            self._columns[name] = np.concatenate([column, np.zeros_like(column)])
+        self._keys = np.concatenate([self._keys, np.zeros_like(self._keys)])
+        self._jobs += [""] * old
+        self._free = list(range(2 * old - 1, old - 1, -1))
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def rerank(self, now: float) -> None:
+        """Compute all keys as of ``now`` and sort. O(jobs log jobs), in numpy."""
+        self.ranked_at_s = now
+        for name, at in self._tenants.items():
+            self._fairness[at] = self._fairness_of(name)
+        self._staged = []
+        rows = np.flatnonzero(self._columns["alive"])
+        keys = self._compute(rows)
+        if self._keys.shape[1] != keys.shape[1]:
+            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
+        self._keys[rows] = keys
+        self._sort(rows)
+
+    def _compute(self, rows: Ints | slice) -> Floats:
+        columns = self._columns
+        return self.order.keys(
+            QueueView(
+                now_s=self.ranked_at_s,
+                band=columns["band"][rows],
+                submit_s=columns["submit_s"][rows],
+                gpus=columns["gpus"][rows],
+                tasks=columns["tasks"][rows],
+                tenant=columns["tenant"][rows],
+                fairness=self._fairness[columns["tenant"][rows]],
+                duration_s=columns["duration_s"][rows],
+                remaining_s=columns["remaining_s"][rows],
+                attained_gpu_s=columns["attained_gpu_s"][rows],
+            )
+        )
+
+    def _sort(self, rows: Ints) -> None:
+        """Sort by the last key first; every sort keeps the order of the one before."""
+        submit_s, number = self._columns["submit_s"][rows], self._columns["number"][rows]
+        if not _ascends(submit_s, number):
+            rows = rows[np.lexsort((number, submit_s))]
+        for column in reversed(range(self._keys.shape[1])):
+            rows = rows[np.argsort(self._keys[rows, column], kind="stable")]
+        self._over.reset(rows)
+        if self.order.by_band:
+            rows = rows[np.argsort(-self._columns["band"][rows], kind="stable")]
+        self._within.reset(rows)
+        self._free += self._left
+        self._left = []
+
+    def _settle(self) -> None:
+        """Put in order what was added since somebody looked. O(added x late), or a sort."""
+        self._open_if_told()
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        alive = self._columns["alive"]
+        staged = [row for row in staged if alive[row]]
+        if not staged:
+            return
+        rows = slice(staged[0], staged[0] + 1) if len(staged) == 1 else np.array(staged)
+        keys = self._compute(rows)
+        if self._keys.shape[1] != keys.shape[1]:
+            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
+        self._keys[rows] = keys
+        many = len(staged) > MANY and 8 * len(staged) > len(self)
+        if many or len(self._within.late) + len(staged) > LATE_LIMIT:
+            self._sort(np.flatnonzero(alive))
+            return
+        for row in staged:
+            self._within.insert(self._key(row, over_quota=False))
+            self._over.insert(self._key(row, over_quota=True))
+
+    def _key(self, row: int, over_quota: bool) -> Key:
+        columns = self._columns
+        band = 0.0 if over_quota else -float(columns["band"][row])
+        first = (band,) if self.order.by_band else ()
+        last = (columns["submit_s"][row].item(), columns["number"][row].item(), row)
+        return (*first, *self._keys[row].tolist(), *last)
+
+    def key(self, job: str, over_quota: bool) -> Key | None:
+        """Where a job ranks, lower first; None for one that is not in. O(1)."""
+        self._settle()
+        row = self._row_of.get(job)
+        return None if row is None else self._key(row, over_quota)
+
+    def in_order(self, over_quota: bool = False) -> Iterator[str]:
+        """Every job from the head on, closed lines or not; not to be changed meanwhile."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive = self._columns["alive"]
+        base = (self._key(row, over_quota) for row in lane.base[alive[lane.base]].tolist())
+        late = (key for key in lane.late if alive[int(key[-1])])
+        for key in heapq.merge(base, late):
+            yield self._jobs[int(key[-1])]
+
+    # --- the next job of an open line -------------------------------------------------------------
+
+    def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
+        """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        base = self._first_of_base(lane)
+        found = None if base is None else self._key(base, over_quota)
+        unseen = lane.unseen
+        while unseen and not self._is_open(lane, int(unseen[0][-1])):
+            heapq.heappop(unseen)
+        if unseen and (found is None or unseen[0] < found):
+            found = unseen[0]
+        return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def _is_open(self, lane: Lane, row: int) -> bool:
+        columns = self._columns
+        closed_from_s = lane.closed_from_s[columns["line"][row]]
+        return bool(columns["alive"][row] and columns["remaining_s"][row] < closed_from_s)
+
+    def _first_of_base(self, lane: Lane) -> int | None:
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        size = SCAN_FIRST
+        while lane.cursor < len(lane.base):
+            rows = lane.base[lane.cursor : lane.cursor + size]
+            hits = alive[rows] & (left_s[rows] < lane.closed_from_s[line[rows]])
+            at = int(hits.argmax())
+            if hits[at]:
+                lane.cursor += at
+                return int(rows[at])
+            lane.cursor += len(rows)
+            size = min(4 * size, SCAN_MOST)
+        return None
+
+    def close(self, line: int, over_quota: bool, from_s: float = -np.inf) -> None:
+        """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
+        self._open_if_told()
+        lane = self._over if over_quota else self._within
+        lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
+
+    def new_line(self, line: int) -> None:
+        """A line that nobody is in yet begins open. Amortised O(1)."""
+        for lane in (self._within, self._over):
+            if line >= len(lane.closed_from_s):
+                more = np.full(max(len(lane.closed_from_s), line), np.inf)
+                lane.closed_from_s = np.concatenate([lane.closed_from_s, more])
+            lane.closed_from_s[line] = np.inf
+
+    def open_line(self, line: int) -> None:
+        """Look at a line again. O(late)."""
+        for lane in (self._within, self._over):
+            lane.closed_from_s[line] = np.inf
+            lane.rewind()
+
+    def open_all(self) -> None:
+        """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""
+        self._all_open = True
+
+    def _open_if_told(self) -> None:
+        if self._all_open:
+            self._all_open = False
+            for lane in (self._within, self._over):
+                lane.closed_from_s.fill(np.inf)
+                lane.rewind()
+
+
+def _ascends(first: Floats, second: Ints) -> bool:
+    """Whether rows are sorted by two columns already."""
+    step, next_step = np.diff(first), np.diff(second)
+    return bool(np.all((step > 0) | ((step == 0) & (next_step > 0))))

@@ -1,0 +1,19 @@
+"""Order `shortest` (SJF): the job with the shortest expected run first, whatever the band."""
+
+from __future__ import annotations
+
+from topmast.policies.base import Floats, Profile, QueueView
+
+
+class Shortest:
+    """By the expected duration of the whole run: what a job has behind it does not count."""
+
+    by_band = False
+    by_time = False
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def keys(self, view: QueueView) -> Floats:
+        """The expected duration (n x 1)."""
+        return view.duration_s[:, None]

@@ -1,0 +1,21 @@
+"""Order `submission`: first come, first served, whatever the band."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topmast.policies.base import Floats, Profile, QueueView
+
+
+class Submission:
+    """Time of submission, then number: which settle equal keys, so there are none here."""
+
+    by_band = False
+    by_time = False
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def keys(self, view: QueueView) -> Floats:
+        """No key at all (n x 0)."""
+        return np.empty((len(view.submit_s), 0))

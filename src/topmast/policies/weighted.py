@@ -1,0 +1,17 @@
+"""Scoring `weighted`: the same prices for every job, those of the profile."""
+
+from __future__ import annotations
+
+from topmast.model.plan import Ask
+from topmast.policies.base import Profile, ScoreWeights
+
+
+class Weighted:
+    """The profile's ``score`` options."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._weights = profile.score
+
+    def weights(self, ask: Ask) -> ScoreWeights:
+        """The same for every question."""
+        return self._weights

@@ -1,0 +1,65 @@
+"""Profiles and policies by name: data files alone decide, and mistakes are told at the start."""
+
+import pytest
+
+from tests.support.build import profile
+from topmast.model.errors import InvalidInput
+from topmast.policies.base import Preemption, WhenBlocked
+from topmast.policies.registry import ORDERS, SCORINGS, load_profile, policies_of, profile_names
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_can_be_loaded(name: str) -> None:
+    """It is called as its file is, says what it is, and names policies that exist."""
+    loaded = load_profile(name)
+    assert loaded.name == name
+    assert loaded.description
+    assert policies_of(loaded).profile is loaded
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_order_can_be_made(name: str) -> None:
+    """An order is made from a profile's options."""
+    assert policies_of(profile(order=name)).order is not None
+
+
+@pytest.mark.parametrize("name", SCORINGS)
+def test_every_scoring_can_be_made(name: str) -> None:
+    """So is a scoring."""
+    assert policies_of(profile(scoring=name)).score is not None
+
+
+def test_the_profile_without_a_file_is_that_of_its_options() -> None:
+    """`mast` is what the options say when nobody says anything."""
+    mast = load_profile("mast")
+    assert (mast.order, mast.scoring) == (profile().order, profile().scoring)
+    assert (mast.when_blocked, mast.preemption) == (WhenBlocked.SKIP, Preemption.BAND)
+
+
+def test_options_are_laid_over_a_profile() -> None:
+    """Plain ones and those of a group."""
+    loaded = load_profile("fifo", {"when_blocked": "skip", "rank.age": "1"})
+    assert loaded.when_blocked is WhenBlocked.SKIP
+    assert loaded.rank.age == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"order": "alphabet"}, "alphabet"),
+        ({"scoring": "dice"}, "dice"),
+        ({"when_blocked": "cry"}, "cry"),
+        ({"nope": "1"}, "nope"),
+    ],
+)
+def test_a_mistake_is_told_at_once(options: dict[str, str], names: str) -> None:
+    """An option or a policy that does not exist is named."""
+    with pytest.raises(InvalidInput, match=names):
+        load_profile("mast", options)
+
+
+def test_a_profile_that_does_not_exist() -> None:
+    """The nearest one is suggested."""
+    with pytest.raises(InvalidInput) as caught:
+        load_profile("fifo-skp")
+    assert "fifo-skip" in caught.value.remedy
