@@ -128,17 +128,16 @@ class Search:
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
-        free_milli = columns.free_by_host()
-        seen: set[tuple[str, int, int, int]] = set()
+        seen: set[tuple[str, int, tuple[int, ...]]] = set()
         one_task = sum(group.count for group in ask.groups) == 1
         for domain in domains(columns, ask, capacities):
             if cluster not in (None, domain.cluster):
                 continue
             if domain.level is Level.HOST:
-                # Hosts of one size and one sum of free GPUs score alike; ties go to the first
-                # that takes the gang: groups that fit one by one may not fit together.
-                row = int(domain.rows[0])
-                kind = (domain.cluster, domain.choice, int(columns.gpus[row]), int(free_milli[row]))
+                # Hosts with the same free shares of GPUs score alike; ties go to the first that
+                # takes the gang: groups that fit one by one may not fit together.
+                free = sorted(columns.slots(int(domain.rows[0])).tolist())
+                kind = (domain.cluster, domain.choice, tuple(free))
                 if kind in seen:
                     continue
             elif one_task:
