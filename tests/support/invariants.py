@@ -155,8 +155,22 @@ def check_placer(placer: RegionalPlacer) -> None:
     for name in ("free_milli", "free_cpus", "free_memory"):
         assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
         assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
+    check_index(placer.columns)
     for host, row in placer.columns.index.items():
         assert placer.columns.states[row] is placer.host_state(host)
+
+
+def check_index(columns: Columns) -> None:
+    """The counts by which the search looks hosts up equal those counted from the slots."""
+    if columns.lookup is None:
+        return
+    arrays = columns.lookup.arrays
+    assert np.array_equal(arrays.whole, columns.whole_free())
+    hist = np.zeros_like(arrays.hist)
+    for level in range(arrays.section.shape[0]):
+        for row in np.flatnonzero(columns.available):
+            hist[arrays.section[level, row], arrays.whole[row]] += 1
+    assert np.array_equal(arrays.hist, hist)
 
 
 def check_books_agree(world: World) -> None:
