@@ -45,9 +45,10 @@ format: $(DEV) ## format the code and mend what ruff can mend
 	@$(VENV)/bin/ruff check --fix --quiet || true
 	@$(VENV)/bin/ruff format --quiet
 
-bench: $(RUNTIME) ## measure submission and recovery, as JSON
+bench: $(RUNTIME) ## measure submission, recovery and ranking, as JSON
 	@$(VENV)/bin/topmast bench submit --json
 	@$(VENV)/bin/topmast bench recover --jobs 100000 --json
+	@$(VENV)/bin/topmast bench ranking --jobs 1000000 --json
 
 crash-test: $(DEV) ## kill the control plane N times and check what it promised
 	@$(PY) -m tests.crash.run --kills $(N)

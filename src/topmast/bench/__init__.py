@@ -1,10 +1,11 @@
-"""`topmast bench`: measurements of a real server on this machine, as one JSON document each."""
+"""`topmast bench`: measurements on this machine, as one JSON document each."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
@@ -26,4 +27,6 @@ def run_bench(
         return measure_submission(jobs or 10_000, clients or 64, duration_s or 5.0, seed, state)
     if name == "recover":
         return measure_recovery(jobs or 100_000, seed, state)
-    raise InvalidInput(f"no benchmark '{name}'", remedy="submit or recover")
+    if name == "ranking":
+        return measure_ranking(jobs or 1_000_000, seed)
+    raise InvalidInput(f"no benchmark '{name}'", remedy="submit, recover or ranking")

@@ -35,6 +35,9 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_benchmark(
         bench, root, "recover", "Measure how fast a killed server is back.", "--jobs 100000"
     )
+    _add_benchmark(
+        bench, root, "ranking", "Measure how fast the queue is put in order.", "--jobs 1000000"
+    )
     app.add_typer(
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),
