@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.run import crash_test
-from tests.crash.verdict import Evidence, Proof, ProofFile, Submission, judge
+from tests.crash import run
+from tests.crash.run import Result, crash_test
+from tests.crash.verdict import Evidence, Proof, ProofFile, Submission, Verdict, judge
 from topmast.model.views import GpuView, HostView, JobView, TenantView
 
 KILLS = 30
@@ -26,6 +27,28 @@ def test_nothing_is_lost_and_nothing_runs_twice_when_the_server_is_killed(tmp_pa
     # Else it proved nothing.
     assert result.acknowledged > KILLS
     assert result.survived > KILLS
+
+
+@pytest.mark.parametrize(
+    ("lost", "want_status"), [([], 0), (["j1 was acknowledged and is not known"], 1)]
+)
+def test_the_last_line_is_the_result(
+    lost: list[str],
+    want_status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever calls the program learns from its status and its last line how it went."""
+
+    def pretend(folder: Path, kills: int, seed: int) -> Result:
+        return Result(kills, 5, Verdict(lost, [], []), 9)
+
+    monkeypatch.setattr(run, "crash_test", pretend)
+    assert run.main(["--kills", "7", "--seed", "1"]) == want_status
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert json.loads(last) == {
+        "kills": 7, "acknowledged": 5, "lost": len(lost), "double_runs": 0,
+    }  # fmt: skip
 
 
 # --- would it notice? --------------------------------------------------------------------------

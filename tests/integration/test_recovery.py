@@ -5,11 +5,12 @@ Each test tells what happened while nobody looked. `make crash-test` does it at 
 
 import itertools
 import json
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.held import HOLD, Held
 from tests.support.live import Server, end_agents, eventually, is_alive, kill, live, until_state
 from topmast import Client
 from topmast.adapters.store import open_journal
+from topmast.model.errors import Unavailable
 from topmast.model.views import EventView
 
 FLEET = """
@@ -192,6 +194,26 @@ def test_a_key_used_before_a_kill_is_known_after_it(tmp_path: Path) -> None:
         server.wait_ready()
         assert client.submit(document, key="k").id == first
         assert client.submit(document, key="other").id != first
+
+
+def test_a_disk_that_is_full_ends_the_server_and_loses_nothing(tmp_path: Path) -> None:
+    """It never goes on with more in memory than on the disk; what it acknowledged is there after."""
+    with server_on(tmp_path) as (server, client):
+        log_bytes = (server.state / "journal.sqlite-wal").stat().st_size
+        enough_bytes = log_bytes + 400_000
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (enough_bytes, enough_bytes))
+        acknowledged = []
+        with Client(server.url, timeout_s=1.0) as hasty, suppress(Unavailable):
+            for number in itertools.count():
+                document = {"name": f"n{number}", "run": "true"}
+                acknowledged.append((hasty.submit(document).id, f"n{number}"))
+        assert server.ended() == 1
+        assert "the runtime cannot go on" in server.log_tail()
+        server.start()
+        server.wait_ready()
+        assert len(acknowledged) > 3
+        for job, name in acknowledged:
+            assert until_state(client, job, "SUCCEEDED").name == name
 
 
 def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:

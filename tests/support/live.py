@@ -122,8 +122,12 @@ class Server:
 
     def stop(self, patience_s: float = PATIENCE_S) -> int:
         """SIGTERM, and its exit status."""
-        assert self._process is not None
         self.terminate()
+        return self.ended(patience_s)
+
+    def ended(self, patience_s: float = PATIENCE_S) -> int:
+        """Its exit status, once it has ended."""
+        assert self._process is not None
         return self._process.wait(patience_s)
 
     def log_tail(self) -> str:
