@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -17,12 +18,16 @@ topologies = st.builds(Topology, levels, levels)
 bands = st.sampled_from(list(Band))
 
 
+MORE = int(os.environ.get("TOPMAST_MORE_EXAMPLES", "1"))
+"""So many times as many examples; then other ones in each run."""
+
+
 def bounded(examples: int) -> settings:
     """So many examples, the same ones every time, however slow the machine."""
     return settings(
-        max_examples=examples,
+        max_examples=examples * MORE,
         deadline=None,
-        derandomize=True,
+        derandomize=MORE == 1,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
