@@ -74,6 +74,7 @@ class CrashTest:
         fleet.write_text(FLEET, encoding="utf-8")
         self.server = live.Server(folder / "state", fleet, SETTINGS, SNAPSHOT_RECORDS)
         self.load = Load(self.server.state, folder, seed)
+        self.watcher = Watcher(self.load)
         self.proof = ProofFile(folder / "proof")
         self.survived = 0
         self.told_to_end = False
@@ -82,7 +83,7 @@ class CrashTest:
 
     def run(self) -> Result:
         """Kill and restart, then let everything end, and judge."""
-        threads = [Watcher(self.load), *(Submitter(self.load, n) for n in range(CLIENTS))]
+        threads = [self.watcher, *(Submitter(self.load, n) for n in range(CLIENTS))]
         try:
             self.start()
             for thread in threads:
@@ -193,6 +194,8 @@ class CrashTest:
     def collect(self, client: Client) -> Evidence:
         """What the server and the tasks say, when all is over."""
         jobs = list(client.jobs())
+        for view in jobs:
+            self.watcher.compare(view)
         again = [view.id for view in jobs if view.attempts > 1 or view.state != "SUCCEEDED"]
         return Evidence(
             submissions=self.load.sent,

@@ -169,18 +169,36 @@ class Load:
             self.incidents.append(f"key {sent.key} was answered with {sent.id} and with {job}")
 
 
-class Submitter(threading.Thread):
+class Worker(threading.Thread):
+    """A thread whose failure does not go unnoticed."""
+
+    def __init__(self, load: Load, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.load = load
+
+    def run(self) -> None:
+        """Work; an error is an incident."""
+        try:
+            self.work()
+        except Exception as error:
+            self.load.incidents.append(f"{self.name} gave up: {error!r}")
+
+    def work(self) -> None:
+        """What the thread is for."""
+        raise NotImplementedError
+
+
+class Submitter(Worker):
     """A client with its own seeded will; ends when the load is over and its retries are answered."""
 
     def __init__(self, load: Load, number: int) -> None:
-        super().__init__(name=f"client {number}", daemon=True)
-        self.load = load
+        super().__init__(load, f"client {number}")
         self.number = number
         self.rng = random.Random(f"{load.seed}/{number}")
         self.count = 0
         self.to_cancel: list[tuple[float, str]] = []
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Submit until the load is over."""
         self.client = self.load.patiently(
             lambda: Client(state=self.load.state, timeout_s=10.0, user=self.name)
@@ -249,16 +267,14 @@ class Submitter(threading.Thread):
                 self.load.patiently(lambda job=job: self.client.cancel(job))  # type: ignore[misc]
 
 
-class Watcher(threading.Thread):
+class Watcher(Worker):
     """Looks at the jobs again and again: what has ended once must never look different."""
 
     def __init__(self, load: Load) -> None:
-        super().__init__(name="watcher", daemon=True)
-        self.load = load
+        super().__init__(load, "watcher")
         self.ended: dict[str, str] = {}
-        self.samples = 0
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Sample until the load is over."""
         client = self.load.patiently(lambda: Client(state=self.load.state, timeout_s=10.0))
         with client:
@@ -270,7 +286,6 @@ class Watcher(threading.Thread):
                 except TopmastError as error:
                     self.load.incidents.append(f"watcher: {error}")
                     continue
-                self.samples += 1
                 self.load.active = sum(
                     count for state, count in page.counts.items() if state not in TERMINAL
                 )
