@@ -9,9 +9,9 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.support import invariants
-from tests.support.build import dataset, fleet, profile
+from tests.support.build import cluster, dataset, fleet, profile
 from tests.support.engine import Life
-from tests.support.strategies import bounded, clusters, jobs, small_fleets
+from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
@@ -39,7 +39,7 @@ deeds = st.one_of(
         st.just("drop"), st.sampled_from(["here", "both"]), st.sampled_from(["east", "west"])
     ),
     st.tuples(st.just("arrive"), st.booleans()),
-    st.tuples(st.just("configure"), clusters("east-9", 2)),
+    st.tuples(st.just("configure"), st.integers(0, 3)),
     st.tuples(st.just("crash")),
 )
 histories = st.lists(deeds, min_size=5, max_size=30)
@@ -129,9 +129,9 @@ class History:
         elif moving:
             self.world.spoil(moving[0])
 
-    def _configure(self, spare: Any) -> None:
-        """Another fleet file: the cluster that every fleet has gets other hosts."""
-        old = self.world.fleet
+    def _configure(self, count: int) -> None:
+        """Another fleet file: the cluster that every fleet has gets more hosts, or fewer."""
+        old, spare = self.world.fleet, cluster("east-9", hosts=count, gpus=2)
         kept = [c for r in old.regions for c in r.clusters if c.name != spare.name]
         self.world.configure(fleet(*kept, spare, tenants=old.tenants, datasets=old.datasets))
 
