@@ -43,25 +43,38 @@ class Cascade(Struct):
     sends: list[m.Send]
 
 
+class Input(Struct, frozen=True):
+    """One message that came from outside, or a wake-up: all that decisions follow from."""
+
+    at_s: float
+    to: str
+    message: m.Message
+
+
 class World:
-    """A whole system in one object. ``obedient`` engines start and stop tasks at once."""
+    """A whole system in one object. ``obedient`` engines start and stop tasks at once.
+
+    Without a fleet it is a system that nobody has told anything yet.
+    """
 
     def __init__(
-        self, fleet: Fleet, options: Profile | None = None, *, obedient: bool = True
+        self, fleet: Fleet | None, options: Profile | None = None, *, obedient: bool = True
     ) -> None:
         self.options = options or profile()
-        self.fleet = fleet
+        self.fleet = fleet or Fleet(())
         self.machines = Machines(self.options)
         self.journal = MemoryJournal()
         self.now = 0.0
         self.obedient = obedient
         self.engines: dict[str, ToyEngine] = {}
         self.mover = ToyMover()
-        self.mover.stock(fleet)
+        self.mover.stock(self.fleet)
         self.sent: list[m.Send] = []
+        self.inputs: list[Input] = []
         self.mail: deque[m.Send] = deque()
-        self.equip(fleet)
-        self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
+        self.equip(self.fleet)
+        if fleet is not None:
+            self.tell(ids.QUEUE, m.ConfigureFleet(fleet))
 
     def equip(self, fleet: Fleet) -> None:
         """Give every cluster of a fleet an engine that knows its hosts."""
@@ -115,6 +128,7 @@ class World:
 
     def handle(self, to: str, message: m.Message) -> Cascade:
         """Let a machine take a message, and the machines all that follows from it; in memory."""
+        self.inputs.append(Input(self.now, to, message))
         waiting = deque([m.Send(to, message)])
         trail = Trail(self.queue)
         records: list[Record] = []

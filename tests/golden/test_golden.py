@@ -1,0 +1,87 @@
+"""The kept journal: today's code decides as it did, and yesterday's decisions lead where they led.
+
+If a change of decisions is meant, run ``python -m tests.golden.record`` and look at the difference.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden import files
+from tests.golden.story import OPTIONS, tell
+from tests.support.journal import MemoryJournal
+from tests.support.world import World
+from topmast.fast.clusters.facts import ClusterFact
+from topmast.fast.machine import Fact
+from topmast.fast.placement.facts import PlacerFact
+from topmast.fast.queue.facts import QueueFact, Unplanned
+from topmast.model import ids
+from topmast.model.messages import Recovered
+from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import rebuild
+
+VERSIONS = sorted(path for path in files.HERE.iterdir() if (path / "journal.jsonl").is_file())
+
+
+def test_the_story_is_told_as_it_was() -> None:
+    """The same messages, the same facts: every record of the kept journal, byte for byte."""
+    kept = files.records(files.CURRENT)
+    written = tell().journal.written
+    for ours, theirs in zip(written, kept, strict=False):
+        assert ours == theirs
+    assert len(written) == len(kept)
+
+
+def test_what_came_in_alone_leads_to_the_same_facts() -> None:
+    """Fed with the kept inputs, without engines and people around, the machines decide the same."""
+    world = World(None, OPTIONS)
+    for given in files.inputs(files.CURRENT):
+        if given.to == ids.QUEUE and isinstance(given.message, Recovered):
+            world.crash()
+        world.now = given.at_s
+        world.commit(world.handle(given.to, given.message))
+    assert world.journal.written == files.records(files.CURRENT)
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)
+def test_recorded_facts_lead_to_the_recorded_end(folder: Path) -> None:
+    """Recovery applies what was decided then, by whichever version, and decides nothing anew."""
+    journal = MemoryJournal()
+    journal.written = files.records(folder)
+    machines = Machines(OPTIONS)
+    rebuilt = rebuild(machines, journal)
+    assert rebuilt.replayed == len(journal.written)
+    for address, blob in files.end(folder).items():
+        machine = machines.at(address)
+        assert machine is not None
+        state = machine.snapshot()
+        machine.restore(blob)
+        assert machine.snapshot() == state, address
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)
+def test_every_record_is_read_and_written_alike(folder: Path) -> None:
+    """Nothing in a record is lost on the way through this version's types."""
+    for record in files.records(folder):
+        event = decode_event(record.event)
+        facts = decode_facts(record.machine, record.facts)
+        assert decode_event(encode_event(event)) == event
+        assert decode_facts(record.machine, encode_facts(facts)) == facts
+
+
+def test_the_story_leaves_out_no_kind_of_fact() -> None:
+    """A fact that the story does not contain is not watched over by it."""
+    seen: set[type] = set()
+    for record in files.records(files.CURRENT):
+        seen |= {type(fact) for fact in decode_facts(record.machine, record.facts)}
+    unions = (QueueFact, PlacerFact, ClusterFact)
+    every = {kind for union in unions for kind in union.__args__}
+    assert all(issubclass(kind, Fact) for kind in every)
+    assert every - seen == {Unplanned}, "one process never refuses its own plans"
+
+
+def test_the_kept_files_stay_small() -> None:
+    """They are read by people, and travel with every clone."""
+    for folder in VERSIONS:
+        assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
