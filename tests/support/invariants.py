@@ -127,7 +127,7 @@ def check_counters(world: World) -> None:
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
             fresh.take(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
-    assert queue.ledger.held == fresh.held
+    assert queue.ledger.held == fresh.held, "what tenants held is not what their attempts hold"
     by_region, again = queue.ledger.by_region, fresh.by_region
     for name in {**by_region, **again}:
         assert by_region.get(name, 0) == again.get(name, 0), name
