@@ -30,7 +30,7 @@ from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.states import TERMINAL, WAITING, HostState
-from topmast.policies.base import Profile
+from topmast.policies.base import Preemption, Profile, WhenBlocked
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
@@ -82,17 +82,26 @@ def storm_fleet(hosts: int = 3) -> Fleet:
     )
 
 
-def storm_profile() -> Profile:
-    """Quick to preempt and to forgive, so that much happens in little time."""
-    return profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0)
+PROFILES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"order": "shortest", "preemption": Preemption.NONE},
+    {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
+)
+
+
+def storm_profile(seed: int) -> Profile:
+    """Quick to preempt and to forgive, so that much happens in little time; not always by credit."""
+    options = PROFILES[seed % len(PROFILES)]
+    return profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0, **options)
 
 
 class StormyWorld(World):
     """A world whose mail goes through the storm, and whose process may die in any delivery."""
 
-    def __init__(self, storm: Storm) -> None:
+    def __init__(self, storm: Storm, seed: int) -> None:
         self.storm = storm
-        super().__init__(storm_fleet(), storm_profile(), obedient=False)
+        super().__init__(storm_fleet(), storm_profile(seed), obedient=False)
 
     def post(self, to: str, news: Sequence[m.Message]) -> None:
         """Every message takes its own time, or never arrives."""
@@ -133,7 +142,7 @@ class Storm:
         self.unanswered: list[tuple[tuple[JobSpec, ...], str]] = []
         self.keys: dict[str, tuple[tuple[JobSpec, ...], tuple[str, ...]]] = {}
         self.seen: dict[str, int] = {}
-        self.world = StormyWorld(self)
+        self.world = StormyWorld(self, seed)
         self.witness = invariants.Witness(self.world)
         for engine in self.world.engines.values():
             engine.watch = self.witness

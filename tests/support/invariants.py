@@ -28,6 +28,7 @@ from topmast.model.job import MILLI, Band
 from topmast.model.plan import Plan
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
+from topmast.policies.base import Preemption, WhenBlocked
 from topmast.runtime.codec import decode_facts
 
 # --- what really runs: checked by the world whenever a task begins -----------------------------------
@@ -216,7 +217,12 @@ def check_rest(world: World) -> None:
 
 
 def check_no_inversion(world: World) -> None:
-    """A waiting job that could start now does not stay waiting, unless it chose to wait for a copy."""
+    """A waiting job that could start now does not stay waiting, unless it chose to wait for a copy.
+
+    Where the profile has all wait behind the first that finds no room, nobody else is looked at.
+    """
+    if world.options.when_blocked is WhenBlocked.STOP:
+        return
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
             continue
@@ -245,7 +251,8 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         if not choices:
             continue
         band = effective_band(spec.band, over_quota)
-        for preempt in (False, True)[: 1 + (band > Band.OPPORTUNISTIC)]:
+        may_preempt = band > Band.OPPORTUNISTIC and world.options.preemption is Preemption.BAND
+        for preempt in (False, True)[: 1 + may_preempt]:
             for region, cost in costs.items():
                 if cost.missing and (preempt or cost.copying):
                     continue
