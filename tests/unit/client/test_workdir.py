@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from topmast.adapters.engines.local.archive import unpack
 from topmast.client import workdir
 from topmast.client.workdir import Snapshot, snapshot
 from topmast.model.errors import InvalidInput
@@ -35,8 +36,9 @@ def test_holds_the_files(folder: Path) -> None:
     assert list(members(packed)) == ["pkg", "pkg/model.py", "train.py"]
     assert packed.files == 2
     assert packed.digest == "sha256:" + hashlib.sha256(packed.content).hexdigest()
-    with tarfile.open(fileobj=io.BytesIO(packed.content), mode="r:gz") as archive:
-        archive.extractall(folder.parent / "back", filter="data")
+    archive = folder.parent / "snapshot.tar.gz"
+    archive.write_bytes(packed.content)
+    unpack(str(archive), str(folder.parent / "back"))
     assert (folder.parent / "back" / "pkg" / "model.py").read_text() == "layers = 3\n"
 
 
