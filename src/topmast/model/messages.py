@@ -13,7 +13,7 @@ from topmast.model.dataset import Copy
 from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, RegionSpec
 from topmast.model.ids import Address
 from topmast.model.job import Band, JobSpec
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import Ask, Plan, Reservation, Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState, Outcome
 
@@ -138,12 +138,14 @@ class Offer(Struct, frozen=True):
     """A region's answer for one job: its best plan, or why there is none.
 
     ``retry_at_s``: time alone would change the answer then (a victim grows old enough).
+    ``reservation``: where and when it would start first, if that was asked.
     """
 
     job: str
     plan: Plan | None
     reason: PendingReason | None = None
     retry_at_s: float | None = None
+    reservation: Reservation | None = None
 
 
 class PlansOffered(Message, frozen=True):
@@ -158,7 +160,8 @@ class PlansOffered(Message, frozen=True):
 class CommitPlan(Message, frozen=True):
     """The auction was won: take the slots, stop the victims, launch when all slots are free.
 
-    ``time_left_s`` is what remains of the job's time limit, None without one.
+    ``time_left_s`` is what remains of the job's time limit, None without one; ``expected_s`` how long
+    the attempt is expected to run, None when nobody says.
     """
 
     plan: Plan
@@ -166,6 +169,7 @@ class CommitPlan(Message, frozen=True):
     spec: JobSpec
     band: Band
     time_left_s: float | None = None
+    expected_s: float | None = None
 
 
 class PlanCommitted(Message, frozen=True):

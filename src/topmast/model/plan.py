@@ -66,13 +66,25 @@ DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (
 """What tasks ask for while nobody has asked yet."""
 
 
+class Reservation(Struct, frozen=True):
+    """Seats where a waiting gang is expected to start at ``from_s``; others may use them until then."""
+
+    job: str
+    region: str
+    cluster: str
+    from_s: float
+    seats: tuple[Seat, ...]
+    groups: tuple[GroupAsk, ...]
+
+
 class Ask(Struct, frozen=True):
     """A question to a region: where would this job best run, at which cost?
 
     ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the
     queue allows for this question, None meaning all; ``data_bytes`` and ``data_s`` price
     bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
-    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares.
+    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares. ``held``: seats reserved for another gang, which this one may not
+    take; ``reserve``: if there is no room now, tell where and when there will be first.
     """
 
     job: str
@@ -85,4 +97,6 @@ class Ask(Struct, frozen=True):
     data_bytes: int = 0
     data_s: float = 0.0
     balance: float = 0.0
+    held: Reservation | None = None
+    reserve: bool = False
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX

@@ -68,6 +68,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
     expected to run of which nothing is known.
+    ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
     ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
@@ -92,6 +93,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0
+    reserve_after_s: float | None = None
 
 
 class QueueView(Struct, frozen=True):

@@ -11,13 +11,14 @@ from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Plan
+from topmast.model.plan import Plan, Reservation
 from topmast.model.reason import ClusterVerdict, PendingReason, Rejection
 from topmast.model.states import WAITING
 from topmast.model.units import format_bytes, format_duration
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 PLANS_SHOWN = 5
+HOSTS_SHOWN = 4
 
 
 class _Inquiry(Struct):
@@ -35,7 +36,7 @@ def explain_job(
     """Explain a job of the queue; reads the machines, changes nothing."""
     if record.state not in WAITING or record.plan is not None:
         return _explain_placed(queue, record)
-    inquiry = _inquire(queue, placers, record.spec, record.avoid_hosts, now)
+    inquiry = _inquire(queue, placers, record.spec, record, now)
     reason, detail = queue.reason_of(record)
     if reason is PendingReason.PENDING_EVALUATION:
         reason, detail = _judge(queue, record.spec, inquiry)
@@ -50,7 +51,7 @@ def explain_spec(
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
     """What would become of a job if it were submitted now."""
-    inquiry = _inquire(queue, placers, spec, (), now)
+    inquiry = _inquire(queue, placers, spec, None, now)
     reason, detail = _judge(queue, spec, inquiry)
     return _explanation(queue, spec, inquiry, reason, detail, None, warnings)
 
@@ -59,7 +60,7 @@ def _inquire(
     queue: GlobalQueue,
     placers: Mapping[str, RegionalPlacer],
     spec: JobSpec,
-    avoid_hosts: tuple[str, ...],
+    record: JobRecord | None,
     now: float,
 ) -> _Inquiry:
     """Ask every region, within quota if the tenant has room, else beyond it."""
@@ -67,12 +68,15 @@ def _inquire(
     over_quota = not queue.choices(spec, over_quota=False)
     choices = queue.choices(spec, over_quota) or tuple(range(64))
     costs = {} if queue.catalogue.unknown(spec.datasets) else queue.data_costs(spec)
+    job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
+    held = queue.held_from(spec, record, over_quota)
     regions, plans = [], []
     for name in sorted(placers):
         cost = costs.get(name, DataCost())
         ask = queue.ask_for(
-            spec, name, over_quota, choices, cost, preempt=False, avoid_hosts=avoid_hosts
-        )
+            spec, name, over_quota, choices, cost,
+            preempt=False, job=job, avoid_hosts=avoid_hosts, held=held,
+        )  # fmt: skip
         answers = placers[name].verdicts(ask, now)
         barred = f"{cost.barred} ({cost.detail})" if cost.barred else None
         if not barred:
@@ -117,16 +121,30 @@ def _explanation(
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
     verdicts = [v for region in inquiry.regions for v in region.clusters]
+    kept = queue.backfill.reservation
+    kept = kept if kept is not None and record is not None and kept.job == record.id else None
     return Explanation(
         job=record.id if record else None,
         name=spec.name,
         state=record.state.value if record else "NOT SUBMITTED",
         reason=reason.value if reason else None,
-        summary=_summary(spec, reason, detail, inquiry),
+        summary=_summary(spec, reason, detail, inquiry) + (_kept(kept) if kept else ""),
         would_help=_would_help(queue, spec, reason, verdicts, inquiry),
         regions=tuple(inquiry.regions),
         plans=tuple(plan_view(p, inquiry.over_quota) for p in inquiry.plans[:PLANS_SHOWN]),
         warnings=warnings,
+        expected_start_s=kept.from_s if kept else None,
+        basis="when those who hold the GPUs kept for it are expected to end" if kept else "",
+    )
+
+
+def _kept(kept: Reservation) -> str:
+    """What is kept for a job, in words."""
+    hosts = tuple(dict.fromkeys(seat.host for seat in kept.seats))
+    shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
+    return (
+        f"; room is kept for it in {kept.region}/{kept.cluster} ({shown}): others start there only if "
+        f"they are expected to end in time"
     )
 
 

@@ -24,7 +24,7 @@ class Hold(StrEnum):
 class Allocation(Struct):
     """An attempt's slots. ``band`` is the effective one; ``waiting_for`` lists victims by job.
 
-    ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.
+    ``expected_s``: how long it is expected to run. ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.
     """
 
     plan: Plan
@@ -38,6 +38,7 @@ class Allocation(Struct):
     running_s: float | None = None
     kept_until_s: float | None = None
     why: Outcome | None = None
+    expected_s: float | None = None
 
     @property
     def job(self) -> str:

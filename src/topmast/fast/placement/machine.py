@@ -29,14 +29,15 @@ from topmast.fast.placement.facts import (
     SuspicionOver,
     Up,
 )
+from topmast.fast.placement.reservation import first_start, without
 from topmast.fast.placement.search import Search
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import Ask, Plan
-from topmast.model.reason import ClusterVerdict
+from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.reason import ClusterVerdict, PendingReason
 from topmast.model.states import HostState, Outcome
 from topmast.policies.base import Preemption, Profile, Score
 
@@ -74,7 +75,10 @@ class RegionalPlacer(EventMachine):
         weights = profile.score if ask is None else self.score.weights(ask)
         if weights != profile.score:
             profile = msgspec.structs.replace(profile, score=weights)
-        return Search(self.region, self.columns, state.allocations, profile, state.version, now)
+        columns = self.columns
+        if ask is not None and ask.held is not None and ask.held.region == self.region:
+            columns = without(columns, ask.held)
+        return Search(self.region, columns, state.allocations, profile, state.version, now)
 
     def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
@@ -95,11 +99,25 @@ class RegionalPlacer(EventMachine):
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
 
     def _offer(self, ask: Ask) -> m.Offer:
-        found = self.search(self.now, ask).best(ask)
+        search = self.search(self.now, ask)
+        found = search.best(ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         reason = pending_reason(self.columns, ask)
-        return m.Offer(ask.job, None, reason, found.too_young_until_s)
+        first = None
+        if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
+            first = self._first_start(search, ask)
+        return m.Offer(ask.job, None, reason, found.too_young_until_s, first)
+
+    def _first_start(self, search: Search, ask: Ask) -> Reservation | None:
+        free = msgspec.structs.replace(ask, preempt=False)
+
+        def find(columns: Columns) -> Plan | None:
+            search.columns = columns
+            return search.best(free).plan
+
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return first_start(ask, self.region, search.columns, held, find, default_s, self.now)
 
     # --- commits ----------------------------------------------------------------------------------
 
@@ -316,6 +334,7 @@ class RegionalPlacer(EventMachine):
             band=event.band,
             start_s=self.now,
             time_left_s=event.time_left_s,
+            expected_s=event.expected_s,
             hold=Hold.CLAIMED,
             waiting_for=list(fact.waiting_for),
         )

@@ -9,14 +9,15 @@ from msgspec import Struct
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.pending import Candidate
 from topmast.model.messages import Offer
-from topmast.model.plan import Plan
+from topmast.model.plan import Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason
 
 
 class Asking(Struct):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
-    ``changes`` counts what had changed when it was asked about.
+    ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
+    another job that it had to respect.
     """
 
     batch: int
@@ -27,6 +28,7 @@ class Asking(Struct):
     deadline_s: float
     costs: dict[str, DataCost]
     changes: int
+    held: Reservation | None = None
     offers: dict[str, Offer] = {}
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()

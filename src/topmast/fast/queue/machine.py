@@ -17,6 +17,7 @@ from msgspec import Struct
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
+from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
@@ -28,7 +29,7 @@ from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.model.fleet import Fleet, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources
-from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.plan import Ask, GroupAsk, Plan, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING, JobState, Outcome, may_move
 from topmast.policies.base import Order, Preemption, Profile, WhenBlocked
@@ -86,6 +87,7 @@ class GlobalQueue(EventMachine):
         self._gpus_by_region: dict[str, int] = {}
         self._models: tuple[str, ...] = ()
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
+        self.backfill = Backfill(profile.reserve_after_s)
         self._asking: Asking | None = None
         self._batch = 0
         self._budget = 0
@@ -117,12 +119,16 @@ class GlobalQueue(EventMachine):
             return self._asking.deadline_s
         if self.pending.stirred:
             return 0.0
-        return earliest((self.pending.next_release_s(), self.pending.next_retry_s()))
+        return earliest(
+            (self.pending.next_release_s(), self.pending.next_retry_s(), self.backfill.due_s)
+        )
 
     def _wake(self, event: m.Wake) -> None:
         for record in self.pending.release(self.now):
             self._enqueue(record)
         self.pending.reopen_due(self.now)
+        if self.backfill.is_due(self.now):
+            self.pending.reopen()
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
             self.pending.rerank(self.now)
         self._budget = ASKS_PER_WAKE
@@ -190,14 +196,17 @@ class GlobalQueue(EventMachine):
     ) -> None:
         record = self.jobs[candidate.job]
         self._batch += 1
-        self._asking = Asking(
-            self._batch, candidate, choices, preempt, list(regions),
-            self.now + ASK_TIMEOUT_S, costs, self.pending.changes, free_best=free_best, offers={},
+        held = self.held_from(record.spec, record, candidate.over_quota)
+        self._asking = asking = Asking(
+            self._batch, candidate, choices, preempt, list(regions), self.now + ASK_TIMEOUT_S,
+            costs, self.pending.changes, held, free_best=free_best, offers={},
         )  # fmt: skip
+        reserve = self.backfill.may_reserve(record, self.now)
+        reserve = reserve and not self._may_preempt(record, asking)
         for region in regions:
             ask = self.ask_for(
-                record.spec, region, candidate.over_quota, choices, costs[region],
-                preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts,
+                record.spec, region, candidate.over_quota, choices, costs[region], preempt=preempt,
+                job=record.id, avoid_hosts=record.avoid_hosts, held=held, reserve=reserve,
             )  # fmt: skip
             self.send(ids.placer(region), m.AskPlans(self._batch, (ask,)))
 
@@ -212,6 +221,8 @@ class GlobalQueue(EventMachine):
         preempt: bool,
         job: str = "",
         avoid_hosts: tuple[str, ...] = (),
+        held: Reservation | None = None,
+        reserve: bool = False,
     ) -> Ask:
         """The question put to a region about a job."""
         return Ask(
@@ -225,7 +236,20 @@ class GlobalQueue(EventMachine):
             data_bytes=cost.bytes,
             data_s=cost.seconds,
             balance=self.demand_supply(region),
+            held=held,
+            reserve=reserve,
         )
+
+    def held_from(
+        self, spec: JobSpec, record: JobRecord | None, over_quota: bool
+    ) -> Reservation | None:
+        """The seats reserved for another job that this one may not take now."""
+        if record is None:
+            job, remaining_s = "", self.durations.expected_s(spec)
+        else:
+            job, remaining_s = record.id, self.pending.remaining_s(record)
+        band = effective_band(spec.band, over_quota)
+        return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
     def _offered(self, event: m.PlansOffered) -> None:
         asking = self._asking
@@ -269,7 +293,14 @@ class GlobalQueue(EventMachine):
             retry_at_s = earliest((retry_at_s, copies_at_s))
             if asking.silent:
                 retry_at_s = earliest((retry_at_s, self.now + ASK_TIMEOUT_S))
-            self._close(candidate, reason, "", retry_at_s)
+            if reason is PendingReason.INSUFFICIENT_CAPACITY:
+                band = effective_band(record.spec.band, candidate.over_quota)
+                offered = [o.reservation for o in asking.offers.values()]
+                self.backfill.found_no_room(record, band, offered, self.now)
+            detail = (
+                f"room in {asking.held.region} is kept for {asking.held.job}" if asking.held else ""
+            )
+            self._close(candidate, reason, detail, retry_at_s, asking.held)
 
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or self.profile.preemption is Preemption.NONE:
@@ -287,6 +318,7 @@ class GlobalQueue(EventMachine):
         if plan.model and not over_quota:
             over_quota = not self.ledger.has_room(tenant, plan.model, plan.gpus_milli)
         epoch = record.epoch + 1
+        expected_s = self.pending.remaining_s(record)
         self.decide(f.Planned(record.id, epoch, plan, over_quota))
         self.send(
             ids.placer(plan.region),
@@ -296,6 +328,7 @@ class GlobalQueue(EventMachine):
                 record.spec,
                 effective_band(record.spec.band, over_quota),
                 record.time_left_s(),
+                expected_s,
             ),
         )
 
@@ -314,6 +347,7 @@ class GlobalQueue(EventMachine):
         reason: PendingReason,
         detail: str,
         retry_at_s: float | None = None,
+        held: Reservation | None = None,
     ) -> None:
         """No place now: remember why. The reason found within the quota outlives the other's."""
         line, spec = self.pending.line(candidate.job), self.jobs[candidate.job].spec
@@ -324,7 +358,8 @@ class GlobalQueue(EventMachine):
             if candidate.over_quota and busy:
                 reason, detail = self.quota_reason(spec)
             line.reason, line.detail = reason, detail
-        self.pending.close(line, candidate.over_quota, retry_at_s)
+        from_s = self.backfill.closes_from_s(held, self.now)
+        self.pending.close(line, candidate.over_quota, retry_at_s, from_s)
         last = candidate.over_quota or not self.choices(spec, over_quota=True)
         if last and self.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
             self.pending.stop_at(candidate)
@@ -626,11 +661,16 @@ class GlobalQueue(EventMachine):
     def _apply_planned(self, fact: f.Planned, event: m.Message) -> None:
         record = self.jobs[fact.job]
         plan = fact.plan
-        self.pending.remove(record.id)
+        self._waits_no_more(record)
         record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
         record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
         record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
         self._book(record, plan)
+
+    def _waits_no_more(self, record: JobRecord) -> None:
+        self.pending.remove(record.id)
+        if self.backfill.let_go(record.id):
+            self.pending.reopen()  # what was kept for it is there for others
 
     def _book(self, record: JobRecord, plan: Plan) -> None:
         tenant, over_quota = record.spec.tenant, record.over_quota
@@ -677,7 +717,7 @@ class GlobalQueue(EventMachine):
 
     def _retire(self, record: JobRecord) -> None:
         """A job is over: out of its line, and after a while out of memory."""
-        self.pending.remove(record.id)
+        self._waits_no_more(record)
         record.finish_s = self.now
         self._finished.append(record.id)
         if len(self._finished) > FINISHED_KEPT:

@@ -8,6 +8,7 @@ negative cache). The order of all jobs, lines or not, is that of the ranking.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -157,6 +158,11 @@ class Pending:
         key = self.ranking.key(record.id, over_quota)
         return (float("inf"), float(record.number)) if key is None else key
 
+    def remaining_s(self, record: JobRecord) -> float:
+        """How long a job is expected to need; settled when it began to wait."""
+        known = self.ranking.remaining_s(record.id)
+        return self.durations.remaining_s(record) if known is None else known
+
     def in_order(self) -> Iterator[str]:
         """Every job that may be placed, from the head on. O(jobs)."""
         return self.ranking.in_order()
@@ -181,9 +187,18 @@ class Pending:
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def close(self, line: Line, over_quota: bool, retry_at_s: float | None) -> None:
-        """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1)."""
-        self.ranking.close(line.number, over_quota)
+    def close(
+        self,
+        line: Line,
+        over_quota: bool,
+        retry_at_s: float | None,
+        from_s: float = -math.inf,
+    ) -> None:
+        """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1).
+
+        With ``from_s``, those are still asked about that are expected to need less.
+        """
+        self.ranking.close(line.number, over_quota, from_s)
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line

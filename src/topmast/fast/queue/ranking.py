@@ -268,6 +268,11 @@ class Ranking:
         row = self._row_of.get(job)
         return None if row is None else self._key(row, over_quota)
 
+    def remaining_s(self, job: str) -> float | None:
+        """What was said to be left of a job's run; None for one that is not in. O(1)."""
+        row = self._row_of.get(job)
+        return None if row is None else float(self._columns["remaining_s"][row])
+
     def in_order(self, over_quota: bool = False) -> Iterator[str]:
         """Every job from the head on, closed lines or not; not to be changed meanwhile."""
         self._settle()

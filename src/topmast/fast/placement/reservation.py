@@ -1,0 +1,82 @@
+"""Where and when a gang that finds no room now is expected to start first, by the expected ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.columns import Columns
+from topmast.model.plan import Ask, Plan, Reservation
+
+OVERRUNS_S = (
+    60.0,
+    300.0,
+    900.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    18_000.0,
+    36_000.0,
+    72_000.0,
+    180_000.0,
+)
+"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
+it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
+
+Find = Callable[[Columns], Plan | None]
+"""The best plan on free GPUs alone, in columns as they will be."""
+
+
+def without(columns: Columns, held: Reservation) -> Columns:
+    """The columns as those see them who must leave the reserved seats alone. O(slots)."""
+    trial = columns.trial()
+    trial.take(held.seats, {group.name: group.resources for group in held.groups})
+    return trial
+
+
+def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
+    """When an attempt is expected to let go of its seats."""
+    if allocation.hold is Hold.STOPPING:
+        return now
+    expected_s = default_s if allocation.expected_s is None else allocation.expected_s
+    end_s = allocation.start_s + expected_s
+    if end_s >= now:
+        return end_s
+    return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
+
+
+def first_start(
+    ask: Ask,
+    region: str,
+    columns: Columns,
+    allocations: Mapping[str, Allocation],
+    find: Find,
+    default_s: float,
+    now: float,
+) -> Reservation | None:
+    """The earliest expected end at which the gang has a place, and that place.
+
+    Bisection over the ends, for room only grows: O(log attempts) searches.
+    """
+    ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+
+    def plan_after(count: int) -> Plan | None:
+        """The plan once the first ``count`` attempts have ended."""
+        trial = columns.trial()
+        for _, job in ends[:count]:
+            trial.give_back(allocations[job].plan.seats, allocations[job].needs())
+        return find(trial)
+
+    low, high = 0, len(ends)
+    best = plan_after(high) if ends else None
+    if best is None:
+        return None
+    while low + 1 < high:
+        middle = (low + high) // 2
+        plan = plan_after(middle)
+        if plan is None:
+            low = middle
+        else:
+            best, high = plan, middle
+    from_s = ends[high - 1][0]
+    return Reservation(ask.job, region, best.cluster, from_s, best.seats, ask.groups)

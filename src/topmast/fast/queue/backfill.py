@@ -1,0 +1,80 @@
+"""A large gang must not starve: room is reserved for it, and others use that room only until then (EASY).
+
+The first job in order that finds no room and has waited long enough gets a reservation: the seats, over
+all regions, where it is expected to start first. It keeps it until it starts or leaves, so that nobody can
+overtake it for ever. Reservations are working memory, never journalled: the first job that finds no
+room after a restart gets one again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from topmast.fast.queue.record import JobRecord
+from topmast.model.job import Band
+from topmast.model.plan import Reservation
+
+
+class Backfill:
+    """The reservation, if there is one. ``after_s`` None never reserves anything."""
+
+    def __init__(self, after_s: float | None) -> None:
+        self.after_s = after_s
+        self.reservation: Reservation | None = None
+        self.due_s: float | None = None
+        """When somebody will have waited long enough."""
+        self._band = Band.OPPORTUNISTIC
+        self._gpus_milli = 0
+
+    def may_reserve(self, record: JobRecord, now: float) -> bool:
+        """Whether room may be reserved for a job that finds none: it waited, and nobody was first."""
+        if self.after_s is None or now - record.submit_s < self.after_s:
+            return False
+        return self.reservation is None or self.reservation.job == record.id
+
+    def binds(
+        self, job: str, band: Band, gpus_milli: int, remaining_s: float, now: float
+    ) -> Reservation | None:
+        """The reservation that a job must respect, for it would not be gone in time.
+
+        Not its own; and not that of a job of a lower band that is no larger: one that could be
+        stopped for it as soon as it ran.
+        """
+        held = self.reservation
+        if held is None or held.job == job or remaining_s <= held.from_s - now:
+            return None
+        return None if band > self._band and gpus_milli >= self._gpus_milli else held
+
+    def closes_from_s(self, held: Reservation | None, now: float) -> float:
+        """How long a job must need, at least, to fail as one did that respected ``held``."""
+        return -math.inf if held is None else math.nextafter(held.from_s - now, math.inf)
+
+    def found_no_room(
+        self, record: JobRecord, band: Band, offered: Iterable[Reservation | None], now: float
+    ) -> None:
+        """A job found no room now, and regions told where it would first."""
+        if self.after_s is None:
+            return
+        there = [offer for offer in offered if offer is not None]
+        if self.may_reserve(record, now) and there:
+            self.reservation = min(there, key=lambda r: (r.from_s, r.region, r.cluster))
+            self._band, self._gpus_milli = band, record.spec.gpus_milli()
+            self.due_s = None
+        elif self.reservation is None and now - record.submit_s < self.after_s:
+            due_s = record.submit_s + self.after_s
+            self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
+
+    def let_go(self, job: str) -> bool:
+        """A job waits no more; tells whether room was reserved for it."""
+        if self.reservation is None or self.reservation.job != job:
+            return False
+        self.reservation = None
+        return True
+
+    def is_due(self, now: float) -> bool:
+        """Whether somebody has waited long enough now; told once."""
+        if self.due_s is None or self.due_s > now:
+            return False
+        self.due_s = None
+        return True
