@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files import source
 from topmast.model.files.fleetfile import parse_fleet
@@ -86,7 +87,7 @@ specs = st.builds(
     band=st.sampled_from(Band),
     envs=st.dictionaries(st.from_regex(r"[A-Z_][A-Za-z0-9_]{0,9}", fullmatch=True), texts),
     workdir=st.just("") | st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True),
-    datasets=st.lists(names, unique=True, max_size=4).map(tuple),
+    datasets=st.lists(names, unique_by=dataset_variable, max_size=4).map(tuple),
     topology=st.builds(Topology, levels, levels),
     checkpoint=st.builds(
         Checkpoint, paths, durations.filter(bool), st.floats(0, 86_400)
