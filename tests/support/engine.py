@@ -147,10 +147,11 @@ class ToyEngine:
     def lose(self, host: str, now: float) -> list[m.Message]:
         """A host dies with everything on it."""
         self.down[host] = True
+        news: list[m.Message] = [m.HostDown(host)]
         for key, task in self.tasks.items():
             if task.seat.host == host and task.life is not Life.OVER:
-                self.end(key, None, now)
-        return [m.HostDown(host)]
+                news += self.end(key, None, now)
+        return news
 
     def revive(self, host: str) -> list[m.Message]:
         """The host is back, empty."""

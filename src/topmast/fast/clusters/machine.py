@@ -53,6 +53,10 @@ class ClusterManager(EventMachine):
         self.name = name
         self.state = _State()
         self._truth_asked_s = 0.0
+        # Orders are counted, to tell which a truth was asked after.
+        self._orders = 0
+        self._ordered: dict[str, int] = {}
+        self._asked_after = 0
         # Hosts last heard to be down: a hint, for an engine names its hosts when it is opened.
         self._down: dict[str, bool] = {}
 
@@ -73,6 +77,7 @@ class ClusterManager(EventMachine):
 
     def _ask_truth(self) -> None:
         self._truth_asked_s = self.now
+        self._asked_after = self._orders
         self.send(ids.engine(self.name), m.AskTruth())
 
     # --- launching ----------------------------------------------------------------------------
@@ -88,6 +93,11 @@ class ClusterManager(EventMachine):
         order = m.StartGang(
             attempt.job, attempt.epoch, attempt.spec, attempt.region, self.name, seats
         )
+        self._order(attempt, order)
+
+    def _order(self, attempt: Attempt, order: m.Message) -> None:
+        self._orders += 1
+        self._ordered[attempt.job] = self._orders
         self.send(ids.engine(self.name), order)
 
     def _task_started(self, event: m.TaskStarted) -> None:
@@ -155,18 +165,18 @@ class ClusterManager(EventMachine):
             self._tell(m.AttemptResumed(event.job, event.epoch, event.step))
 
     def _host_down(self, event: m.HostDown) -> None:
+        """Stop the gangs of the host; that its tasks are gone the engine says of each.
+
+        The news may be older than a task that runs there by now, for hosts come back.
+        """
         self._down[event.host] = True
         self._tell(m.HostChanged(event.host, up=False))
-        for attempt in list(self.state.attempts.values()):
-            for task in attempt.tasks:
-                if task.seat.host == event.host and task.phase is not TaskPhase.ENDED:
-                    lost = TaskDown(attempt.job, attempt.epoch, task.seat.rank, None)
-                    self.decide(lost)
-                    if attempt.phase is not AttemptPhase.STOPPING:
-                        cause = f"host {event.host} was lost"
-                        self._stop(attempt, Outcome.HOST_LOST, cause, suspects=(event.host,))
-            if attempt.ended:
-                self._close(attempt)
+        for attempt in self.state.attempts.values():
+            here = [task for task in attempt.tasks if task.seat.host == event.host]
+            over = all(task.phase is TaskPhase.ENDED for task in here)
+            if not over and attempt.phase is not AttemptPhase.STOPPING:
+                cause = f"host {event.host} was lost"
+                self._stop(attempt, Outcome.HOST_LOST, cause, suspects=(event.host,))
 
     def _host_up(self, event: m.HostUp) -> None:
         self._down.pop(event.host, None)
@@ -208,8 +218,7 @@ class ClusterManager(EventMachine):
 
     def _stop_tasks(self, attempt: Attempt, grace_s: float | None = None) -> None:
         grace_s = attempt.spec.checkpoint.grace_s if grace_s is None else grace_s
-        order = m.StopTasks(attempt.job, attempt.epoch, grace_s)
-        self.send(ids.engine(self.name), order)
+        self._order(attempt, m.StopTasks(attempt.job, attempt.epoch, grace_s))
 
     def _close(self, attempt: Attempt) -> None:
         """Report the end; what was never stopped has succeeded, for every status was 0."""
@@ -218,6 +227,7 @@ class ClusterManager(EventMachine):
         if outcome is Outcome.SUCCEEDED:
             kept_until_s = self.now
         self.decide(Closed(attempt.job, attempt.epoch))
+        self._ordered.pop(attempt.job, None)
         self._tell(
             m.AttemptEnded(
                 job=attempt.job,
@@ -296,6 +306,9 @@ class ClusterManager(EventMachine):
                 self._fail_missing(attempt, known)
 
     def _fail_missing(self, attempt: Attempt, known: dict[Any, Any]) -> None:
+        """What the engine does not know is gone, if it was asked after our last order for it."""
+        if self._ordered.get(attempt.job, 0) > self._asked_after:
+            return
         for task in list(attempt.tasks):
             key = (attempt.job, attempt.epoch, task.seat.rank)
             if task.phase is not TaskPhase.ENDED and key not in known:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tests.support.build import cluster, job
-from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.clusters.machine import RECONCILE_S, ClusterManager
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import JobSpec
@@ -43,6 +43,11 @@ class Manager:
             self.now = max(self.now, at_s)
             self.tell(m.Wake())
         self.now = now
+
+    def ask_truth(self) -> None:
+        """The time has come to ask the engine, after all that it was ordered so far."""
+        self.machine._truth_asked_s = self.now - RECONCILE_S
+        self.tell(m.Wake())
 
     def launch(self, epoch: int = 1, seats: Sequence[Seat] = PAIR, **more: Any) -> None:
         """A gang of one task on each of two hosts."""

@@ -60,15 +60,24 @@ LIVES = [
         Outcome.LAUNCH_FAILED, (STOPPED, ENDED), 1, ("east-1-1",),
     ),
     Life(
-        "a host dies", (*UP, m.HostDown("east-1-1"), exited(0, 143)), Outcome.HOST_LOST,
+        "a host dies", (*UP, m.HostDown("east-1-1"), lost(1), exited(0, 143)), Outcome.HOST_LOST,
         (RAN, "HostChanged", STOPPED, ENDED), 1, ("east-1-1",),
     ),
     Life(
-        "a host dies before its task is up", (started(0), m.HostDown("east-1-1"), exited(0, 143)),
+        "a host dies, and nothing was heard of its task", (*UP, m.HostDown("east-1-1"),
+        exited(0, 143)), None, (RAN, "HostChanged", STOPPED), 1,
+    ),
+    Life(
+        "a host dies whose task has done its work", (*UP, exited(1), m.HostDown("east-1-1")), None,
+        (RAN, "HostChanged"),
+    ),
+    Life(
+        "a host dies before its task is up",
+        (started(0), m.HostDown("east-1-1"), lost(1), exited(0, 143)),
         Outcome.HOST_LOST, ("HostChanged", STOPPED, ENDED), 1, ("east-1-1",),
     ),
     Life(
-        "both hosts die", (*UP, m.HostDown("east-1-1"), m.HostDown("east-1-0")),
+        "both hosts die", (*UP, m.HostDown("east-1-1"), m.HostDown("east-1-0"), lost(0), lost(1)),
         Outcome.HOST_LOST, (RAN, "HostChanged", STOPPED, "HostChanged", ENDED), 1, ("east-1-1",),
     ),
     Life(

@@ -52,8 +52,8 @@ TRUTHS = [
           want_stops=(GRACEFULLY,)),
     Truth("a host is down", UP, (runs(0), over(1, None)), STOPPING, want_stops=(GRACEFULLY,),
           down=("east-1-1",)),
-    Truth("both are down", UP, (), None, Outcome.HOST_LOST, (GRACEFULLY,),
-          down=("east-1-0", "east-1-1")),
+    Truth("both are down", UP, (over(0, None), over(1, None)), None, Outcome.HOST_LOST,
+          (GRACEFULLY,), down=("east-1-0", "east-1-1")),
     Truth("an older attempt still runs", UP, (runs(0, 0), runs(0), runs(1)), RUNNING,
           want_stops=(m.StopTasks("j1", 0, 0.0),)),
     Truth("an older attempt is long over", UP, (over(0, 1, 0), runs(0), runs(1)), RUNNING),
@@ -70,6 +70,7 @@ def test_the_engine_is_believed(case: Truth) -> None:
     if case.launched:
         manager.launch()
     manager.tell(*case.heard)
+    manager.ask_truth()
     manager.tell(m.EngineTruth(case.tasks, case.down))
     attempt = manager.machine.state.attempts.get("j1")
     assert (attempt.phase if attempt else None) is case.want_phase
@@ -79,6 +80,18 @@ def test_the_engine_is_believed(case: Truth) -> None:
     decided = len(manager.facts)
     manager.tell(m.EngineTruth(case.tasks, case.down))
     assert len(manager.facts) == decided, "hearing it twice changes nothing"
+
+
+def test_a_truth_from_before_an_order_is_no_answer_to_it() -> None:
+    """A task that began after the truth was told is not in it, and yet may be alive in its grace."""
+    manager = Manager()
+    manager.launch()
+    manager.ask_truth()
+    manager.tell(STOP, m.EngineTruth((), ()))
+    assert manager.told(m.AttemptEnded) == []
+    manager.ask_truth()
+    manager.tell(m.EngineTruth((), ()))
+    assert manager.end().outcome is Outcome.PREEMPTED
 
 
 def test_a_host_that_the_engine_has_again_is_told_of() -> None:
