@@ -72,7 +72,12 @@ def storm_fleet(hosts: int = 3) -> Fleet:
         cluster("east-1", hosts=hosts, gpus=4, cpus=16.0),
         cluster("east-2", hosts=2, gpus=4, model="A100", cpus=16.0),
         cluster("west-1", hosts=3, gpus=4, cpus=16.0),
-        tenants=(tenant("a", H100=8, A100=4), tenant("b", borrow=8, H100=8, A100=4)),
+        tenants=(
+            tenant("org", borrow=8, H100=16, A100=8),
+            tenant("c", "org"),
+            tenant("a", "org", lend=4, H100=8, A100=4),
+            tenant("b", "org", borrow=8, H100=4, A100=4),
+        ),
         datasets=(
             dataset("east-only", "east"),
             dataset("west-only", "west"),
@@ -353,7 +358,7 @@ class Storm:
         """Singles, gangs, shares, groups, readers of data; and now and then what never can be."""
         rng = self.rng
         common: dict[str, Any] = {
-            "tenant": rng.choice("ab"),
+            "tenant": rng.choice("abc"),
             "band": rng.choice(list(Band)),
             "preemptible": rng.random() < 0.8,
             "checkpoint": Checkpoint(grace_s=rng.choice([2.0, 10.0])),

@@ -63,11 +63,17 @@ def dataset(name: str, *replicas: str, size_bytes: int = 10**9, **more: Any) -> 
 
 
 def tenant(
-    name: str, *, weight: float = 1.0, borrow: int | None = None, **quota: int
+    name: str,
+    parent: str | None = None,
+    *,
+    weight: float = 1.0,
+    borrow: int | None = None,
+    lend: int | None = None,
+    **quota: int,
 ) -> TenantSpec:
-    """A tenant with a quota by model (``H100=8``); ``borrow`` limits what it may borrow of each."""
-    limit = None if borrow is None else dict.fromkeys(quota, borrow)
-    return TenantSpec(name, quota or None, limit, weight)
+    """A tenant with a quota by model (``H100=8``); ``borrow`` and ``lend`` limit those of each."""
+    limits = [None if limit is None else dict.fromkeys(quota, limit) for limit in (borrow, lend)]
+    return TenantSpec(name, quota or None, limits[0], weight, limits[1], parent)
 
 
 def needs(gpus: float = 0, *models: str | None, cpus: float = 0.0, memory: int = 0) -> Resources:

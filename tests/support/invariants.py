@@ -123,12 +123,15 @@ def check_counters(world: World) -> None:
     """The ledger equals a recount of the attempts held; no quota is exceeded."""
     queue = world.queue
     fresh = Ledger(queue.ledger.tenants.values())
+    fresh.set_tenants(queue.ledger.tenants.values(), queue.fleet.gpus())
     for record in world.jobs.values():
         plan = record.plan
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
-            fresh.take(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+            for model, milli in plan.held().items():
+                fresh.take(tenant, plan.region, model, milli, over_quota)
     assert queue.ledger.held == fresh.held, "what tenants held is not what their attempts hold"
+    assert queue.ledger.totals == fresh.totals, "what branches held is not what their attempts hold"
     by_region, again = queue.ledger.by_region, fresh.by_region
     for name in {**by_region, **again}:
         assert by_region.get(name, 0) == again.get(name, 0), name

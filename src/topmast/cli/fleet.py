@@ -125,19 +125,23 @@ def gpus(session: Session, region: RegionOption = None) -> None:
 
 
 def tenants(session: Session) -> None:
-    """Quota used, borrowed and lent, by tenant and GPU model."""
+    """Quota used, borrowed and lent, and fair share, by tenant.
+
+    A tenant counts what the tenants below it hold.
+    """
     with session.client() as client:
         found = client.tenants()
     columns = [
         Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
-        Column("PENDING", right=True), Column("WEIGHT", right=True),
+        Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
+        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1), Column("PARENT"),
     ]  # fmt: skip
     rows = [
         [
             row.name, row.gpu_model, "unlimited" if row.nominal is None else number(row.nominal),
             number(row.used), number(row.borrowed), number(row.lent), number(row.pending),
-            number(row.weight),
+            number(row.weight), f"{row.fair_share:.0%}", f"{row.usage_share:.0%}", row.parent or "",
         ]
         for row in found
     ]  # fmt: skip

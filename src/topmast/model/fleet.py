@@ -50,15 +50,18 @@ class Link(Struct, frozen=True):
 
 
 class TenantSpec(Struct, frozen=True):
-    """A tenant and its quota in whole GPUs per model; ``quota`` None is unlimited.
+    """A node in the tree of tenants and its quota in whole GPUs per model; ``quota`` None states none.
 
-    ``borrow_limit`` caps the GPUs per model held beyond the quota; None does not limit.
+    ``borrow_limit`` caps the GPUs per model held beyond the quota, ``lend_limit`` those of the quota
+    that others may use while they are idle; None does not limit. ``parent`` None: a tree's root.
     """
 
     name: str
     quota: dict[str, int] | None = None
     borrow_limit: dict[str, int] | None = None
     weight: float = 1.0
+    lend_limit: dict[str, int] | None = None
+    parent: str | None = None
 
 
 class DatasetSpec(Struct, frozen=True):
@@ -85,5 +88,11 @@ class Fleet(Struct, frozen=True):
 
     def models(self) -> tuple[str, ...]:
         """Every GPU model present, sorted."""
-        found = {h.model for r in self.regions for c in r.clusters for h in c.hosts if h.gpus}
-        return tuple(sorted(found))
+        return tuple(sorted(self.gpus()))
+
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs of each model are configured, out of service or not."""
+        found: dict[str, int] = {}
+        for host in (h for r in self.regions for c in r.clusters for h in c.hosts if h.gpus):
+            found[host.model] = found.get(host.model, 0) + host.gpus
+        return found

@@ -107,9 +107,14 @@ class JobSpec(Struct, frozen=True):
 
         A group that lists fewer models takes its last.
         """
-        total = 0
+        return sum(self.gpus_by_model(choice).values())
+
+    def gpus_by_model(self, choice: int = 0) -> dict[str | None, int]:
+        """The same by model; None stands for any model."""
+        milli: dict[str | None, int] = {}
         for group in self.groups:
             listed = group.resources.accelerators
             if listed:
-                total += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
-        return total
+                taken = listed[min(choice, len(listed) - 1)]
+                milli[taken.model] = milli.get(taken.model, 0) + group.count * taken.gpus_milli
+        return milli

@@ -31,7 +31,8 @@ class Victim(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """One placement of one job. ``score`` is the weighted sum of ``terms``; lower is better.
 
-    ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs.
+    ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs. ``by_model``
+    counts them by model where they are of several, and is empty otherwise.
     """
 
     job: str
@@ -47,6 +48,11 @@ class Plan(Struct, frozen=True):
     region_version: int = 0
     data_s: float = 0.0
     data_bytes: int = 0
+    by_model: dict[str, int] = {}
+
+    def held(self) -> dict[str, int]:
+        """Thousandths of GPUs by model."""
+        return self.by_model or {self.model: self.gpus_milli}
 
     @property
     def hosts(self) -> tuple[str, ...]:

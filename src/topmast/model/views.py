@@ -204,9 +204,11 @@ class GpuView(Struct, frozen=True):
 
 
 class TenantView(Struct, frozen=True):
-    """One tenant and GPU model: ``nominal`` None is unlimited; ``borrowed`` runs over quota.
+    """One tenant and GPU model, with all tenants below it: GPUs, but for the shares and the weight.
 
-    ``lent`` is the part of the nominal quota that others use now.
+    ``nominal`` None states no quota; ``borrowed`` runs over quota; ``lent`` is the part of the quota
+    that tenants outside its branch use now. ``fair_share`` of the fleet is the tenant's by weight,
+    ``usage_share`` is its part of what was used lately, of all models; both are 0 to 1.
     """
 
     name: str
@@ -217,6 +219,9 @@ class TenantView(Struct, frozen=True):
     lent: float
     pending: float
     weight: float
+    parent: str | None = None
+    fair_share: float = 1.0
+    usage_share: float = 0.0
 
 
 class ReplicaView(Struct, frozen=True):

@@ -134,36 +134,51 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
 
 
 def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
-    """Every tenant and GPU model that it has quota for, holds or waits for. O(jobs waiting)."""
-    pending: dict[tuple[str, str], float] = {}
-    for record in queue.jobs.values():
-        if record.state in WAITING and record.plan is None:
-            listed = record.spec.groups[0].resources.accelerators
-            model = (listed[0].model or "any") if listed else ""
-            key = (record.spec.tenant, model)
-            pending[key] = pending.get(key, 0.0) + record.spec.gpus_milli() / MILLI
+    """Every tenant and GPU model that it has quota for, holds or waits for, children after parents.
+
+    O(jobs waiting x depth + tenants x models).
+    """
+    ledger = queue.ledger
+    pending = _pending(queue)
+    models: dict[str, set[str]] = {name: set(t.quota or ()) for name, t in ledger.tenants.items()}
+    for name, model in (*ledger.totals, *pending):
+        if model and name in models:
+            models[name].add(model)
+    lent = {model: ledger.lent(model) for model in sorted(set().union(*models.values()))}
     found = []
-    for name in sorted(queue.ledger.tenants):
-        spec = queue.ledger.tenants[name]
-        models = {*(spec.quota or {})}
-        models |= {m for t, m in queue.ledger.held if t == name and m}
-        models |= {m for t, m in pending if t == name and m}
-        for model in sorted(models) or [""]:
-            holding = queue.ledger.holding(name, model)
-            nominal = queue.ledger.nominal_milli(name, model)
+    for node in ledger.tree.downwards:
+        spec, share = ledger.tenants.get(node.name), ledger.share(node.name)
+        for model in (sorted(models[node.name]) or [""]) if spec is not None else ():
+            total = ledger.total(node.name, model)
+            nominal = ledger.nominal_milli(node.name, model)
             found.append(
                 TenantView(
-                    name=name,
+                    name=node.name,
                     gpu_model=model,
                     nominal=None if nominal is None else nominal / MILLI,
-                    used=holding.guaranteed / MILLI,
-                    borrowed=holding.borrowed / MILLI,
-                    lent=queue.ledger.lent_milli(name, model) / MILLI,
-                    pending=pending.get((name, model), 0.0),
-                    weight=spec.weight,
+                    used=total.guaranteed / MILLI,
+                    borrowed=total.borrowed / MILLI,
+                    lent=lent.get(model, {}).get(node.name, 0) / MILLI,
+                    pending=pending.get((node.name, model), 0) / MILLI,
+                    weight=node.weight,
+                    parent=(node.parent.name or None) if node.parent else None,
+                    fair_share=share.fair,
+                    usage_share=share.used,
                 )
             )
     return tuple(found)
+
+
+def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
+    """Thousandths of GPUs that waiting jobs ask for first, by tenant (and each above it) and model."""
+    pending: dict[tuple[str, str], int] = {}
+    for record in queue.jobs.values():
+        if record.state in WAITING and record.plan is None:
+            for model, milli in record.spec.gpus_by_model().items():
+                for node in queue.ledger.tree.node(record.spec.tenant).up():
+                    key = (node.name, model or "any")
+                    pending[key] = pending.get(key, 0) + milli
+    return pending
 
 
 def dataset(queue: GlobalQueue, name: str, copied: Callable[[str], int]) -> DatasetView:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from topmast.model.files import fleetfile, hosts, jobfile
+from topmast.model.files import fleetfile, hosts, jobfile, tenants
 from topmast.model.files.fleetfile import parse_fleet, read_fleet
 from topmast.model.files.jobfile import check_against_fleet, parse_job, read_job
 
@@ -68,7 +68,7 @@ def test_fleet_reference(block: str) -> None:
         ("job-file.md", (*jobfile._JOB_FIELDS, *jobfile._GROUP_FIELDS, *jobfile._RESOURCE_FIELDS)),
         ("fleet-file.md", (
             *fleetfile._FLEET_FIELDS, *fleetfile._REGION_FIELDS, *fleetfile._CLUSTER_FIELDS,
-            *fleetfile._LINK_FIELDS, *fleetfile._TENANT_FIELDS, *fleetfile._DATASET_FIELDS,
+            *fleetfile._LINK_FIELDS, *tenants._FIELDS, *fleetfile._DATASET_FIELDS,
             *hosts._FIELDS,
         )),
     ],

@@ -293,6 +293,31 @@ TENANTS = [
     bad("a list", "tenants: [a]", "tenants", "wanted a mapping of tenants, found a list"),
     bad("a bad name", "tenants: {a b: }", "tenants.a b", "not a name"),
     bad("a typing error", "tenants: {a: {qouta: {}}}", "tenants.a.qouta", "did you mean 'quota'?"),
+    bad("lending without a quota", "tenants: {a: {lend_limit: {H100: 1}}}",
+        "tenants.a.lend_limit", "no quota to lend from", "quota as well"),
+    bad("lending what is not there", "tenants: {a: {quota: {}, lend_limit: {H1000: 1}}}",
+        "tenants.a.lend_limit.H1000", "no region has", "did you mean 'H100'?"),
+    bad("lending less than nothing", "tenants: {a: {quota: {}, lend_limit: {H100: -1}}}",
+        "tenants.a.lend_limit.H100", "out of range"),
+    bad("a parent that is not there", "tenants:\n  research:\n  a: {parent: reserach}",
+        "tenants.a.parent", "there is no tenant 'reserach'", "did you mean 'research'?", line=6),
+    bad("two parents", "tenants: {a: {parent: [b, c]}}", "tenants.a.parent", "wanted a name"),
+    bad("its own parent", "tenants: {a: {parent: a}}", "tenants.a.parent",
+        "go round in a circle: a -> a", "take the parent from one of them"),
+    bad("a circle", "tenants:\n  x: {parent: a}\n  a: {parent: b}\n  b: {parent: c}\n  c: {parent: a}",
+        "tenants.a.parent", "go round in a circle: a -> b -> c -> a", line=6),
+    bad("a deep tree", "tenants:\n  t0:\n" + "".join(
+        f"  t{i}: {{parent: t{i - 1}}}\n" for i in range(1, 18)),
+        "tenants.t16.parent", "more than 16 tenants one below the other", line=21),
+    bad("more than its parent", "tenants:\n  o: {quota: {H100: 8}}\n  a: {parent: o, quota: {H100: 9}}",
+        "tenants.a.quota.H100", "9 H100 is more than the 8 of 'o' above it", "at most 8", line=6),
+    bad("what its parent has not", "tenants:\n  o: {quota: {H100: 8}}\n  a: {parent: o, quota: {A100: 1}}",
+        "tenants.a.quota.A100", "1 A100 is more than the 0 of 'o'", line=6),
+    bad("more than the one above its parent", "tenants: {o: {quota: {H100: 8}}, p: {parent: o},"
+        " a: {parent: p, quota: {H100: 9}}}", "tenants.a.quota.H100", "the 8 of 'o' above it"),
+    bad("more together", "tenants:\n  o: {quota: {H100: 8}}\n  a: {parent: o, quota: {H100: 5}}\n"
+        "  b: {parent: o, quota: {H100: 4}}", "tenants.o.quota.H100",
+        "below it have quotas of 9 H100, and it has 8", "at least 9, or lower theirs", line=5),
 ]  # fmt: skip
 
 DATASETS = [

@@ -8,7 +8,7 @@ nothing was found, close the line until something changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -86,6 +86,7 @@ class GlobalQueue(EventMachine):
         self._keys: dict[str, _Key] = {}
         self._gpus_by_region: dict[str, int] = {}
         self._models: tuple[str, ...] = ()
+        self._model_of: dict[str, str] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
         self._asking: Asking | None = None
@@ -312,11 +313,15 @@ class GlobalQueue(EventMachine):
         )
 
     def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
-        """Fix the attempt's class, write it down, and let the region carry it out."""
-        tenant = record.spec.tenant
+        """Write the attempt and its class down, and let the region carry it out."""
         over_quota = asking.candidate.over_quota
-        if plan.model and not over_quota:
-            over_quota = not self.ledger.has_room(tenant, plan.model, plan.gpus_milli)
+        plan = self._counted(record.spec, plan)
+        may = self._may_borrow if over_quota else self._is_within
+        if plan.gpus_milli and not may(record.spec, plan.held()):
+            # The quota changed while the regions thought about it.
+            reason, detail = self.quota_reason(record.spec)
+            self._close(asking.candidate, reason, detail, self.now + REFUSAL_DELAY_S)
+            return
         epoch = record.epoch + 1
         expected_s = self.pending.remaining_s(record)
         self.decide(f.Planned(record.id, epoch, plan, over_quota))
@@ -371,24 +376,65 @@ class GlobalQueue(EventMachine):
     # --- what a tenant may start ------------------------------------------------------------------------
 
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
-        """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
-        listed = self._accelerators(spec)
-        if not listed:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it.
+
+        O(accelerators x groups x depth of the tenant); *any model* counts as all models of the fleet.
+        """
+        count = len(self._accelerators(spec))
+        if not count:
             return () if over_quota else (0,)
+        return tuple(i for i in range(count) if self._may_use(spec, i, over_quota))
+
+    def _may_use(self, spec: JobSpec, choice: int, over_quota: bool) -> bool:
+        milli = self._wanted(spec, choice)
+        if self._is_within(spec, milli):
+            return not over_quota
+        return over_quota and self._may_borrow(spec, milli)
+
+    def _is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model fits within the quota; opportunistic work does not use it."""
+        has_room = self.ledger.has_room
         opportunistic = spec.band is Band.OPPORTUNISTIC
-        found = []
-        for index, accelerator in enumerate(listed):
-            milli = spec.gpus_milli(index)
-            room = self.ledger.has_room(spec.tenant, accelerator.model, milli)
-            within = room and not opportunistic
-            if over_quota:
-                may = spec.preemptible or opportunistic
-                may = may and self.ledger.may_borrow(spec.tenant, accelerator.model, milli)
-                if may and not within:
-                    found.append(index)
-            elif within:
-                found.append(index)
-        return tuple(found)
+        return not opportunistic and all(has_room(spec.tenant, m, n) for m, n in milli.items())
+
+    def _may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model may run over quota: only what may be preempted borrows."""
+        may_borrow = self.ledger.may_borrow
+        gentle = spec.preemptible or spec.band is Band.OPPORTUNISTIC
+        return gentle and all(may_borrow(spec.tenant, m, n) for m, n in milli.items())
+
+    def _could_ever(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model might be held if nobody held anything."""
+        ledger, tenant = self.ledger, spec.tenant
+        opportunistic = spec.band is Band.OPPORTUNISTIC
+        if not opportunistic and all(ledger.could_ever_fit(tenant, m, n) for m, n in milli.items()):
+            return True
+        gentle = spec.preemptible or opportunistic
+        return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
+
+    def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
+        """Thousandths of GPUs by model that the gang takes when each group takes its ``choice``-th."""
+        milli: dict[str, int] = {}
+        for group in spec.groups:
+            listed = self._named(group.resources).accelerators
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                model = taken.model or ""
+                milli[model] = milli.get(model, 0) + group.count * taken.gpus_milli
+        return milli
+
+    def _counted(self, spec: JobSpec, plan: Plan) -> Plan:
+        """The plan with its GPUs by model: groups may want others than the first task does."""
+        if len(spec.groups) == 1:
+            return plan
+        by_model: dict[str, int] = {}
+        for seat in plan.seats:
+            if seat.slots:
+                model = self._model_of.get(seat.host, plan.model)
+                by_model[model] = by_model.get(model, 0) + len(seat.slots) * seat.slot_milli
+        first = next(iter(by_model), "")
+        several = by_model if len(by_model) > 1 else {}
+        return msgspec.structs.replace(plan, model=first, by_model=several)
 
     def _accelerators(self, spec: JobSpec) -> tuple[Accelerator, ...]:
         """A job's choices: the longest list of its groups, every model named."""
@@ -405,15 +451,14 @@ class GlobalQueue(EventMachine):
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
-        listed = self._accelerators(spec)
-        borrow = spec.preemptible
-        ever = any(
-            self.ledger.could_ever_hold(spec.tenant, a.model, spec.gpus_milli(i), borrow)
-            for i, a in enumerate(listed)
-        )
-        if listed and not ever:
-            return PendingReason.EXCEEDS_MAX_QUOTA, f"tenant {spec.tenant}"
-        return PendingReason.WAITING_FOR_QUOTA, f"tenant {spec.tenant} is at its quota"
+        tenant = spec.tenant
+        wanted = [self._wanted(spec, choice) for choice in range(len(self._accelerators(spec)))]
+        if wanted and not any(self._could_ever(spec, milli) for milli in wanted):
+            return PendingReason.EXCEEDS_MAX_QUOTA, f"tenant {tenant}"
+        full = {self.ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
+        above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
+        of = f"the quota of {above}" if above else "its quota"
+        return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"
 
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there."""
@@ -636,10 +681,13 @@ class GlobalQueue(EventMachine):
     def _take_fleet(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.catalogue.configure(fleet)
-        self.ledger.set_tenants(fleet.tenants)
+        self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self._models = fleet.models()
         self._gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
+        }
+        self._model_of = {
+            h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
         }
 
     def _apply_admitted(self, fact: f.Admitted, event: m.SubmitJobs) -> None:
@@ -674,13 +722,15 @@ class GlobalQueue(EventMachine):
 
     def _book(self, record: JobRecord, plan: Plan) -> None:
         tenant, over_quota = record.spec.tenant, record.over_quota
-        self.ledger.take(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+        for model, milli in plan.held().items():
+            self.ledger.take(tenant, plan.region, model, milli, over_quota)
 
     def _unbook(self, record: JobRecord) -> None:
         plan = record.plan
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
-            self.ledger.give_back(tenant, plan.region, plan.model, plan.gpus_milli, over_quota)
+            for model, milli in plan.held().items():
+                self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
             record.plan = None
 
     def _apply_unplanned(self, fact: f.Unplanned, event: m.Message) -> None:
@@ -691,6 +741,7 @@ class GlobalQueue(EventMachine):
         record.hosts = ()
         record.not_before_s = self.now + REFUSAL_DELAY_S
         self._enqueue(record)
+        self.pending.reopen()  # the quota that it had taken is there for others again
 
     def _apply_forgiven(self, fact: f.Forgiven, event: m.Message) -> None:
         record = self.jobs[fact.job]

@@ -14,6 +14,7 @@ from typing import Any
 from topmast.model.files.fields import Record, Value, one_of
 from topmast.model.files.hosts import Hosts
 from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, from_document, read_file
+from topmast.model.files.tenants import read_tenants
 from topmast.model.fleet import (
     ClusterSpec,
     DatasetSpec,
@@ -21,7 +22,6 @@ from topmast.model.fleet import (
     HostSpec,
     Link,
     RegionSpec,
-    TenantSpec,
 )
 from topmast.model.units import parse_bytes, show
 
@@ -29,21 +29,16 @@ MAX_REGIONS = 1_000
 MAX_CLUSTERS = 10_000
 MAX_HOSTS = 100_000
 MAX_GPUS = 10_000_000
-MAX_TENANTS = 10_000
 MAX_DATASETS = 100_000
 MAX_OPTIONS = 100
 MAX_GBPS = 1e6
 MAX_USD_PER_GB = 1e6
-MAX_WEIGHT = 1e6
 BYTES_PER_S_PER_GBPS = 1e9 / 8
-
-DEFAULT_TENANT = "default"
 
 _FLEET_FIELDS = ("regions", "links", "tenants", "datasets")
 _REGION_FIELDS = ("storage", "store", "clusters")
 _CLUSTER_FIELDS = ("engine", "options", "hosts")
 _LINK_FIELDS = ("from", "to", "gbps", "usd_per_gb", "one_way")
-_TENANT_FIELDS = ("quota", "borrow_limit", "weight")
 _DATASET_FIELDS = ("size", "path", "replicas", "allowed", "min_replicas")
 
 
@@ -77,7 +72,7 @@ def _fleet(root: Value) -> Fleet:
     return Fleet(
         regions=regions,
         links=_links(fleet.get("links"), names),
-        tenants=_tenants(fleet.get("tenants"), models),
+        tenants=read_tenants(fleet.get("tenants"), models),
         datasets=_datasets(fleet.get("datasets"), names),
     )
 
@@ -193,41 +188,6 @@ def _region_names(value: Value, regions: Collection[str]) -> tuple[str, ...]:
             raise item.error(f"the region {show(name)} is listed twice", "list it once")
         names[name] = None
     return tuple(names)
-
-
-# ----------------------------------------------------------------------------------------- tenants
-
-
-def _tenants(value: Value | None, models: Collection[str]) -> tuple[TenantSpec, ...]:
-    listed = value.entries(limit=MAX_TENANTS, wanted="a mapping of tenants") if value else {}
-    tenants = [_tenant(name, part, models) for name, part in listed.items()]
-    return tuple(tenants) or (TenantSpec(DEFAULT_TENANT),)
-
-
-def _tenant(name: str, value: Value, models: Collection[str]) -> TenantSpec:
-    value.check_name(name)
-    if value.is_nothing():
-        return TenantSpec(name)
-    fields = value.record(_TENANT_FIELDS)
-    quota, limit, weight = fields.get("quota"), fields.get("borrow_limit"), fields.get("weight")
-    if limit and not quota:
-        raise limit.error("has no quota to borrow beyond", "give the tenant a quota as well")
-    return TenantSpec(
-        name=name,
-        quota=_gpus_by_model(quota, models) if quota else None,
-        borrow_limit=_gpus_by_model(limit, models) if limit else None,
-        weight=weight.number(high=MAX_WEIGHT, above=True) if weight else 1.0,
-    )
-
-
-def _gpus_by_model(value: Value, models: Collection[str]) -> dict[str, int]:
-    wanted = "a mapping of GPU models to numbers, such as {H100: 16}"
-    entries = value.entries(limit=len(models) + 1_000, wanted=wanted)
-    for model, count in entries.items():
-        if model not in models:
-            message = f"no region has the GPU model {show(model)}"
-            raise count.error(message, one_of(model, models))
-    return {model: count.integer(low=0, high=MAX_GPUS) for model, count in entries.items()}
 
 
 # ---------------------------------------------------------------------------------------- datasets

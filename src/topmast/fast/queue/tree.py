@@ -1,0 +1,104 @@
+"""The tree of tenants and what their quotas say, without regard to what anybody holds.
+
+A tenant that states no quota lives on that of its *home*: the nearest tenant above it that states
+one. What a quota leaves after the quotas stated below it is for the work of that tenant itself and of
+all whose home it is. Amounts are in thousandths of GPUs of one model; a model that a quota or
+a limit does not list counts as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from topmast.model.fleet import TenantSpec
+from topmast.model.job import MILLI
+
+Amounts = dict[str, int]
+
+
+class Node:
+    """One tenant, or the top: the whole fleet, which owns no quota.
+
+    ``quota``, ``borrow``: None states or limits nothing. ``kept``: what of the quota is never lent.
+    ``given``: the quotas of the nearest tenants below that state one. ``at_rest``: the claims of
+    the children while nobody holds anything.
+    """
+
+    __slots__ = (
+        "at_rest", "borrow", "children", "given", "home", "kept", "name", "parent", "quota", "weight",
+    )  # fmt: skip
+
+    def __init__(self, spec: TenantSpec) -> None:
+        self.name = spec.name
+        self.weight = spec.weight
+        self.quota = _milli(spec.quota)
+        self.borrow = _milli(spec.borrow_limit) if spec.quota is not None else None
+        self.kept: Amounts = {}
+        if self.quota is not None and spec.lend_limit is not None:
+            lent = _milli(spec.lend_limit) or {}
+            self.kept = {m: max(0, n - lent.get(m, 0)) for m, n in self.quota.items()}
+        self.parent: Node | None = None
+        self.home: Node | None = None
+        self.children: list[Node] = []
+        self.given: Amounts = {}
+        self.at_rest: Amounts = {}
+
+    def up(self) -> Iterator[Node]:
+        """This node and all above it, the top last."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def claim(self, model: str, below: int) -> int:
+        """What the node claims of the fleet when ``below`` is claimed by its own work and children."""
+        return max(below, self.kept.get(model, 0))
+
+
+class Tree:
+    """All tenants below one top. O(tenants x models) to build."""
+
+    def __init__(self, tenants: Iterable[TenantSpec]) -> None:
+        specs = {spec.name: spec for spec in tenants}
+        self.top = Node(TenantSpec(""))
+        self.nodes: dict[str, Node] = {name: Node(spec) for name, spec in specs.items()}
+        for name in sorted(specs):
+            parent = self.nodes.get(specs[name].parent or "", self.top)
+            node = self.nodes[name]
+            # No file has a cycle; one made by hand is cut open rather than walked for ever.
+            node.parent = self.top if node in parent.up() else parent
+            node.parent.children.append(node)
+        self.downwards = self._walk()
+        self._sum_up()
+
+    def node(self, tenant: str) -> Node:
+        """The node of a tenant; one that is not known (any more) counts as the top itself."""
+        return self.nodes.get(tenant, self.top)
+
+    def _walk(self) -> list[Node]:
+        """Every node after its parent, siblings in order of name."""
+        found, waiting = [], [self.top]
+        while waiting:
+            node = waiting.pop()
+            found.append(node)
+            waiting.extend(reversed(node.children))
+        return found
+
+    def _sum_up(self) -> None:
+        for node in self.downwards:
+            above = node.parent.home if node.parent is not None else None
+            node.home = above if node.quota is None else node
+        for node in reversed(self.downwards):
+            for child in node.children:
+                _add(node.given, child.given if child.quota is None else child.quota)
+                claims = {m: child.claim(m, n) for m, n in child.at_rest.items()}
+                _add(node.at_rest, {**child.kept, **claims})
+
+
+def _milli(gpus: dict[str, int] | None) -> Amounts | None:
+    return None if gpus is None else {model: count * MILLI for model, count in gpus.items()}
+
+
+def _add(sums: Amounts, more: Amounts) -> None:
+    for model, count in more.items():
+        sums[model] = sums.get(model, 0) + count
