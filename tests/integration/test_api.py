@@ -498,7 +498,7 @@ def test_a_body_that_is_too_large_is_refused_while_it_arrives(http: httpx.Client
             yield b" " * 2**20
 
     digest = "sha256:" + "0" * 64
-    problem = problem_of(http.put(f"/workdirs/{digest}", content=endless()), 422)
+    problem = problem_of(http.put(f"/workdirs/{digest}", content=endless()), 413)
     assert "larger than" in problem["detail"]
 
 

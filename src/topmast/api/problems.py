@@ -9,10 +9,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    TopmastError,
+    Unavailable,
+)
 from topmast.model.views import Problem
 
 _STATUS: dict[type[TopmastError], tuple[int, str]] = {
+    TooLarge: (413, "Too large"),
     InvalidInput: (422, "Invalid input"),
     NotFound: (404, "Not found"),
     Conflict: (409, "Conflict"),

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from topmast.model import views
-from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.errors import InvalidInput, TooLarge, TopmastError
 
 MAX_BODY_BYTES = 128 * 1024 * 1024
 LONGEST_NUMBER = 18
@@ -49,7 +49,7 @@ async def read_bytes(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byt
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit_bytes:
-            raise InvalidInput(f"the body is larger than {limit_bytes} bytes", field="body")
+            raise TooLarge(f"the body is larger than {limit_bytes} bytes", field="body")
         chunks.append(chunk)
     return b"".join(chunks)
 

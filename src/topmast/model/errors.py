@@ -29,6 +29,10 @@ class InvalidInput(TopmastError):
         return f"{place}{field}{self.message}{remedy}"
 
 
+class TooLarge(InvalidInput):
+    """Something sent is larger than what is accepted."""
+
+
 class NotFound(TopmastError):
     """A job, host, region or dataset that does not exist."""
 

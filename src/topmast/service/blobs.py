@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, TooLarge
 
 MAX_BYTES = 100 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -32,7 +32,7 @@ class Blobs:
         if not _DIGEST.fullmatch(digest):
             raise InvalidInput("not a digest", field="workdir", remedy="sha256: and 64 hex digits")
         if len(data) > MAX_BYTES:
-            raise InvalidInput(
+            raise TooLarge(
                 "larger than 100 MiB", field="workdir", remedy="ignore what is not needed"
             )
         if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
