@@ -89,8 +89,10 @@ class Ask(Struct, frozen=True):
     ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the
     queue allows for this question, None meaning all; ``data_bytes`` and ``data_s`` price
     bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
-    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares. ``held``: seats reserved for another gang, which this one may not
-    take; ``reserve``: if there is no room now, tell where and when there will be first.
+    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares.
+    ``held``: seats reserved for another gang, which this one may not take; ``reserve``: if there is
+    no room now, tell where and when there will be first. ``outranked``: the running jobs that may be
+    stopped for this one, the last in order first; None leaves that to the bands.
     """
 
     job: str
@@ -105,4 +107,5 @@ class Ask(Struct, frozen=True):
     balance: float = 0.0
     held: Reservation | None = None
     reserve: bool = False
+    outranked: tuple[str, ...] | None = None
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX

@@ -61,6 +61,8 @@ class Preemption(StrEnum):
     NONE = "none"
     BAND = "band"
     """Work of lower bands, and work over quota."""
+    RANK = "rank"
+    """Work that ranks behind it now, from the last on, if that gives it room."""
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,12 +17,16 @@ from msgspec import Struct
 from topmast.model.errors import InvalidInput
 from topmast.policies.base import Order, Profile, Score
 from topmast.policies.credit import Credit
+from topmast.policies.remaining_service import RemainingService
+from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
 from topmast.policies.submission import Submission
 from topmast.policies.weighted import Weighted
 
 ORDERS: dict[str, Callable[[Profile], Order]] = {
     "credit": Credit,
+    "remaining-service": RemainingService,
+    "remaining-time": RemainingTime,
     "shortest": Shortest,
     "submission": Submission,
 }

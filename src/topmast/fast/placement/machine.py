@@ -29,8 +29,9 @@ from topmast.fast.placement.facts import (
     SuspicionOver,
     Up,
 )
+from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.reservation import first_start, without
-from topmast.fast.placement.search import Search
+from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import NotFound
@@ -83,7 +84,7 @@ class RegionalPlacer(EventMachine):
     def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
         search = self.search(now, ask)
-        may_preempt = self.profile.preemption is not Preemption.NONE
+        may_preempt = self.profile.preemption is Preemption.BAND
         answers = []
         for name in sorted(self.columns.clusters):
             found = search.best(ask, name).plan
@@ -100,7 +101,7 @@ class RegionalPlacer(EventMachine):
 
     def _offer(self, ask: Ask) -> m.Offer:
         search = self.search(self.now, ask)
-        found = search.best(ask)
+        found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         reason = pending_reason(self.columns, ask)
@@ -108,6 +109,26 @@ class RegionalPlacer(EventMachine):
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self._first_start(search, ask)
         return m.Offer(ask.job, None, reason, found.too_young_until_s, first)
+
+    def _outranking(self, search: Search, ask: Ask) -> Found:
+        """The best plan that stops some of the outranked, and as few from the last on as will do."""
+        held = self.state.allocations
+        lowest = msgspec.structs.replace(ask, band=Band.CRITICAL)
+        victims = {
+            job: msgspec.structs.replace(held[job], band=Band.OPPORTUNISTIC)
+            for job in ask.outranked or ()
+            if job in held
+        }
+
+        def stopping(count: int) -> Plan | None:
+            search.allocations = dict(list(victims.items())[:count])
+            return search.best(lowest).plan
+
+        found = fewest(len(victims), stopping)
+        if found is not None:
+            return Found(found[1])
+        search.allocations = victims
+        return search.best(lowest)
 
     def _first_start(self, search: Search, ask: Ask) -> Reservation | None:
         free = msgspec.structs.replace(ask, preempt=False)

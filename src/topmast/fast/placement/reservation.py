@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.fewest import fewest
 from topmast.model.plan import Ask, Plan, Reservation
 
 OVERRUNS_S = (
@@ -67,16 +68,9 @@ def first_start(
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
         return find(trial)
 
-    low, high = 0, len(ends)
-    best = plan_after(high) if ends else None
-    if best is None:
+    found = fewest(len(ends), plan_after)
+    if found is None:
         return None
-    while low + 1 < high:
-        middle = (low + high) // 2
-        plan = plan_after(middle)
-        if plan is None:
-            low = middle
-        else:
-            best, high = plan, middle
-    from_s = ends[high - 1][0]
+    count, best = found
+    from_s = ends[count - 1][0]
     return Reservation(ask.job, region, best.cluster, from_s, best.seats, ask.groups)

@@ -89,6 +89,7 @@ class GlobalQueue(EventMachine):
         self._model_of: dict[str, str] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
+        self._placed: dict[str, JobRecord] = {}
         self._asking: Asking | None = None
         self._batch = 0
         self._budget = 0
@@ -202,12 +203,16 @@ class GlobalQueue(EventMachine):
             self._batch, candidate, choices, preempt, list(regions), self.now + ASK_TIMEOUT_S,
             costs, self.pending.changes, held, free_best=free_best, offers={},
         )  # fmt: skip
+        outranked = None
+        if preempt and self.profile.preemption is Preemption.RANK:
+            outranked = self._outranked(candidate)
         reserve = self.backfill.may_reserve(record, self.now)
         reserve = reserve and not self._may_preempt(record, asking)
         for region in regions:
             ask = self.ask_for(
                 record.spec, region, candidate.over_quota, choices, costs[region], preempt=preempt,
                 job=record.id, avoid_hosts=record.avoid_hosts, held=held, reserve=reserve,
+                outranked=outranked,
             )  # fmt: skip
             self.send(ids.placer(region), m.AskPlans(self._batch, (ask,)))
 
@@ -224,6 +229,7 @@ class GlobalQueue(EventMachine):
         avoid_hosts: tuple[str, ...] = (),
         held: Reservation | None = None,
         reserve: bool = False,
+        outranked: tuple[str, ...] | None = None,
     ) -> Ask:
         """The question put to a region about a job."""
         return Ask(
@@ -239,7 +245,16 @@ class GlobalQueue(EventMachine):
             balance=self.demand_supply(region),
             held=held,
             reserve=reserve,
+            outranked=outranked,
         )
+
+    def _outranked(self, candidate: Candidate) -> tuple[str, ...]:
+        """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
+        running = [record for record in self._placed.values() if record.state in HOLDING]
+        keys = self.pending.keys_of_running(running, self.now)
+        mine = candidate.key[:-1]
+        behind = [(key, r.id) for key, r in zip(keys, running, strict=True) if key > mine]
+        return tuple(job for _, job in sorted(behind, reverse=True))
 
     def held_from(
         self, spec: JobSpec, record: JobRecord | None, over_quota: bool
@@ -306,11 +321,10 @@ class GlobalQueue(EventMachine):
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or self.profile.preemption is Preemption.NONE:
             return False
-        near = any(c.barred is None and not c.missing for c in asking.costs.values())
-        return (
-            near
-            and effective_band(record.spec.band, asking.candidate.over_quota) > Band.OPPORTUNISTIC
-        )
+        if not any(c.barred is None and not c.missing for c in asking.costs.values()):
+            return False
+        band = effective_band(record.spec.band, asking.candidate.over_quota)
+        return self.profile.preemption is Preemption.RANK or band > Band.OPPORTUNISTIC
 
     def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """Write the attempt and its class down, and let the region carry it out."""
@@ -703,8 +717,10 @@ class GlobalQueue(EventMachine):
                 del self._keys[next(iter(self._keys))]
 
     def _enqueue(self, record: JobRecord) -> None:
-        """Let a job wait."""
+        """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
+        if self.profile.preemption is Preemption.RANK:
+            self.pending.reopen_line(record.id)
 
     def _apply_planned(self, fact: f.Planned, event: m.Message) -> None:
         record = self.jobs[fact.job]
@@ -721,12 +737,14 @@ class GlobalQueue(EventMachine):
             self.pending.reopen()  # what was kept for it is there for others
 
     def _book(self, record: JobRecord, plan: Plan) -> None:
+        self._placed[record.id] = record
         tenant, over_quota = record.spec.tenant, record.over_quota
         for model, milli in plan.held().items():
             self.ledger.take(tenant, plan.region, model, milli, over_quota)
 
     def _unbook(self, record: JobRecord) -> None:
         plan = record.plan
+        self._placed.pop(record.id, None)
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
@@ -875,6 +893,7 @@ class GlobalQueue(EventMachine):
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
+        self._placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.fast.queue.durations import LONGEST_S, Durations
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
@@ -158,6 +159,19 @@ class Pending:
         key = self.ranking.key(record.id, over_quota)
         return (float("inf"), float(record.number)) if key is None else key
 
+    def keys_of_running(self, records: Sequence[JobRecord], now: float) -> list[Key]:
+        """Where running jobs would rank among the waiting ones, without a row. O(running)."""
+        rows = []
+        for record in records:
+            ranked = self._ranked(record, line=0)
+            ran_s = 0.0 if record.start_s is None else max(0.0, now - record.start_s)
+            left_s = max(0.0, ranked.remaining_s - ran_s)
+            attained_gpu_s = ranked.attained_gpu_s + ran_s * ranked.gpus
+            rows.append(
+                replace(ranked, band=record.band, remaining_s=left_s, attained_gpu_s=attained_gpu_s)
+            )
+        return self.ranking.keys_of(rows)
+
     def remaining_s(self, record: JobRecord) -> float:
         """How long a job is expected to need; settled when it began to wait."""
         known = self.ranking.remaining_s(record.id)
@@ -202,6 +216,13 @@ class Pending:
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
+
+    def reopen_line(self, job: str) -> None:
+        """A job may do what others of its line may not: ask about its line again. O(late inserts)."""
+        line = self._line_of.get(job)
+        if line is not None:
+            self.ranking.open_line(line.number)
+            self.stirred = True
 
     def reopen(self) -> None:
         """Something changed that might help anyone: every line may be asked about again."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -267,6 +267,26 @@ class Ranking:
         self._settle()
         row = self._row_of.get(job)
         return None if row is None else self._key(row, over_quota)
+
+    def keys_of(self, others: Sequence[Waiting]) -> list[Key]:
+        """Where jobs that are not in would rank, with their band, without a row. O(others)."""
+        if not others:
+            return []
+        tenants = np.array([self._tenant(other.tenant) for other in others])
+        columns = {
+            name: np.array([getattr(other, name) for other in others], dtype=kind)
+            for name, kind in _TYPES.items()
+            if name not in ("alive", "tenant", "line", "number")
+        }
+        view = QueueView(
+            now_s=self.ranked_at_s, tenant=tenants, fairness=self._fairness[tenants], **columns
+        )
+        first = [(-float(o.band),) if self.order.by_band else () for o in others]
+        keys = self.order.keys(view).tolist()
+        return [
+            (*band, *key, other.submit_s, other.number)
+            for band, key, other in zip(first, keys, others, strict=True)
+        ]
 
     def remaining_s(self, job: str) -> float | None:
         """What was said to be left of a job's run; None for one that is not in. O(1)."""
