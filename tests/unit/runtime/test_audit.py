@@ -1,0 +1,110 @@
+"""The audit trail: each fact that matters to people, told once, in words."""
+
+import msgspec
+import pytest
+
+from tests.golden.story import tell
+from tests.support.build import cluster, dataset, fleet, job, tenant
+from tests.support.world import World
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import Band
+from topmast.model.views import JobView
+
+
+def _story(world: World, name: str) -> list[str]:
+    return [f"{row.kind}: {row.text}" for row in world.journal.history(name)]
+
+
+def test_the_life_of_a_job_in_words() -> None:
+    """From submission to success, with the place, the score and the checkpoint."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(gpus=8, user="ann"))
+    world.checkpoint("j1", 100)
+    world.finish("j1")
+    told = _story(world, "j1")
+    assert told[0] == "submitted: submitted by ann for tenant default, band normal"
+    assert told[1].startswith("placed: placed in east/east-1 on 8 H100 (host), score ")
+    assert told[2:] == [
+        "STARTING: starting",
+        "RUNNING: running",
+        "checkpointed: checkpoint at step 100",
+        "SUCCEEDED: attempt 1 ended (succeeded)",
+    ]
+
+
+def test_a_preemption_is_told_to_both() -> None:
+    """Who had to go, and for whom."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job("victim", gpus=8, band=Band.LOW))
+    world.submit(job("urgent", gpus=8, band=Band.HIGH))
+    assert "PREEMPTING: preempting: preempted by j2" in _story(world, "j1")
+    assert any("; preempts j1" in line for line in _story(world, "j2"))
+
+
+def test_borrowing_is_told() -> None:
+    """Whoever runs over quota is told that it may end any time."""
+    world = World(fleet(cluster("east-1"), tenants=(tenant("a", H100=0),)))
+    world.submit(job(tenant="a"))
+    assert any("over quota, so it runs opportunistically" in line for line in _story(world, "j1"))
+
+
+def test_copies_are_told_to_the_job_that_wanted_them() -> None:
+    """What people ordered belongs to no job."""
+    spec = dataset("d", "west")
+    world = World(fleet(cluster("east-1"), cluster("west-1", model="A100"), datasets=(spec,)))
+    world.submit(job(datasets=("d",)))
+    world.spoil("c1")
+    world.advance(30)
+    world.arrive("c2")
+    kinds = [row.kind for row in world.journal.history("j1")]
+    assert kinds[1:5] == ["copy-begun", "copy-failed", "copy-begun", "copy-done"]
+    world.tell(ids.QUEUE, m.DropReplica("d", "west"))
+    (dropped,) = world.journal.history("")
+    assert (dropped.kind, dropped.text) == ("replica-dropped", "d dropped from west")
+
+
+@pytest.mark.parametrize(
+    ("code", "want", "kept_s"),
+    [(0, "succeeded", 60.0), (1, "failed", 40.0), (None, "host_lost", 40.0)],
+)
+def test_an_attempt_is_accounted_for(code: int | None, want: str, kept_s: float) -> None:
+    """Where it ran, on how many GPUs, how long, and how much of that was kept."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(gpus=4, count=2, max_restarts=0, user="ann"))
+    world.advance(40)
+    world.checkpoint("j1", 7)
+    world.advance(20)
+    world.finish("j1", code)
+    row = world.journal.ended["j1", 1]
+    assert (row.region, row.cluster, row.model, row.gpus_milli) == ("east", "east-1", "H100", 8_000)
+    assert (row.start_s, row.end_s, row.kept_s) == (0.0, 60.0, kept_s)
+    assert (row.outcome, row.tenant, row.user) == (want, "default", "ann")
+
+
+def test_a_claim_that_was_never_used_costs_nothing() -> None:
+    """It is accounted for with no time at all, or people would pay for waiting."""
+    world = World(fleet(cluster("east-1", hosts=1)), obedient=False)
+    world.submit(job("victim", gpus=8, band=Band.LOW))
+    world.start("j1")
+    world.submit(job("urgent", gpus=8, band=Band.HIGH))
+    world.advance(10)
+    world.cancel("j2")
+    assert world.jobs["j2"].held_s == 0.0
+
+
+def test_finished_jobs_are_kept_as_people_saw_them_last() -> None:
+    """One row for each, with the view at its end."""
+    world = tell()
+    over = [record for record in world.jobs.values() if record.finished]
+    assert {row.job for row in world.journal.finished.values()} == {record.id for record in over}
+    for record in over:
+        view = msgspec.json.decode(world.journal.finished[record.id].view, type=JobView)
+        assert view == record.view(world.now, None)
+
+
+def test_details_are_documents() -> None:
+    """Every line's detail can be read by a machine."""
+    for row in tell().journal.rows:
+        assert isinstance(msgspec.json.decode(row.detail), dict)
+        assert row.text

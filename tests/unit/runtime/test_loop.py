@@ -1,0 +1,301 @@
+"""The loop: what is answered or sent is on the disk, in batches; what cannot be written ends it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.support.build import cluster, fleet, job, profile
+from tests.support.journal import MemoryJournal
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import Conflict
+from topmast.ports import Audit, HistoryRow, Record
+from topmast.runtime import loop
+from topmast.runtime.loop import Runtime
+from topmast.runtime.machines import Machines
+
+PATIENCE_S = 10.0
+FLEET = fleet(cluster("east-1", hosts=1))
+ends_the_process = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)
+
+
+class Disk(MemoryJournal):
+    """A journal that can be slow, or broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = threading.Event()
+        self.ready.set()
+        self.waiting = threading.Event()
+        self.broken = False
+        self.log: list[str] = []
+
+    def append(self, records: Sequence[Record], audit: Audit) -> None:
+        self.waiting.set()
+        assert self.ready.wait(PATIENCE_S)
+        if self.broken:
+            raise OSError("no space left on device")
+        super().append(records, audit)
+        self.log.append("append")
+
+
+class Clock:
+    """Seconds since the test began."""
+
+    def __init__(self) -> None:
+        self._zero_s = time.monotonic()
+
+    def now(self) -> float:
+        return time.monotonic() - self._zero_s
+
+
+class Process:
+    """A runtime with everything around it that a test may look at."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
+        self.sent: list[m.Send] = []
+        self.seen: list[HistoryRow] = []
+        self.failed: list[BaseException] = []
+        self.ended = threading.Event()
+        self.machines = Machines(profile(backoff_s=0.05))
+        self.runtime = Runtime(
+            self.machines, self.disk, Clock(), self._release, self.seen.extend, self._fail
+        )
+
+    def _release(self, send: m.Send) -> None:
+        self.disk.log.append(type(send.message).__name__)
+        self.sent.append(send)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self.failed.append(error)
+        self.ended.set()
+        raise SystemExit
+
+    def call(self, message: m.Message, to: str = ids.QUEUE) -> Any:
+        return self.runtime.call(to, message).result(PATIENCE_S)
+
+    def orders(self, kind: type[m.Message]) -> list[Any]:
+        return [send.message for send in self.sent if type(send.message) is kind]
+
+    def until(self, what: Any) -> None:
+        """Wait until something is so."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        while not self.runtime.ask(what).result(PATIENCE_S):
+            assert time.monotonic() < give_up_s
+            time.sleep(0.005)
+
+
+@contextmanager
+def running(disk: Disk | None = None) -> Iterator[Process]:
+    """A process that works, and is stopped in the end."""
+    process = Process(disk)
+    process.runtime.recover()
+    process.runtime.start()
+    process.call(m.ConfigureFleet(FLEET))
+    try:
+        yield process
+    finally:
+        process.disk.ready.set()
+        process.runtime.stop()
+
+
+def test_an_answer_comes_when_it_is_on_the_disk() -> None:
+    """A submission is acknowledged after its commit, and not before."""
+    with running() as process:
+        process.disk.ready.clear()
+        process.disk.waiting.clear()
+        answer = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        assert process.disk.waiting.wait(PATIENCE_S)
+        assert not answer.done()
+        process.disk.ready.set()
+        assert answer.result(PATIENCE_S) == ("j1",)
+        assert process.disk.written
+
+
+def test_an_order_leaves_when_its_cause_is_on_the_disk() -> None:
+    """No engine hears of a decision that a crash could undo."""
+    with running() as process:
+        process.disk.log.clear()
+        process.call(m.SubmitJobs((job(),)))
+        process.until(lambda: process.orders(m.StartGang))
+        log = process.disk.log
+        assert log.index("StartGang") > log.index("append")
+        committed = b"".join(record.facts for record in process.disk.written)
+        assert b"Opened" in committed
+
+
+def test_events_that_wait_together_share_a_commit() -> None:
+    """A slow disk makes batches larger, and not the queue longer."""
+    with running() as process:
+        process.disk.ready.clear()
+        process.disk.waiting.clear()
+        first = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        assert process.disk.waiting.wait(PATIENCE_S)
+        others = [process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),))) for _ in range(200)]
+        before = process.disk.appends
+        process.disk.ready.set()
+        answers = [first.result(PATIENCE_S), *(other.result(PATIENCE_S) for other in others)]
+        assert answers == [(f"j{number}",) for number in range(1, 202)]
+        assert process.disk.appends - before < 20
+
+
+def test_a_batch_is_no_larger_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of the first do not wait for all that came after."""
+    monkeypatch.setattr(loop, "EVENTS_PER_COMMIT", 10)
+    with running() as process:
+        process.disk.ready.clear()
+        process.disk.waiting.clear()
+        calls = [process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),))) for _ in range(50)]
+        assert process.disk.waiting.wait(PATIENCE_S)
+        before = process.disk.appends
+        process.disk.ready.set()
+        for call in calls:
+            call.result(PATIENCE_S)
+        assert process.disk.appends - before >= 4
+
+
+@ends_the_process
+def test_a_disk_that_fails_ends_the_process() -> None:
+    """Memory is ahead of the disk: nothing is answered, sent or shown any more."""
+    with running() as process:
+        sent, seen = len(process.sent), len(process.seen)
+        process.disk.broken = True
+        answer = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        assert process.ended.wait(PATIENCE_S)
+        assert isinstance(process.failed[0], OSError)
+        assert not answer.done()
+        assert (len(process.sent), len(process.seen)) == (sent, seen)
+
+
+@ends_the_process
+def test_a_machine_that_raises_ends_the_process() -> None:
+    """An event that a machine cannot take is not passed over: its state is in doubt."""
+    with running() as process:
+        process.runtime.post(ids.QUEUE, m.HostDown("east-1-0"))
+        assert process.ended.wait(PATIENCE_S)
+        assert isinstance(process.failed[0], KeyError)
+
+
+def test_whoever_goes_away_harms_nobody() -> None:
+    """A caller that cancelled gets nothing; the loop goes on."""
+    with running() as process:
+        process.disk.ready.clear()
+        call = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        question = process.runtime.ask(lambda: 1)
+        assert call.cancel()
+        assert question.cancel()
+        process.disk.ready.set()
+        assert process.call(m.SubmitJobs((job(),))) == ("j2",)
+        assert process.failed == []
+
+
+def test_an_error_is_the_caller_s() -> None:
+    """A request that is refused raises there; a question that fails, too."""
+    with running() as process:
+        process.call(m.SubmitJobs((job("one"),), "key", "digest"))
+        with pytest.raises(Conflict):
+            process.call(m.SubmitJobs((job("two"),), "key", "other"))
+        with pytest.raises(ZeroDivisionError):
+            process.runtime.ask(lambda: 1 // 0).result(PATIENCE_S)
+        assert process.call(m.SubmitJobs((job(),))) == ("j2",)
+
+
+def test_a_question_sees_only_what_is_on_the_disk() -> None:
+    """It is asked between commits, in the order in which it came."""
+    with running() as process:
+        process.runtime.post(ids.QUEUE, m.SubmitJobs((job(),)))
+        records, jobs = process.runtime.ask(
+            lambda: (len(process.disk.written), len(process.machines.queue.jobs))
+        ).result(PATIENCE_S)
+        assert jobs == 1
+        assert any(b"Admitted" in r.facts for r in process.disk.written[:records])
+
+
+def test_the_loop_wakes_by_itself() -> None:
+    """A delay after a failure ends although nothing happens."""
+    with running() as process:
+        process.call(m.SubmitJobs((job(),)))
+        process.until(lambda: process.orders(m.StartGang))
+        process.runtime.post("cluster/east-1", m.TaskStarted("j1", 1, 0, 0.0))
+        process.runtime.post("cluster/east-1", m.TaskExited("j1", 1, 0, 1, 0.0))
+        process.until(lambda: len(process.orders(m.StartGang)) == 2)
+        assert process.orders(m.StartGang)[1].epoch == 2
+
+
+def test_people_are_shown_what_happened() -> None:
+    """Rows of the audit trail, after they were committed."""
+    with running() as process:
+        process.call(m.SubmitJobs((job(user="ann"),)))
+        process.until(lambda: len(process.seen) >= 3)
+        assert [row.kind for row in process.seen[:3]] == ["submitted", "placed", "STARTING"]
+        assert process.seen == process.disk.rows[: len(process.seen)]
+
+
+# --- snapshots and recovery -----------------------------------------------------------------------------
+
+
+def test_stopping_saves_a_snapshot_and_starting_takes_it_up() -> None:
+    """The next process replays nothing, and says again what may not have been heard."""
+    disk = Disk()
+    with running(disk) as process:
+        process.call(m.SubmitJobs((job(),)))
+        process.until(lambda: process.orders(m.StartGang))
+    assert len(disk.snapshots) == 1
+    again = Process(disk)
+    rebuilt = again.runtime.recover()
+    assert (rebuilt.seq, rebuilt.replayed) == (disk.written[-1].seq, 0)
+    assert list(again.machines.queue.jobs) == ["j1"]
+    again.runtime.start()
+    again.until(lambda: again.orders(m.StartGang))
+    assert again.orders(m.StartGang)[0].epoch == 1
+    again.runtime.stop()
+
+
+def test_stopping_without_news_saves_nothing() -> None:
+    """A process that only looked leaves the journal as it was."""
+    disk = Disk()
+    with running(disk):
+        pass
+    saved = len(disk.snapshots)
+    with running(disk):
+        pass
+    assert len(disk.snapshots) == saved
+
+
+def test_a_snapshot_is_saved_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that recovery never has to replay too much."""
+    monkeypatch.setattr(loop, "SNAPSHOT_RECORDS", 20)
+    with running() as process:
+        for _ in range(30):
+            process.call(m.SubmitJobs((job(),)))
+        assert process.disk.snapshots
+        newest = process.disk.snapshots[-1]
+        assert process.disk.written[-1].seq - newest.seq <= 60
+        assert set(newest.machines) == {"queue", "placer/east", "cluster/east-1"}
+
+
+def test_records_are_numbered_on_over_restarts() -> None:
+    """The order of the journal is the order of what happened."""
+    disk = Disk()
+    for _ in range(3):
+        with running(disk) as process:
+            process.call(m.SubmitJobs((job(),)))
+    assert [record.seq for record in disk.written] == list(range(1, len(disk.written) + 1))
+
+
+def test_what_is_in_hand_is_done_before_the_end() -> None:
+    """Stopping does not drop what was handed in before."""
+    with running() as process:
+        calls = [process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),))) for _ in range(20)]
+        process.runtime.stop()
+        assert [call.result(0) for call in calls] == [(f"j{n}",) for n in range(1, 21)]
+        process.runtime.stop()
