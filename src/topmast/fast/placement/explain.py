@@ -89,7 +89,7 @@ def _count_spared(search: Search, ask: Ask, cluster: str) -> Counter[Rejection]:
     running = [a for a in search.allocations.values() if a.plan.cluster == cluster]
     lower = [a for a in running if a.band < ask.band and a.spec.preemptible]
     min_runtime_s = search.profile.min_runtime_s
-    young = [a for a in lower if search.now - a.start_s < min_runtime_s]
+    young = [a for a in lower if a.start_s + min_runtime_s > search.now]
     if young:
         return Counter({Rejection.VICTIMS_TOO_YOUNG: len(young)})
     return Counter({Rejection.NO_VICTIMS: len(running)}) if running and not lower else Counter()

@@ -22,7 +22,7 @@ def eligible_victims(
         if a.band < band
         and a.spec.preemptible
         and a.hold in (Hold.STARTING, Hold.RUNNING)
-        and now - a.start_s >= profile.min_runtime_s
+        and a.start_s + profile.min_runtime_s <= now
     ]
 
 

@@ -118,6 +118,18 @@ def test_who_has_to_go(case: Attack) -> None:
     assert stopped == set(case.want or ())
 
 
+def test_a_victim_is_old_enough_at_the_moment_it_was_told_to_be() -> None:
+    """However floats round: it is asked about once, at start + min_runtime, and then no more."""
+    world = World(fleet(cluster("east-1", hosts=1)), profile(min_runtime_s=20.0))
+    world.advance(19.375525419017396)
+    world.submit(_runs("old", 8))
+    world.submit(_runs("x", 8, URGENT))
+    assert world.states() == {"j1": "RUNNING", "j2": "PENDING"}
+    world.advance(20.0)
+    assert world.now - 19.375525419017396 < 20.0
+    assert world.states()["j2"] == "RUNNING"
+
+
 def test_time_alone_makes_a_victim_old_enough() -> None:
     """The job waits for the day, and nothing else need happen."""
     world = World(fleet(cluster("east-1", hosts=1)), profile(min_runtime_s=300.0))
