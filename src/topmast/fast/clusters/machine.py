@@ -57,7 +57,7 @@ class ClusterManager(EventMachine):
         self._orders = 0
         self._ordered: dict[str, int] = {}
         self._asked_after = 0
-        # Hosts last heard to be down: a hint, for an engine names its hosts when it is opened.
+        # Hosts that may be down, until a truth does not name them.
         self._down: dict[str, bool] = {}
 
     # --- configuration and recovery -----------------------------------------------------------
@@ -73,6 +73,8 @@ class ClusterManager(EventMachine):
                 self._start(attempt)
             elif attempt.phase is AttemptPhase.STOPPING:
                 self._stop_tasks(attempt)
+        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        self._down = {host.name: True for host in hosts}
         self._ask_truth()
 
     def _ask_truth(self) -> None:

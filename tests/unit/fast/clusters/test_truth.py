@@ -118,6 +118,17 @@ def test_an_engine_with_a_dead_host_is_asked_although_nothing_runs() -> None:
     assert manager.machine.next_wakeup_s() is None
 
 
+def test_a_new_process_learns_which_hosts_are_back() -> None:
+    """Their return may have been told to the old one, which wrote nothing down before it died."""
+    manager = Manager()
+    manager.tell(m.HostDown("east-1-1"))
+    manager.machine.restore(manager.machine.snapshot())
+    manager.tell(m.Recovered(), m.EngineTruth((), ("east-1-0",)))
+    assert manager.told(m.HostChanged)[-2:] == [
+        m.HostChanged("east-1-0", up=False), m.HostChanged("east-1-1", up=True),
+    ]  # fmt: skip
+
+
 # --- recovery -----------------------------------------------------------------------------------------------
 
 
