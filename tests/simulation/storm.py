@@ -89,7 +89,8 @@ def storm_fleet(hosts: int = 3) -> Fleet:
 
 PROFILES: tuple[dict[str, Any], ...] = (
     {},
-    {},
+    {"reserve_after_s": 30.0},
+    {"order": "remaining-time", "preemption": Preemption.RANK, "min_runtime_s": 5.0},
     {"order": "shortest", "preemption": Preemption.NONE},
     {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
 )
@@ -97,8 +98,8 @@ PROFILES: tuple[dict[str, Any], ...] = (
 
 def storm_profile(seed: int) -> Profile:
     """Quick to preempt and to forgive, so that much happens in little time; not always by credit."""
-    options = PROFILES[seed % len(PROFILES)]
-    return profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0, **options)
+    quick = {"min_runtime_s": 20.0, "suspect_s": 30.0, "backoff_s": 1.0, "backoff_cap_s": 20.0}
+    return profile(**{**quick, **PROFILES[seed % len(PROFILES)]})
 
 
 class StormyWorld(World):
@@ -364,6 +365,7 @@ class Storm:
             "checkpoint": Checkpoint(grace_s=rng.choice([2.0, 10.0])),
             "max_restarts": rng.choice([0, 3, 10]),
             "time_limit_s": rng.choice([None, None, 60.0, 600.0]),
+            "duration_s": rng.choice([None, 20.0, 60.0]),
             "topology": rng.choice(
                 [Topology(), Topology(preferred=Level.RACK), Topology(required=Level.POD)]
             ),
@@ -452,7 +454,7 @@ class Storm:
                 healthy = m.SetHost(host, HostState.HEALTHY, "ann")
                 self.world.deliver(ids.placer(region), healthy)
         until_s = self.world.now + CALM_S
-        while self.world.now < until_s and self._unfinished():
+        while self.world.now < until_s and self._unfinished() and self._something_can_happen():
             self.step()
         assert not self._unfinished(), f"not drained: {self._unfinished()}"
         while self.heap or self.world.due():
@@ -463,6 +465,9 @@ class Storm:
         invariants.check_rebuilds(self.world)
         self.witness.check_known()
         assert not any(self.witness.alive.values()), "something runs although all jobs are over"
+
+    def _something_can_happen(self) -> bool:
+        return bool(self.heap) or self.world.next_wakeup_s() is not None
 
     def _unfinished(self) -> dict[str, str]:
         """Jobs that are not over and could be."""

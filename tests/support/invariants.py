@@ -19,6 +19,7 @@ from topmast.fast.placement.allocation import Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pending import effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
@@ -251,9 +252,10 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
         choices = queue.choices(spec, over_quota)
-        if not choices:
+        if not choices or (over_quota and _lenders_are_short(queue)):
             continue
         band = effective_band(spec.band, over_quota)
+        held = queue.held_from(spec, record, over_quota)
         may_preempt = band > Band.OPPORTUNISTIC and world.options.preemption is Preemption.BAND
         for preempt in (False, True)[: 1 + may_preempt]:
             for region, cost in costs.items():
@@ -261,12 +263,23 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
                     continue
                 ask = queue.ask_for(
                     spec, region, over_quota, choices, cost,
-                    preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts,
+                    preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts, held=held,
                 )  # fmt: skip
-                plan = world.placer(region).search(world.now).best(ask).plan
+                plan = world.placer(region).search(world.now, ask).best(ask).plan
                 if plan is not None:
                     return plan
     return None
+
+
+def _lenders_are_short(queue: GlobalQueue) -> bool:
+    """While more is held than the fleet file has, lenders that take what they kept let others borrow.
+
+    That is looked at with the next change, and not at once.
+    """
+    top = (
+        (model, total.claimed) for (name, model), total in queue.ledger.totals.items() if not name
+    )
+    return any(claimed > queue.ledger.capacity.get(model, claimed) for model, claimed in top)
 
 
 def check_engines_agree(world: World) -> None:
