@@ -19,7 +19,11 @@ class Credit:
     def keys(self, view: QueueView) -> Floats:
         """Minus the credit (n x 1)."""
         weights = self._weights
-        waited_s = np.clip(view.now_s - view.submit_s, 0.0, weights.age_cap_s)
+        waited_s = _within(view.now_s - view.submit_s, weights.age_cap_s)
         age = weights.age * (waited_s / weights.age_cap_s)
-        credit = np.clip(age + weights.fairness * view.fairness, 0.0, 1.0)
-        return np.asarray(-credit[:, None], dtype=np.float64)
+        return -_within(age + weights.fairness * view.fairness, 1.0)[:, None]
+
+
+def _within(values: Floats, most: float) -> Floats:
+    """Values brought between 0 and ``most``; for few of them much faster than np.clip."""
+    return np.asarray(np.minimum(np.maximum(values, 0.0), most), dtype=np.float64)

@@ -162,7 +162,7 @@ class Ranking:
     def change_band(self, job: str, band: Band) -> None:
         """Let a job count in another band. O(1)."""
         row = self._row_of[job]
-        values = {name: column[row].item() for name, column in self._columns.items()}
+        values = {name: column.item(row) for name, column in self._columns.items()}
         values |= {"job": job, "band": band, "tenant": self._tenant_names[values["tenant"]]}
         del values["alive"]
         self.remove(job)
@@ -257,9 +257,9 @@ class Ranking:
 
     def _key(self, row: int, over_quota: bool) -> Key:
         columns = self._columns
-        band = 0.0 if over_quota else -float(columns["band"][row])
+        band = 0.0 if over_quota else -float(columns["band"].item(row))
         first = (band,) if self.order.by_band else ()
-        last = (columns["submit_s"][row].item(), columns["number"][row].item(), row)
+        last = (columns["submit_s"].item(row), columns["number"].item(row), row)
         return (*first, *self._keys[row].tolist(), *last)
 
     def key(self, job: str, over_quota: bool) -> Key | None:
@@ -320,10 +320,14 @@ class Ranking:
 
     def _is_open(self, lane: Lane, row: int) -> bool:
         columns = self._columns
-        closed_from_s = lane.closed_from_s[columns["line"][row]]
-        return bool(columns["alive"][row] and columns["remaining_s"][row] < closed_from_s)
+        closed_from_s = lane.closed_from_s.item(columns["line"].item(row))
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
 
     def _first_of_base(self, lane: Lane) -> int | None:
+        if lane.cursor < len(lane.base):
+            row = int(lane.base[lane.cursor])
+            if self._is_open(lane, row):
+                return row  # most often nothing happened at the head
         alive, line = self._columns["alive"], self._columns["line"]
         left_s = self._columns["remaining_s"]
         size = SCAN_FIRST
