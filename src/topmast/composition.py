@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,8 +21,9 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.states import TERMINAL
 from topmast.policies.base import Profile
-from topmast.ports import Clock, Engine
+from topmast.ports import Clock, Engine, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
@@ -58,7 +59,7 @@ class System:
         self.board = Board()
         self.hub = Hub(first_seq=int(self.clock.now() * 1000))
         self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, self.hub.publish, _fail
+            self.machines, self.journal, self.clock, self._release, self._observe, _fail
         )
         self.rebuilt = self._recover()
         self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
@@ -117,6 +118,13 @@ class System:
                 self.runtime.post(address, message)
 
         return post
+
+    def _observe(self, rows: Sequence[HistoryRow]) -> None:
+        """Show what was committed, and forget the steps of jobs that are over."""
+        self.hub.publish(rows)
+        for row in rows:
+            if row.kind in TERMINAL:
+                self.board.forget(row.job)
 
     def _release(self, send: m.Send) -> None:
         """Carry a message out of the process: to an engine, or to the mover."""

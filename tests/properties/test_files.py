@@ -96,7 +96,7 @@ specs = st.builds(
     max_restarts=st.integers(0, 1000),
     preemptible=st.booleans(),
     group=st.just("") | names,
-)  # fmt: skip
+).filter(lambda spec: spec.preemptible or spec.band is not Band.OPPORTUNISTIC)  # fmt: skip
 
 
 @quick

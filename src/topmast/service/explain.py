@@ -63,9 +63,24 @@ def _inquire(
     record: JobRecord | None,
     now: float,
 ) -> _Inquiry:
-    """Ask every region, within quota if the tenant has room, else beyond it."""
+    """Ask every region, within quota if the tenant has room; if that finds no place, beyond it."""
     queue.now = now
-    over_quota = not queue.choices(spec, over_quota=False)
+    modes = [mode for mode in (False, True) if queue.choices(spec, mode)] or [True]
+    first = _inquire_as(queue, placers, spec, record, now, modes[0])
+    if first.plans or len(modes) == 1:
+        return first
+    second = _inquire_as(queue, placers, spec, record, now, modes[1])
+    return second if second.plans else first
+
+
+def _inquire_as(
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    spec: JobSpec,
+    record: JobRecord | None,
+    now: float,
+    over_quota: bool,
+) -> _Inquiry:
     choices = queue.choices(spec, over_quota) or tuple(range(64))
     costs = {} if queue.catalogue.unknown(spec.datasets) else queue.data_costs(spec)
     job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)

@@ -282,6 +282,8 @@ FIELDS = [
     bad("a workdir with a bell", 'workdir: "a\\a"', "workdir", "not a usable path"),
     bad("datasets in words", "datasets: imagenet", "datasets", "wanted a list", "[a, b]"),
     bad("a dataset twice", "datasets: [a, b, a]", "datasets[2]", "'a' is listed twice"),
+    bad("an opportunistic job that would not make way",
+        "priority: opportunistic\npreemptible: false", "preemptible", "make way", "priority", line=3),
     bad("datasets that tasks could not tell apart", "datasets: [a-b, a.b]", "datasets[1]",
         "both by TOPMAST_DATASET_A_B", "another name"),
     bad("a dataset to write", "datasets: [{name: a, access: write}]", "datasets[0].access",

@@ -101,12 +101,16 @@ def _job(node: Node, where: str, tenant_default: str, user: str, name_default: s
     restarts, preemptible, name = job.get("max_restarts"), job.get("preemptible"), job.get("name")
     expected = job.get("expected_duration")
     digest, folder = _workdir(job.get("workdir"))
+    band = _band(job.get("priority"))
+    if band is Band.OPPORTUNISTIC and preemptible and not preemptible.boolean():
+        message = "an opportunistic job runs on what others do not need now, and must make way"
+        raise preemptible.error(message, "leave it out, or ask for another priority")
     spec = JobSpec(
         name=name.name() if name else name_default,
         groups=_groups(root, job),
         tenant=tenant.name() if tenant else tenant_default,
         user=user,
-        band=_band(job.get("priority")),
+        band=band,
         envs=_envs(job.get("envs")),
         workdir=digest,
         datasets=_datasets(job.get("datasets")),

@@ -1,0 +1,214 @@
+"""Small parts of the service: usage, the board, the hub, the blobs."""
+
+import asyncio
+import hashlib
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from topmast.model.errors import InvalidInput
+from topmast.model.messages import CopyProgress, HostUp, Progress
+from topmast.ports import AttemptRow, HistoryRow
+from topmast.service.blobs import Blobs
+from topmast.service.board import Board
+from topmast.service.hub import KEPT, Hub
+from topmast.service.usage import usage
+
+# --- usage --------------------------------------------------------------------------------------------
+
+
+def _attempt(start_s: float, end_s: float, kept_s: float, **more: object) -> AttemptRow:
+    fields = {"tenant": "a", "user": "ann", "model": "H100", "gpus_milli": 2_000, **more}
+    return AttemptRow(
+        job="j1", epoch=1, region="east", cluster="east-1", start_s=start_s, end_s=end_s,
+        kept_s=kept_s, outcome="succeeded", **fields,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@dataclass
+class Period:
+    """Attempts, and what a report from 3,600 s to 7,200 s says of tenant ``a``: attempts, held, kept, lost."""
+
+    story: str
+    attempts: list[AttemptRow]
+    want: tuple[int, float, float, float] | None
+
+
+PERIODS = [
+    Period("within", [_attempt(3_600, 5_400, 1_800)], (1, 1.0, 1.0, 0.0)),
+    Period("all of it lost", [_attempt(3_600, 5_400, 0)], (1, 1.0, 0.0, 1.0)),
+    Period("begun before", [_attempt(0, 5_400, 2_700)], (1, 1.0, 0.5, 0.5)),
+    Period("ended after", [_attempt(5_400, 9_000, 3_600)], (1, 1.0, 1.0, 0.0)),
+    Period("longer than the period", [_attempt(0, 10_800, 10_800)], (1, 2.0, 2.0, 0.0)),
+    Period("over before it", [_attempt(0, 3_600, 0)], None),
+    Period("begun at its end", [_attempt(7_200, 9_000, 0)], None),
+    Period("of no length", [_attempt(4_000, 4_000, 0)], None),
+    Period("two", [_attempt(3_600, 5_400, 1_800)] * 2, (2, 2.0, 2.0, 0.0)),
+    Period("half a GPU", [_attempt(3_600, 7_200, 0, gpus_milli=500)], (1, 0.5, 0.0, 0.5)),
+    Period("no GPU", [_attempt(3_600, 7_200, 0, gpus_milli=0)], (1, 0.0, 0.0, 0.0)),
+]
+
+
+@pytest.mark.parametrize("case", PERIODS, ids=lambda case: case.story)
+def test_usage_counts_what_lies_in_the_period(case: Period) -> None:
+    """GPU-hours held are kept or lost; of an attempt in part, the same part of its kept work."""
+    rows = usage(case.attempts, "tenant", 3_600.0, 7_200.0)
+    if case.want is None:
+        assert rows == ()
+    else:
+        (row,) = rows
+        told = (row.attempts, row.held_gpu_h, row.kept_gpu_h, row.lost_gpu_h)
+        assert told == pytest.approx(case.want)
+
+
+@pytest.mark.parametrize(
+    ("by", "want"), [("tenant", ["b", "a"]), ("user", ["ann"]), ("gpu", ["A100", "H100", "-"])]
+)
+def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]) -> None:
+    """Equal sums go by name; what has no key is told as a dash."""
+    rows = [
+        _attempt(0, 10, 0), _attempt(0, 20, 0, tenant="b", model="A100"),
+        _attempt(0, 10, 0, model="", gpus_milli=0),
+    ]  # fmt: skip
+    assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want
+
+
+# --- the board ------------------------------------------------------------------------------------------
+
+
+def _step(rank: int, step: int | None, epoch: int = 1, **metrics: float) -> Progress:
+    return Progress("j1", epoch, rank, step, metrics, 0.0)
+
+
+def test_the_board_shows_the_furthest_step_and_rank_0_s_metrics() -> None:
+    """Ranks report in any order, and some say more than others."""
+    board = Board()
+    for message in (
+        _step(1, 5, loss=0.9),
+        _step(0, 4, loss=0.5),
+        _step(1, 3, loss=0.7),
+        _step(2, None),
+    ):
+        assert board.note(message)
+    steps = board.of_job("j1", 1)
+    assert steps is not None
+    assert (steps.step, steps.metrics) == (5, {"loss": 0.5})
+
+
+def test_the_board_belongs_to_the_newest_attempt() -> None:
+    """A late report of an older one is not shown, and the old one's steps are gone."""
+    board = Board()
+    board.note(_step(0, 50))
+    board.note(_step(0, 10, epoch=2))
+    board.note(_step(0, 60))
+    assert board.of_job("j1", 1) is None
+    steps = board.of_job("j1", 2)
+    assert steps is not None
+    assert steps.step == 10
+    board.forget("j1")
+    assert board.of_job("j1", 2) is None
+
+
+def test_the_board_takes_only_what_is_for_it() -> None:
+    """All else is for the machines."""
+    board = Board()
+    assert board.note(CopyProgress("c1", 7))
+    assert (board.of_copy("c1"), board.of_copy("c2")) == (7, 0)
+    assert not board.note(HostUp("h"))
+
+
+# --- the hub --------------------------------------------------------------------------------------------
+
+
+def _rows(*kinds: str) -> list[HistoryRow]:
+    return [HistoryRow(0.0, "j1", kind, "text", '{"a":1}') for kind in kinds]
+
+
+def test_events_are_numbered_and_kept_for_who_comes_back() -> None:
+    """A reader goes on after the last number it saw; who was away too long gets what is left."""
+    hub = Hub(first_seq=100)
+    hub.publish(_rows("one", "two"))
+    hub.publish(_rows("three"))
+    assert [(e.seq, e.kind) for e in hub.since(101)] == [(102, "two"), (103, "three")]
+    assert hub.since(103) == []
+    assert hub.since(0)[0].detail == {"a": 1}
+    hub.publish(_rows(*["more"] * KEPT))
+    assert len(hub.since(0)) == KEPT
+    assert hub.last_seq == 103 + KEPT
+
+
+def test_readers_hear_what_happens_as_it_happens() -> None:
+    """First what was missed, then the news, a beat in silence, and the end."""
+
+    async def read() -> list[list[str]]:
+        hub = Hub(first_seq=0)
+        hub.publish(_rows("missed"))
+        heard: list[list[str]] = []
+        stream = hub.follow(0, beat_s=0.01)
+        heard.append([event.kind for event in await anext(stream)])
+        hub.publish(_rows("news", "more"))
+        heard.append([event.kind for event in await anext(stream)])
+        heard.append([event.kind for event in await anext(stream)])
+        hub.close()
+        heard += [[event.kind for event in batch] async for batch in stream]
+        return heard
+
+    assert asyncio.run(read()) == [["missed"], ["news", "more"], []]
+
+
+def test_a_reader_who_leaves_is_forgotten() -> None:
+    """Closing a stream frees its place."""
+
+    async def leave() -> int:
+        hub = Hub(first_seq=0)
+        hub.publish(_rows("one"))
+        stream = hub.follow(0)
+        await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+        return len(hub._readers)
+
+    assert asyncio.run(leave()) == 0
+
+
+# --- blobs ----------------------------------------------------------------------------------------------
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def test_an_archive_is_stored_once_under_its_digest(tmp_path: Path) -> None:
+    """A second upload changes nothing; only the owner may look."""
+    blobs = Blobs(tmp_path / "blobs")
+    assert blobs.path(_digest(b"x")) is None
+    assert blobs.put(_digest(b"x"), b"x")
+    assert not blobs.put(_digest(b"x"), b"x")
+    file = blobs.path(_digest(b"x"))
+    assert file is not None
+    assert file.read_bytes() == b"x"
+    assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
+    assert [path.name for path in (tmp_path / "blobs").iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "digest",
+    ["", "sha256:", "sha256:../../etc/passwd", f"md5:{'0' * 64}", f"sha256:{'G' * 64}",
+     f"sha256:{'0' * 64}\n", f"sha256:{'A' * 64}", f"sha256:{'0' * 63}"],
+)  # fmt: skip
+def test_what_is_no_digest_names_no_file(tmp_path: Path, digest: str) -> None:
+    """No path leads out of the folder."""
+    blobs = Blobs(tmp_path)
+    assert blobs.path(digest) is None
+    with pytest.raises(InvalidInput):
+        blobs.put(digest, b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_content_must_be_what_its_name_says(tmp_path: Path) -> None:
+    """A transfer that was cut short is not kept."""
+    blobs = Blobs(tmp_path)
+    with pytest.raises(InvalidInput, match="another digest"):
+        blobs.put(_digest(b"whole"), b"who")
+    assert list(tmp_path.iterdir()) == []
