@@ -52,18 +52,27 @@ class Backfill:
 
     def found_no_room(
         self, record: JobRecord, band: Band, offered: Iterable[Reservation | None], now: float
-    ) -> None:
-        """A job found no room now, and regions told where it would first."""
+    ) -> bool:
+        """A job found no room now, and regions told where it would first.
+
+        Tells whether room that was kept before may be taken now: its job is expected elsewhere, or
+        later, and those that were refused for it deserve another look.
+        """
         if self.after_s is None:
-            return
+            return False
         there = [offer for offer in offered if offer is not None]
         if self.may_reserve(record, now) and there:
+            before = self.reservation
             self.reservation = min(there, key=lambda r: (r.from_s, r.region, r.cluster))
-            self._band, self._gpus_milli = band, record.spec.gpus_milli()
+            # Asked within quota and over it, the job keeps the better of its bands.
+            self._band = band if before is None else max(band, self._band)
+            self._gpus_milli = record.spec.gpus_milli()
             self.due_s = None
-        elif self.reservation is None and now - record.submit_s < self.after_s:
+            return before is not None and _frees_room(before, self.reservation)
+        if self.reservation is None and now - record.submit_s < self.after_s:
             due_s = record.submit_s + self.after_s
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
+        return False
 
     def let_go(self, job: str) -> bool:
         """A job waits no more; tells whether room was reserved for it."""
@@ -78,3 +87,8 @@ class Backfill:
             return False
         self.due_s = None
         return True
+
+
+def _frees_room(before: Reservation, after: Reservation) -> bool:
+    """Whether somebody who had to keep out of ``before`` might not have to keep out of ``after``."""
+    return before.seats != after.seats or after.from_s > before.from_s

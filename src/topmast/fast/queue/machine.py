@@ -309,14 +309,17 @@ class GlobalQueue(EventMachine):
             retry_at_s = earliest((retry_at_s, copies_at_s))
             if asking.silent:
                 retry_at_s = earliest((retry_at_s, self.now + ASK_TIMEOUT_S))
+            freed = False
             if reason is PendingReason.INSUFFICIENT_CAPACITY:
                 band = effective_band(record.spec.band, candidate.over_quota)
                 offered = [o.reservation for o in asking.offers.values()]
-                self.backfill.found_no_room(record, band, offered, self.now)
+                freed = self.backfill.found_no_room(record, band, offered, self.now)
             detail = (
                 f"room in {asking.held.region} is kept for {asking.held.job}" if asking.held else ""
             )
             self._close(candidate, reason, detail, retry_at_s, asking.held)
+            if freed:
+                self.pending.reopen()
 
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or self.profile.preemption is Preemption.NONE:

@@ -205,3 +205,21 @@ def test_explain_tells_what_is_kept_and_until_when() -> None:
     assert "room in east is kept for j2" in small.summary
     assert small.plans == ()
     assert small.expected_start_s is None
+
+
+def test_room_that_is_no_longer_kept_is_offered_again() -> None:
+    """A job that ranks before the gang was refused for what is kept; then that moves elsewhere."""
+    world = _world(options=profile(reserve_after_s=0.0, preemption=Preemption.NONE))
+    first, _, early = world.submit(_for(100.0, gpus=4), _for(50.0, gpus=6), _for(200.0, gpus=2))
+    (gang,) = world.submit(_for(50.0, gpus=8))
+    assert _kept_for(world) == gang
+    (critical,) = world.submit(_for(1_000.0, gpus=4, band=Band.CRITICAL))
+    assert world.states()[critical] == "PENDING"
+    before = world.queue.backfill.reservation
+    world.finish(early)
+    after = world.queue.backfill.reservation
+    assert before is not None
+    assert after is not None
+    assert before.seats != after.seats
+    assert world.states()[critical] == "RUNNING"
+    assert world.jobs[critical].hosts == world.jobs[first].hosts
