@@ -57,6 +57,8 @@ class Ledger:
         """
         self.tenants: dict[str, TenantSpec] = {t.name: t for t in tenants}
         self.tree = Tree(self.tenants.values())
+        self.keeps_back = any(t.lend_limit is not None for t in self.tenants.values())
+        """Whether some tenant keeps a part of its quota from borrowers: using it, it keeps less."""
         self.capacity = {model: count * MILLI for model, count in (gpus or {}).items()}
         self.totals = {}
         for (tenant, model), holding in self.held.items():

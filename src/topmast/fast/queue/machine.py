@@ -353,6 +353,8 @@ class GlobalQueue(EventMachine):
                 expected_s,
             ),
         )
+        if self.ledger.keeps_back and not over_quota:
+            self.pending.reopen()  # what a lender uses itself, it need not keep free any more
 
     def _fetch(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """The best plan wants data that its region has not: have it copied, and ask again then."""
