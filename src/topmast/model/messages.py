@@ -134,6 +134,25 @@ class AskPlans(Message, frozen=True):
     asks: tuple[Ask, ...]
 
 
+class RegionTerms(Struct, frozen=True):
+    """What differs from region to region in a question about one job (see ``Ask``)."""
+
+    data_bytes: int = 0
+    data_s: float = 0.0
+    balance: float = 0.0
+
+
+class AskFleet(Message, frozen=True):
+    """Where would this job best run, of these regions? Answered by ``FleetOffered``.
+
+    Regions whose placers are in other processes answer with ``PlansOffered``.
+    """
+
+    batch: int
+    ask: Ask
+    terms: dict[str, RegionTerms]
+
+
 class Offer(Struct, frozen=True):
     """A region's answer for one job: its best plan, or why there is none.
 
@@ -146,6 +165,14 @@ class Offer(Struct, frozen=True):
     reason: PendingReason | None = None
     retry_at_s: float | None = None
     reservation: Reservation | None = None
+
+
+class FleetOffered(Message, frozen=True):
+    """The answer of ``regions``: the offer of the best of them, or, if none has a plan, that of each."""
+
+    batch: int
+    regions: tuple[str, ...]
+    offers: dict[str, Offer]
 
 
 class PlansOffered(Message, frozen=True):
@@ -444,7 +471,7 @@ Event = (
     Wake | Recovered
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed
-    | ConfigureRegion | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
+    | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | SetHost | CapacityChanged
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged

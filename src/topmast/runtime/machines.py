@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.placement.desk import Desk
+from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
@@ -26,6 +28,8 @@ class Machines:
         self.queue = GlobalQueue(profile, policies.order)
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
+        self.pool = Pool()
+        self.desk = Desk(self.placers, self.pool, self._score)
         self._by_address: dict[str, Machine] = {ids.QUEUE: self.queue}
 
     def at(self, address: str) -> Machine | None:
@@ -33,9 +37,11 @@ class Machines:
         found = self._by_address.get(address)
         if found is not None:
             return found
+        if address == ids.DESK:
+            return self.desk
         kind, _, name = address.partition("/")
         if kind == "placer":
-            self.placers[name] = RegionalPlacer(name, self.profile, self._score)
+            self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
             self._by_address[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(name)
@@ -43,5 +49,5 @@ class Machines:
         return self._by_address.get(address)
 
     def addressed(self) -> Iterator[tuple[str, Machine]]:
-        """Every machine with its address, in the order in which they were first spoken to."""
+        """Every machine that keeps something, in the order in which they were first spoken to."""
         yield from list(self._by_address.items())
