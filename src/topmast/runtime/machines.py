@@ -29,7 +29,7 @@ class Machines:
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()
-        self.desk = Desk(self.placers, self.pool, self._score)
+        self.desk = Desk(self.placers, self.pool, profile, self._score)
         self._by_address: dict[str, Machine] = {ids.QUEUE: self.queue}
 
     def at(self, address: str) -> Machine | None:
