@@ -21,7 +21,8 @@ from typing import BinaryIO, NamedTuple
 from topmast.model.errors import InvalidInput
 from topmast.model.units import show
 
-CHUNK_ROWS = 65_536
+CHUNK_ROWS = 8_192
+"""So few that the texts of a chunk stay in the cache of a processor."""
 MAX_ROWS = 20_000_000
 MAX_BYTES = 8 * 2**30
 MAX_LINE_BYTES = 2**20

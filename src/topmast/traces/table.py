@@ -17,7 +17,7 @@ from msgspec import Struct
 from topmast.model.errors import InvalidInput
 from topmast.model.units import show
 from topmast.traces.source import Chunk, chunks, is_parquet, place
-from topmast.traces.trace import Bools, Ints, Texts
+from topmast.traces.trace import Bools, Ints, Texts, same_text
 from topmast.traces.values import Kind, Text, Values, Wrong
 
 
@@ -83,13 +83,14 @@ def read_table(
 ) -> Table:
     """The table in the file at ``path``. ``hint`` says what a file with other columns may be."""
     where = place(path)
-    columns: dict[str, _Growing] = {name: _growing(kind) for name, kind in layout.fields.items()}
+    columns: dict[str, _Growing] = {}
     lines: list[Ints] = []
     skipped, reader = 0, None
     for chunk in _chunks_of(path, layout):
         if reader is None:
             reader = _Reader(where, layout, chunk, hint)
             chunk = reader.without_header(chunk)
+            columns = {name: _growing(layout.fields[name]) for name in reader.at}
         kept, values = reader.read(chunk, skip_bad_rows)
         skipped += len(chunk.rows) - len(kept)
         lines.append(kept)
@@ -101,7 +102,17 @@ def read_table(
     if not len(found):
         problem = "no row is left: all are bad" if skipped else "has a header, but no rows"
         raise InvalidInput(problem, where=where, remedy="a trace has at least one job")
-    return Table(where, {name: c.column() for name, c in columns.items()}, found, skipped)
+    whole = {
+        name: columns[name].column() if name in columns else _all_blank(kind, len(found))
+        for name, kind in layout.fields.items()
+    }
+    return Table(where, whole, found, skipped)
+
+
+def _all_blank(kind: Kind, rows: int) -> Any:
+    if isinstance(kind, Text) and not kind.id and kind.blank is not None:
+        return same_text(kind.blank, rows)
+    return kind.absent(rows)
 
 
 def _chunks_of(path: Path, layout: Layout) -> Iterator[Chunk]:
@@ -110,6 +121,19 @@ def _chunks_of(path: Path, layout: Layout) -> Iterator[Chunk]:
 
         return parquet_chunks(path)
     return chunks(path, layout.delimiter)
+
+
+class _WithBlanks(dict[str, Any]):
+    """The columns of a chunk, those that the file does not have being blank."""
+
+    def __init__(self, values: dict[str, Values], layout: Layout, rows: int) -> None:
+        super().__init__(values)
+        self.layout = layout
+        self.rows = rows
+
+    def __missing__(self, name: str) -> Any:
+        """A column that is not in the file."""
+        return self.layout.fields[name].absent(self.rows)
 
 
 class _Reader:
@@ -189,18 +213,13 @@ class _Reader:
     def _values(self, rows: list[list[str]]) -> tuple[dict[str, Values], list[Wrong]]:
         values: dict[str, Values] = {}
         wrong: list[Wrong] = []
-        for name, kind in self.layout.fields.items():
-            index = self.at.get(name)
-            if index is None:
-                absent = kind.absent(len(rows))
-                assert absent is not None, "a required column is in the header"
-                values[name] = absent
-                continue
-            values[name], found = kind.read(name, [row[index] for row in rows])
+        for name, index in self.at.items():
+            values[name], found = self.layout.fields[name].read(name, [row[index] for row in rows])
             wrong += found
         if not wrong and rows:
+            whole = _WithBlanks(values, self.layout, len(rows))
             for check in self.layout.checks:
-                bad = np.flatnonzero(check.bad(values)).tolist()
+                bad = np.flatnonzero(check.bad(whole)).tolist()
                 wrong += [Wrong(row, check.column, check.message, check.remedy) for row in bad]
         return values, wrong
 
@@ -256,8 +275,9 @@ class _GrowingTexts(_Growing):
     def add(self, values: Values) -> None:
         """Encode the values of one more chunk; names are numbered by first appearance."""
         known = self.known
-        codes = [known.setdefault(value, len(known)) for value in values]
-        self.parts.append(np.array(codes, dtype=np.int32))
+        for value in dict.fromkeys(values):
+            known.setdefault(value, len(known))
+        self.parts.append(np.fromiter(map(known.__getitem__, values), np.int32, len(values)))
 
     def column(self) -> Any:
         """The whole column."""

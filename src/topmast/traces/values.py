@@ -186,7 +186,7 @@ class Choice(Struct, frozen=True):
         for text in dict.fromkeys(texts):
             known[text] = self.words.get(text.strip().lower(), None if text else self.blank)
         if None not in known.values():
-            return np.array([known[text] for text in texts], dtype=np.float64), []
+            return np.fromiter(map(known.__getitem__, texts), np.float64, len(texts)), []
         remedy = ", ".join(self.words)
         wrong = [
             Wrong(row, column, f"{show(text)} is not known" if text else "is missing", remedy)

@@ -63,6 +63,8 @@ def _fraction_of_more_than_one(row: Mapping[str, Any]) -> Bools:
 
 def _speeds_do_not_match(row: Mapping[str, Any]) -> Bools:
     """Each different pair is looked at once."""
+    if not any(row["speeds"]):
+        return np.zeros(len(row["speeds"]), dtype=np.bool_)
     pairs = list(zip(row["gpu_models"], row["speeds"], strict=True))
     bad = {pair: bool(pair[1]) and not _speeds_fit(*pair) for pair in dict.fromkeys(pairs)}
     return np.array([bad[pair] for pair in pairs], dtype=np.bool_)
