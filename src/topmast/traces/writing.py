@@ -5,18 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
+from topmast.traces.files import replacing
 from topmast.traces.formats.topmast import FIELDS
-from topmast.traces.source import CHUNK_ROWS, place
+from topmast.traces.source import CHUNK_ROWS
 from topmast.traces.trace import Texts, Trace
 from topmast.traces.values import Choice, Number
 
@@ -30,7 +27,7 @@ def write(trace: Trace, path: Path) -> None:
     Columns in which every job has the default are left out. The file appears when it is complete.
     """
     columns = _columns(trace)
-    with _replacing(path) as (temporary, file):
+    with replacing(path) as (temporary, file):
         if path.suffix == ".parquet":
             _write_parquet(trace, columns, temporary, path)
             return
@@ -42,24 +39,6 @@ def write(trace: Trace, path: Path) -> None:
         )
         if packed:
             packed.close()
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A file beside ``path`` that takes its place at the end, and is removed if there is no end."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        file = temporary.open("xb")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "the path is not valid"
-        raise InvalidInput(f"cannot be written: {reason}", where=place(path)) from None
-    try:
-        with file:
-            yield temporary, file
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _columns(trace: Trace) -> list[str]:
