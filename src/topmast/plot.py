@@ -20,7 +20,6 @@ _STYLE: Any = {
     "figure.dpi": 110,
     "font.size": 10,
     "grid.alpha": 0.25,
-    "legend.frameon": False,
     "lines.linewidth": 1.8,
     "savefig.bbox": "tight",
     "svg.fonttype": "none",
@@ -57,6 +56,17 @@ def label(drawn: Figure, title: str, across: str, up: str, *, axis: int = 0) -> 
     axes.set_title(title, loc="left")
     axes.set_xlabel(across)
     axes.set_ylabel(up)
+
+
+def legend(drawn: Figure, *, axis: int = 0) -> None:
+    """Name the lines or bars of one of the axes."""
+    drawn.axes[axis].legend(frameon=False)
+
+
+def wide_range(drawn: Figure, *, axis: int = 0) -> None:
+    """A scale for amounts from nothing to millions: logarithmic, but linear below one."""
+    drawn.axes[axis].set_xscale("symlog", linthresh=1.0)
+    drawn.axes[axis].set_xlim(left=0.0)
 
 
 def steps(drawn: Figure, values: Any, name: str = "", *, axis: int = 0) -> None:

@@ -36,7 +36,7 @@ def draw(trace: Trace, folder: Path) -> list[Path]:
 def _distribution(values: Floats, folder: Path, name: str, title: str, unit: str) -> list[Path]:
     made = plot.figure()
     plot.steps(made, values)
-    made.axes[0].set_xscale("symlog", linthresh=1.0)
+    plot.wide_range(made)
     plot.label(made, title, unit, "share of jobs")
     return plot.save(made, folder, name)
 
@@ -49,9 +49,9 @@ def _runtimes(trace: Trace, folder: Path) -> list[Path]:
     for name in models:
         rows = trace.gpu_models.codes == trace.gpu_models.names.index(name)
         plot.steps(made, trace.duration_s[rows], name)
-    made.axes[0].set_xscale("symlog", linthresh=1.0)
+    plot.wide_range(made)
     if models:
-        made.axes[0].legend()
+        plot.legend(made)
     plot.label(made, "Run times", "seconds", "share of jobs")
     return plot.save(made, folder, "runtimes")
 
@@ -87,7 +87,7 @@ def _gangs(trace: Trace, folder: Path) -> list[Path]:
     made.axes[0].bar(places - 0.2, jobs / max(jobs.sum(), 1), 0.4, label="jobs")
     made.axes[0].bar(places + 0.2, held / max(held.sum(), 1e-300), 0.4, label="GPU time")
     made.axes[0].set_xticks(places, names)
-    made.axes[0].legend()
+    plot.legend(made)
     plot.label(made, "Jobs by their GPUs", "GPUs of the whole job", "share")
     return plot.save(made, folder, "gangs")
 

@@ -21,7 +21,7 @@ from topmast.traces.generate.draws import (
     texts_by_counts,
     values_by_counts,
 )
-from topmast.traces.trace import Floats, Ints, Texts, Trace, trace_of
+from topmast.traces.trace import Bools, Floats, Ints, Texts, Trace, trace_of
 
 TASKS = 1_261_050
 SPAN_S = 62 * DAY_S
@@ -49,6 +49,9 @@ INSTANCES = {
     30: 558, 40: 422, 50: 864, 100: 224,
 }  # fmt: skip
 """Gangs of more than one, by size: the GPU counts above one of a sample of 60,105 of the tasks."""
+
+LARGE_GANG = 10
+"""Tasks of several GPUs come in no larger gangs here: the largest task of the sample has 400 GPUs."""
 
 DURATION_S = {
     0.0: 5, 0.01: 19, 0.05: 29, 0.1: 41, 0.25: 131, 0.5: 614, 0.75: 3699, 0.9: 12_390, 0.95: 22_751,
@@ -91,7 +94,7 @@ def generate(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:
         submit_s=arrivals(jobs, SPAN_S / TASKS, rng, hours=HOURS),
         duration_s=_durations(group, len(size), rng),
         gpus=gpus,
-        tasks=_instances(group, size, rng),
+        tasks=_instances(group, size, gpus, rng),
         gpu_models=_types(gpus, rng),
         cpus=np.round(by_quantiles(CPUS, _of_groups(group, size, rng))),
         memory_gb=np.round(by_quantiles(MEMORY_GB, _of_groups(group, size, rng)), 3),
@@ -149,11 +152,14 @@ def _gpus(group: Ints, size: Ints, rng: Generator) -> Floats:
     return values_by_counts(counts, _of_groups(group, size, rng)) / 100
 
 
-def _instances(group: Ints, size: Ints, rng: Generator) -> Ints:
+def _instances(group: Ints, size: Ints, gpus: Floats, rng: Generator) -> Ints:
+    """Instances; a task of several GPUs that drew a large gang changes with one of a share or one GPU."""
     several = sum(INSTANCES.values())
     scale = (TASKS - ONE_INSTANCE) / several
     counts = {1: float(ONE_INSTANCE)} | {n: scale * count for n, count in INSTANCES.items()}
-    return values_by_counts(counts, _of_groups(group, size, rng)).astype(np.int64)
+    drawn = values_by_counts(counts, _of_groups(group, size, rng)).astype(np.int64)
+    _swap(drawn, (gpus > 1) & (drawn > LARGE_GANG), (gpus <= 1) & (drawn <= LARGE_GANG), rng)
+    return drawn
 
 
 def _types(gpus: Floats, rng: Generator) -> Texts:
@@ -163,12 +169,15 @@ def _types(gpus: Floats, rng: Generator) -> Texts:
     codes = np.full(len(gpus), len(GPU_TYPE), np.int32)
     codes[asking] = by_counts(list(GPU_TYPE.values()), even(int(asking.sum()), rng))
     wide = np.array([name in WIDE_TYPES for name in names])
-    wrong = np.flatnonzero((gpus > 2) & ~wide[codes])
-    right = np.flatnonzero(asking & (gpus <= 2) & wide[codes])
-    swapped = rng.permutation(right)[: len(wrong)]
-    wrong = wrong[: len(swapped)]
-    codes[wrong], codes[swapped] = codes[swapped], codes[wrong]
+    _swap(codes, (gpus > 2) & ~wide[codes], asking & (gpus <= 2) & wide[codes], rng)
     return Texts(codes, names)
+
+
+def _swap(values: Any, wrong: Bools, right: Bools, rng: Generator) -> None:
+    """Change each wrong value with one that is right and may be wrong: the marginals stay."""
+    taken = rng.permutation(np.flatnonzero(right))[: int(wrong.sum())]
+    given = np.flatnonzero(wrong)[: len(taken)]
+    values[given], values[taken] = values[taken], values[given]
 
 
 def _durations(group: Ints, groups: int, rng: Generator) -> Floats:
