@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,8 +114,8 @@ def convert(
     """
     from topmast.traces.writing import write
 
-    trace = _read(file, format, host_gpus, skip_bad_rows, throughputs)
-    trace = _cut(trace, limit, from_, to, load)
+    part = _Part(limit, values.duration_s(from_), values.duration_s(to), load)
+    trace = part.of(_read(file, format, host_gpus, skip_bad_rows, throughputs))
     write(trace, out)
     document = {
         "out": str(out),
@@ -144,8 +145,8 @@ def describe(
     """Say what a trace is like: run times, waits, requests, gangs, recurrence, arrivals."""
     from topmast.traces.describe import describe as describe_trace
 
-    trace = _read(file, format, host_gpus, skip_bad_rows, throughputs)
-    trace = _cut(trace, limit, from_, to, load)
+    part = _Part(limit, values.duration_s(from_), values.duration_s(to), load)
+    trace = part.of(_read(file, format, host_gpus, skip_bad_rows, throughputs))
     document: dict[str, Any] = describe_trace(trace)
     if out is not None:
         from topmast.traces.pictures import draw
@@ -221,22 +222,29 @@ def _read(
     return trace
 
 
-def _cut(
-    trace: Trace, limit: int | None, from_: str | None, to: str | None, load: float | None
-) -> Trace:
-    """A part of a trace, its load changed."""
-    from topmast.model.errors import InvalidInput
+@dataclass(frozen=True)
+class _Part:
+    """Which part of a trace is meant, and how fast it comes."""
 
-    from_s, to_s = values.duration_s(from_), values.duration_s(to)
-    if from_s is not None or to_s is not None:
-        last_s = float(trace.submit_s[-1])
-        trace = trace.between(from_s or 0.0, math.inf if to_s is None else to_s)
-        if not len(trace):
-            remedy = f"the last job comes at {last_s:g} s"
-            raise InvalidInput("no job is left", field="--from, --to", remedy=remedy)
-    if limit is not None:
-        trace = trace.head(limit)
-    return trace if load is None else trace.with_load(load)
+    limit: int | None
+    from_s: float | None
+    to_s: float | None
+    load: float | None
+
+    def of(self, trace: Trace) -> Trace:
+        """That part: cut by time, then by number, then changed in load."""
+        from topmast.model.errors import InvalidInput
+
+        if self.from_s is not None or self.to_s is not None:
+            last_s = float(trace.submit_s[-1])
+            to_s = math.inf if self.to_s is None else self.to_s
+            trace = trace.between(self.from_s or 0.0, to_s)
+            if not len(trace):
+                remedy = f"the last job comes at {last_s:g} s"
+                raise InvalidInput("no job is left", field="--from, --to", remedy=remedy)
+        if self.limit is not None:
+            trace = trace.head(self.limit)
+        return trace if self.load is None else trace.with_load(self.load)
 
 
 # ------------------------------------------------------------------------------------- a description

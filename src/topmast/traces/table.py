@@ -101,7 +101,7 @@ def read_table(
     found = np.concatenate(lines) if lines else np.zeros(0, np.int64)
     if not len(found):
         problem = "no row is left: all are bad" if skipped else "has a header, but no rows"
-        raise InvalidInput(problem, where=where, remedy="a trace has at least one job")
+        raise InvalidInput(problem, where=where, remedy="there has to be one at least")
     whole = {
         name: columns[name].column() if name in columns else _all_blank(kind, len(found))
         for name, kind in layout.fields.items()

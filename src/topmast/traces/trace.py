@@ -110,7 +110,7 @@ class Trace(Struct, frozen=True, eq=False):
     skew: Floats
     """Tensor skew of the model; NaN for none."""
     depends_on: Texts
-    """``a|b``, ids of this trace; empty for none. A job that a cut left out counts as done."""
+    """``a|b``, ids of this trace; empty for none."""
     waited_s: Floats
     """How long the job waited in the cluster that was recorded; NaN where that is not known.
 
@@ -140,14 +140,27 @@ class Trace(Struct, frozen=True, eq=False):
         return structs.replace(self, **changed)
 
     def head(self, jobs: int) -> Trace:
-        """The first ``jobs`` jobs."""
-        return self if jobs >= len(self) else self.take(np.arange(max(jobs, 0)))
+        """The first ``jobs`` jobs; what they depend on and is cut off counts as done."""
+        return self if jobs >= len(self) else self.take(np.arange(max(jobs, 0)))._independent()
 
     def between(self, from_s: float = 0.0, to_s: float = np.inf) -> Trace:
-        """The jobs submitted in [from_s, to_s); their time counts from ``from_s``."""
+        """The jobs submitted in [from_s, to_s), cut off as `head` does; time counts from ``from_s``."""
         begin, end = np.searchsorted(self.submit_s, [from_s, to_s], side="left")
-        cut = self.take(np.arange(begin, max(begin, end)))
+        cut = self.take(np.arange(begin, max(begin, end)))._independent()
         return structs.replace(cut, submit_s=cut.submit_s - from_s) if from_s else cut
+
+    def _independent(self) -> Trace:
+        """The same jobs, waiting for none that is not among them. O(n) if any waits, else O(1)."""
+        if not any(self.depends_on.names):
+            return self
+        there = dict.fromkeys(self.job_id)
+        names = [
+            "|".join(name for name in text.split("|") if name in there)
+            for text in self.depends_on.names
+        ]
+        renamed = texts_of(names)
+        left = Texts(renamed.codes[self.depends_on.codes], renamed.names)
+        return structs.replace(self, depends_on=left)
 
     def with_load(self, load: float) -> Trace:
         """The same jobs, arriving ``load`` times as fast."""
