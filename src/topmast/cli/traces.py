@@ -260,6 +260,7 @@ def _say_description(document: dict[str, Any]) -> None:
         ("trace", document["trace"]),
         ("jobs", f"{document['jobs']:,}, {document['gpu_jobs']:,} of them with GPUs"),
         ("bad rows left out", f"{document['skipped']:,}" if document["skipped"] else ""),
+        ("unfinished", f"{document['unfinished']:,} left out" if document["unfinished"] else ""),
         ("span", format_duration(document["span_s"])),
         ("arrivals", f"{number(arrivals['per_hour'])} per hour"),
         ("GPU hours", f"{document['gpu_hours']:,.0f}"),

@@ -28,6 +28,7 @@ def describe(trace: Trace) -> dict[str, Any]:
         "trace": trace.name,
         "jobs": len(trace),
         "skipped": trace.skipped,
+        "unfinished": trace.unfinished,
         "gpu_jobs": int(with_gpus.sum()),
         "span_s": float(trace.submit_s[-1] - trace.submit_s[0]) if len(trace) else 0.0,
         "gpu_hours": float(gpu_s.sum() / 3600),

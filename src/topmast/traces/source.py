@@ -126,6 +126,9 @@ def _csv_error(error: csv.Error, where: str) -> InvalidInput:
         return InvalidInput(
             "a quote that is opened is never closed", where=where, remedy='add the "'
         )
+    if "new-line" in str(error):
+        message = "a carriage return stands alone"
+        return InvalidInput(message, where=where, remedy="end lines with line feeds")
     if "field larger" in str(error):
         return InvalidInput(
             "a value is longer than 128 KiB", where=where, remedy="is a quote open?"

@@ -118,6 +118,8 @@ class Trace(Struct, frozen=True, eq=False):
     """
     skipped: int = 0
     """Bad rows that were left out on request."""
+    unfinished: int = 0
+    """Rows that are no jobs by their own account: not over when the recording ended, or never begun."""
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -175,7 +177,9 @@ class Trace(Struct, frozen=True, eq=False):
         return self.take(np.argsort(self.submit_s, kind="stable"))
 
 
-COLUMNS = tuple(name for name in Trace.__struct_fields__ if name not in ("name", "skipped"))
+COLUMNS = tuple(
+    name for name in Trace.__struct_fields__ if name not in ("name", "skipped", "unfinished")
+)
 """The fields of a `Trace` that have a value per job."""
 
 
@@ -187,6 +191,7 @@ def trace_of(
     gpus: Sequence[float] | Floats,
     job_id: Sequence[str] | None = None,
     skipped: int = 0,
+    unfinished: int = 0,
     **given: Any,
 ) -> Trace:
     """A trace of the columns given, the others at their defaults, sorted by submission.
@@ -211,7 +216,8 @@ def trace_of(
     if given:
         raise TypeError(f"no such column: {', '.join(given)}")
     ids = list(job_id) if job_id is not None else [str(row) for row in range(jobs)]
-    return Trace(name=name, job_id=ids, skipped=skipped, **columns).in_order()
+    found = Trace(name=name, job_id=ids, skipped=skipped, unfinished=unfinished, **columns)
+    return found.in_order()
 
 
 _TEXTS = {

@@ -109,6 +109,7 @@ FILES = [
     ("not Parquet", b"PAR1 and no more", "is no Parquet"),
     ("gzip cut off", gzip.compress(f"{HEAD}\n".encode() + os.urandom(900).hex().encode())[:-40], "ends in the middle"),
     ("gzip damaged", gzip.compress(b"x" * 100, mtime=0)[:-8] + bytes(8), "is damaged"),
+    ("line ends of old", f"{HEAD}\ra,0,5,1\r".encode(), "t.csv:1: a carriage return stands alone (end lines with line feeds)"),
     ("one endless line", b"a" * (source.MAX_LINE_BYTES + 2 * 2**18), "t.csv:1: a line is longer than 1 MiB"),
 ]  # fmt: skip
 

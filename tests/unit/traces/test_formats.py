@@ -224,6 +224,17 @@ def test_instances_alone_are_not_enough(tmp_path: Path) -> None:
         read(path, "pai")
 
 
+def test_rows_of_joined_tables_count(tmp_path: Path) -> None:
+    """A bad row of any table stops the read, or is counted; tasks that were not over are no bad rows."""
+    for name in ("pai_task_table.csv", "pai_job_table.csv"):
+        (tmp_path / name).write_bytes((SAMPLES / "pai" / name).read_bytes())
+    (tmp_path / "pai_job_table.csv").open("a").write("j3,i3,uc,Failed,soon,1\n")
+    with pytest.raises(InvalidInput, match=r"pai_job_table\.csv:3: start_time: 'soon'"):
+        read(tmp_path, "pai")
+    trace = read(tmp_path, "pai", skip_bad_rows=True)
+    assert (len(trace), trace.skipped, trace.unfinished) == (3, 1, 2)
+
+
 def test_a_header_is_read_where_tables_come_without_one(tmp_path: Path) -> None:
     """The official tables of PAI with their documented header on top are the same tables."""
     text = (SAMPLES / "pai" / "pai_task_table.csv").read_text()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from topmast.model.units import show
 from topmast.traces.table import Layout, Table, read_table
-from topmast.traces.trace import DEFAULT_HOST_GPUS, Bools, Floats, Trace, gangs, trace_of
+from topmast.traces.trace import DEFAULT_HOST_GPUS, Floats, Trace, gangs, trace_of
 
 
 class Options(Struct, frozen=True):
@@ -58,19 +58,18 @@ def from_zero(times_s: Floats) -> Floats:
     return times_s - times_s.min(initial=np.inf) if len(times_s) else times_s
 
 
-def drop(table: Table, rows: Bools) -> Table:
-    """The table without rows that are no jobs; they are not counted as bad."""
-    return table.take(~rows) if rows.any() else table
-
-
 def jobs(
     path: Path, table: Table, options: Options, *, counts: Floats | None = None, **given: Any
 ) -> Trace:
-    """The jobs of a table; ``counts`` are GPUs in one number, to be split into tasks."""
+    """The jobs of a table; ``counts`` are GPUs in one number, to be split into tasks.
+
+    ``skipped_elsewhere``: bad rows of tables that were joined.
+    """
     if counts is not None:
         given["gpus"], given["tasks"] = gangs(counts, options.host_gpus)
     given["submit_s"] = from_zero(given["submit_s"])
-    return trace_of(trace_name(path), skipped=table.skipped, **given)
+    skipped = table.skipped + given.pop("skipped_elsewhere", 0)
+    return trace_of(trace_name(path), skipped=skipped, **given)
 
 
 def trace_name(path: Path) -> str:

@@ -8,12 +8,12 @@ table (submission, user), the group tags (recurrence), the instance table (when 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topmast.model.errors import InvalidInput
-from topmast.traces.formats.base import Format, Options, drop, jobs, table_of, with_ids
+from topmast.traces.formats.base import Format, Options, jobs, table_of, with_ids
 from topmast.traces.source import chunks, place
 from topmast.traces.table import Check, Layout, Table
 from topmast.traces.trace import Bools, Floats, Texts, Trace, texts_of
@@ -152,28 +152,33 @@ def _read_tasks(path: Path, options: Options, instances: Path | None = None) -> 
     begun = ~(np.isnan(table.columns["start_time"]) | np.isnan(table.columns["end_time"]))
     status: Texts = table.columns["status"]
     unfinished = np.array([name.lower() in UNFINISHED for name in status.names])[status.codes]
-    table = with_ids(drop(table, ~begun | unfinished), options, "id")
+    over = begun & ~unfinished
+    table = with_ids(table.take(over), options, "id")
     if not len(table):
         raise InvalidInput("no task has begun and ended", where=table.where)
     column = table.columns
-    start_s, end_s = column["start_time"], column["end_time"]
+    start_s, end_s, skipped = column["start_time"], column["end_time"], 0
     instances = instances or _table_in(path.parent, "instance")
     if instances is not None:
-        start_s, end_s = _really_ran(column["id"], start_s, end_s, instances, options)
-    submit_s, user, group = _submissions(column["job_name"], start_s, path.parent, options)
+        ran = table_of(instances, INSTANCES, options)
+        start_s, end_s = _really_ran(column["id"], start_s, end_s, ran)
+        skipped += ran.skipped
+    joined = _joined(column["job_name"], start_s, path.parent, options)
     return jobs(
         path, table, options,
         job_id=column["id"],
-        submit_s=submit_s,
+        submit_s=joined.submit_s,
         duration_s=end_s - start_s,
         gpus=_whole_or_share(column["plan_gpu"] / 100),
         tasks=np.maximum(column["inst_num"], 1),
         cpus=column["plan_cpu"] / 100,
         memory_gb=column["plan_mem"],
         gpu_models=_models(column["gpu_type"], column["plan_gpu"]),
-        user=user,
-        group=group,
-        waited_s=start_s - submit_s if isinstance(user, Texts) else np.nan,
+        user=joined.user,
+        group=joined.group,
+        waited_s=start_s - joined.submit_s if joined.known else np.nan,
+        unfinished=int((~over).sum()),
+        skipped_elsewhere=skipped + joined.skipped,
     )  # fmt: skip
 
 
@@ -191,10 +196,9 @@ def _models(types: Texts, gpus: Floats) -> Texts:
 
 
 def _really_ran(
-    ids: list[str], start_s: Floats, end_s: Floats, path: Path, options: Options
+    ids: list[str], start_s: Floats, end_s: Floats, table: Table
 ) -> tuple[Floats, Floats]:
     """From the first instance's start to the last one's end, where the instance table has them."""
-    table = table_of(path, INSTANCES, options)
     rows = {name: row for row, name in enumerate(ids)}
     roles = table.columns["task_name"].values()
     at = np.array(
@@ -209,13 +213,21 @@ def _really_ran(
     return np.where(found, first, start_s), np.where(found, last, end_s)
 
 
-def _submissions(
-    names: list[str], start_s: Floats, folder: Path, options: Options
-) -> tuple[Floats, Texts | str, Texts | str]:
+class _Joined(NamedTuple):
+    """What other tables say about tasks. Not ``known``: there is no job table."""
+
+    submit_s: Floats
+    user: Texts | str = ""
+    group: Texts | str = ""
+    skipped: int = 0
+    known: bool = False
+
+
+def _joined(names: list[str], start_s: Floats, folder: Path, options: Options) -> _Joined:
     """Submission, user and recurrence tag of each task's job, as far as the tables are there."""
     path = _table_in(folder, "job")
     if path is None:
-        return start_s, "", ""
+        return _Joined(start_s)
     table = table_of(path, SUBMISSIONS, options)
     rows = {name: row for row, name in enumerate(table.columns["job_name"])}
     at = np.array([rows.get(name, -1) for name in names])
@@ -226,11 +238,12 @@ def _submissions(
     user = texts_of(users[row] if row >= 0 else "" for row in at.tolist())
     tags = _table_in(folder, "group_tag")
     if tags is None:
-        return submit_s, user, ""
+        return _Joined(submit_s, user, "", table.skipped, True)
     tagged = table_of(tags, GROUPS, options)
     groups = dict(zip(tagged.columns["inst_id"], tagged.columns["group"].values(), strict=True))
     ids = table.columns["inst_id"]
-    return submit_s, user, texts_of(groups.get(ids[r], "") if r >= 0 else "" for r in at.tolist())
+    group = texts_of(groups.get(ids[r], "") if r >= 0 else "" for r in at.tolist())
+    return _Joined(submit_s, user, group, table.skipped + tagged.skipped, True)
 
 
 FORMAT = Format(
