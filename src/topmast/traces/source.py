@@ -38,7 +38,7 @@ _OTHERS = {
 
 
 class Chunk(NamedTuple):
-    """Rows of a table as text, and the line on which each ends (for Parquet, its row from 1)."""
+    """Rows of a table as text, and the line on which each begins (for Parquet, its row from 1)."""
 
     rows: list[list[str]]
     first_line: int

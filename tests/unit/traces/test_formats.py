@@ -12,6 +12,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
 from topmast.traces.formats import FORMATS
 from topmast.traces.reading import read
+from topmast.traces.throughputs import Work, read_throughputs
 from topmast.traces.trace import Texts, Trace
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -246,6 +247,17 @@ def test_a_header_is_read_where_tables_come_without_one(tmp_path: Path) -> None:
     with_header, plain = read(tmp_path / "tasks.csv", "pai"), read(tmp_path / "plain.csv", "pai")
     assert with_header.job_id == plain.job_id
     assert np.isnan(plain.waited_s).all(), "without the job table, nobody knows who waited"
+
+
+def test_throughputs() -> None:
+    """The table tells work alone, work spread over hosts, and pairs of which neither stands still."""
+    table = read_throughputs(SAMPLES / "simulation_throughputs.json")
+    resnet, lm = Work("ResNet-18 (batch size 16)", 2), Work("LM (batch size 5)", 1)
+    assert list(table.speeds(resnet).items()) == [("V100", 10.0), ("K80", 2.5)]
+    assert table.speeds(lm) == {"V100": 3.0}, "it does not run on K80"
+    assert table.spread == {resnet: {"V100": 8.0}}
+    assert table.together == {(lm, lm): {"V100": (2.0, 1.5)}}
+    assert table.speeds(Work("unheard", 1)) == {}
 
 
 def test_shockwave_takes_speeds_from_a_table(tmp_path: Path) -> None:
