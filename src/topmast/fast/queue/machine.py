@@ -93,6 +93,8 @@ class GlobalQueue(EventMachine):
         self._asking: Asking | None = None
         self._batch = 0
         self._budget = 0
+        self._quota_seen = 0
+        """As of which change of the ledger lines are open or closed."""
 
     def _nobody_waits(self) -> Pending:
         return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
@@ -119,7 +121,7 @@ class GlobalQueue(EventMachine):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self._asking is not None:
             return self._asking.deadline_s
-        if self.pending.stirred:
+        if self.pending.stirred or self._quota_seen != self.ledger.changes:
             return 0.0
         return earliest(
             (self.pending.next_release_s(), self.pending.next_retry_s(), self.backfill.due_s)
@@ -131,6 +133,9 @@ class GlobalQueue(EventMachine):
         self.pending.reopen_due(self.now)
         if self.backfill.is_due(self.now):
             self.pending.reopen()
+        if self._quota_seen != self.ledger.changes:
+            self._quota_seen = self.ledger.changes
+            self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
             self.pending.rerank(self.now)
         self._budget = ASKS_PER_WAKE
@@ -213,7 +218,8 @@ class GlobalQueue(EventMachine):
             avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
         )  # fmt: skip
         terms = {region: self.terms(region, costs[region]) for region in regions}
-        self.send(ids.DESK, m.AskFleet(self._batch, ask, terms))
+        line = self.pending.line(record.id).number
+        self.send(ids.DESK, m.AskFleet(self._batch, ask, terms, line, candidate.over_quota))
 
     def question(
         self,
@@ -391,8 +397,6 @@ class GlobalQueue(EventMachine):
                 expected_s,
             ),
         )
-        if self.ledger.keeps_back and not over_quota:
-            self.pending.reopen()  # what a lender uses itself, it need not keep free any more
 
     def _fetch(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """The best plan wants data that its region has not: have it copied, and ask again then."""
@@ -421,14 +425,18 @@ class GlobalQueue(EventMachine):
                 reason, detail = self.quota_reason(spec)
             line.reason, line.detail = reason, detail
         from_s = self.backfill.closes_from_s(held, self.now)
-        self.pending.close(line, candidate.over_quota, retry_at_s, from_s)
+        choices = self.choices(spec, candidate.over_quota)
+        limited = self.ledger.is_limited(spec.tenant)
+        self.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited)
         last = candidate.over_quota or not self.choices(spec, over_quota=True)
         if last and self.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
             self.pending.stop_at(candidate)
 
     def _pass_over(self, candidate: Candidate) -> None:
         """A job has nothing to ask for in one mode; the other one decides."""
-        self.pending.close(self.pending.line(candidate.job), candidate.over_quota, None)
+        line = self.pending.line(candidate.job)
+        limited = self.ledger.is_limited(line.spec.tenant)
+        self.pending.close(line, candidate.over_quota, None, limited=limited)
 
     # --- what a tenant may start ------------------------------------------------------------------------
 
@@ -641,7 +649,13 @@ class GlobalQueue(EventMachine):
         return f.Ended(job, JobState.RECOVERING, cause, self.now + delay_s, avoid)
 
     def _capacity(self, event: m.CapacityChanged) -> None:
-        self.pending.reopen()
+        self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+
+    def _may_fit(self, event: m.MayFit) -> None:
+        if event.lines is None:
+            self.pending.reopen()
+        else:
+            self.pending.reopen_lines(event.lines)
 
     def _current(self, job: str, epoch: int) -> JobRecord | None:
         record = self.jobs.get(job)
@@ -960,6 +974,7 @@ class GlobalQueue(EventMachine):
         m.PlanCommitted: _committed,
         m.PlanRefused: _refused,
         m.CapacityChanged: _capacity,
+        m.MayFit: _may_fit,
         m.AttemptStarting: _starting,
         m.AttemptRunning: _running,
         m.AttemptStopping: _stopping,
