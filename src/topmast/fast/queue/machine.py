@@ -21,6 +21,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Candidate, Pending, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
@@ -65,6 +66,7 @@ class _State(Struct):
     used_at_s: float = 0.0
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
+    sizes: dict[int, float] = {}
 
 
 class GlobalQueue(EventMachine):
@@ -79,6 +81,7 @@ class GlobalQueue(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.durations = Durations(profile.default_duration_s)
+        self.mix = Mix()
         self.pending = self._nobody_waits()
         self._finished: list[str] = []
         self._next_job = 1
@@ -138,6 +141,7 @@ class GlobalQueue(EventMachine):
             self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
             self.pending.rerank(self.now)
+            self.mix.settle()
         self._budget = ASKS_PER_WAKE
         if self._asking is not None:
             if self._asking.deadline_s > self.now:
@@ -246,6 +250,7 @@ class GlobalQueue(EventMachine):
             held=held,
             reserve=reserve,
             outranked=outranked,
+            mix=self.mix.current,
         )
 
     def ask_for(
@@ -766,6 +771,7 @@ class GlobalQueue(EventMachine):
             number = fact.first_number + offset
             record = JobRecord(ids.job_id(number), number, spec, self.now)
             self.jobs[record.id] = record
+            self.mix.saw(spec)
             self._enqueue(record)
         self._next_job = fact.first_number + len(event.jobs)
         if event.key:
@@ -935,6 +941,7 @@ class GlobalQueue(EventMachine):
                 used_at_s,
                 used,
                 self.durations.histories,
+                self.mix.weights,
             )
         )
 
@@ -950,6 +957,7 @@ class GlobalQueue(EventMachine):
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
+        self.mix = Mix(state.sizes)
         self._placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
