@@ -128,7 +128,7 @@ class Hunt:
         q, p, s = self.question, self.terms, self.scratch
         found = evictions.best_section(self.arrays, self.holders.held, q, p, s, self.score)
         score, cluster, at, level, section, count = found
-        open_sections = sorted(s.open[:count].tolist())
+        open_sections = sorted(s.unsettled[:count].tolist())
         if cluster != NOWHERE:
             self._settle(cluster, at, section, {})
             self.score = score
