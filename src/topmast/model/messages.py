@@ -212,6 +212,60 @@ class CapacityChanged(Message, frozen=True):
     version: int
 
 
+class DropHolds(Message, frozen=True):
+    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
+
+    jobs: tuple[str, ...]
+
+
+class LinkUp(Message, frozen=True):
+    """The process of a region's placer can be reached (again)."""
+
+    region: str
+
+
+class LinkDown(Message, frozen=True):
+    """The process of a region's placer cannot be reached; ``why`` in words."""
+
+    region: str
+    why: str
+
+
+# --- between processes ------------------------------------------------------------------------
+
+
+class Forward(Message, frozen=True):
+    """A relay hands a message to its link; ``seq`` 0 if it may be lost, else it must arrive."""
+
+    seq: int
+    message: Message
+
+
+class OpenStream(Message, frozen=True):
+    """The name of what a relay sends, given once in the life of its journal."""
+
+    stream: str
+
+
+class Pair(Message, frozen=True):
+    """Who answers at the other end, and up to which of our messages it has applied them."""
+
+    stream: str
+    applied: int
+
+
+class Heard(Message, frozen=True):
+    """Every message of the other end up to ``seq`` is applied with this commit."""
+
+    seq: int
+
+
+class Acked(Message, frozen=True):
+    """The other end has every message up to ``seq`` on its disk."""
+
+    seq: int
+
+
 # --- the placers and the clusters -------------------------------------------------------------
 
 
@@ -440,6 +494,48 @@ class CopyProgress(Message, frozen=True):
     bytes: int
 
 
+ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | DropHolds
+"""What a queue may say to a placer in another process."""
+
+ToQueue = (
+    PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
+    | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress
+)  # fmt: skip
+"""What a placer in another process may say to its queue."""
+
+
+class Parcel(Struct, frozen=True):
+    """A message on a link. ``seq`` counts from 1 those that must arrive; 0 is one that may be lost."""
+
+    seq: int
+    message: ToPlacer | ToQueue
+
+
+class Deliver(Message, frozen=True):
+    """Parcels of the stream ``stream`` came in for the machine at ``to``.
+
+    ``peer``: whom the sender takes this end for, empty while it does not know; ``applied``: up to
+    which message of this end it had applied them when it sent this.
+    """
+
+    to: Address
+    stream: str
+    peer: str
+    applied: int
+    parcels: tuple[Parcel, ...]
+
+
+class Receipt(Struct, frozen=True):
+    """What became of parcels: all up to ``applied`` are on the disk of the stream ``stream``'s owner.
+
+    ``refused``: why nothing was taken; empty when it was.
+    """
+
+    stream: str
+    applied: int
+    refused: str = ""
+
+
 Event = (
     Wake | Recovered
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
@@ -450,5 +546,6 @@ Event = (
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
     | EngineTruth
+    | DropHolds | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""
