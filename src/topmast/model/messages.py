@@ -128,10 +128,21 @@ class ConfigureRegion(Message, frozen=True):
 
 
 class AskPlans(Message, frozen=True):
-    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number."""
+    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number.
+
+    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind.
+    """
 
     batch: int
     asks: tuple[Ask, ...]
+    hold_s: float = 0.0
+
+
+class HoldTicket(Struct, frozen=True):
+    """What was offered is kept until ``expires_s``, by the region's clock."""
+
+    id: str
+    expires_s: float
 
 
 class Offer(Struct, frozen=True):
@@ -146,6 +157,7 @@ class Offer(Struct, frozen=True):
     reason: PendingReason | None = None
     retry_at_s: float | None = None
     reservation: Reservation | None = None
+    hold: HoldTicket | None = None
 
 
 class PlansOffered(Message, frozen=True):
@@ -161,7 +173,7 @@ class CommitPlan(Message, frozen=True):
     """The auction was won: take the slots, stop the victims, launch when all slots are free.
 
     ``time_left_s`` is what remains of the job's time limit, None without one; ``expected_s`` how long
-    the attempt is expected to run, None when nobody says.
+    the attempt is expected to run, None when nobody says. ``hold``: of the offer, if it had one.
     """
 
     plan: Plan
@@ -170,6 +182,7 @@ class CommitPlan(Message, frozen=True):
     band: Band
     time_left_s: float | None = None
     expected_s: float | None = None
+    hold: str = ""
 
 
 class PlanCommitted(Message, frozen=True):

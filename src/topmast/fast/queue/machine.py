@@ -221,7 +221,8 @@ class GlobalQueue(EventMachine):
                 job=record.id, avoid_hosts=record.avoid_hosts, held=held, reserve=reserve,
                 outranked=outranked,
             )  # fmt: skip
-            self.send(ids.placer(region), m.AskPlans(self._batch, (ask,)))
+            question = m.AskPlans(self._batch, (ask,), self.reach.hold_s(region))
+            self.send(ids.placer(region), question)
 
     def ask_for(
         self,
@@ -322,9 +323,11 @@ class GlobalQueue(EventMachine):
         self._asking = None
         candidate = asking.candidate
         record = self.jobs.get(candidate.job)
-        if record is None or self.pending.line_of(record.id) is None:
-            return  # it was cancelled while the regions thought about it
         best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+        gone = record is None or self.pending.line_of(record.id) is None
+        self._release_holds(asking, None if gone else best)
+        if record is None or gone:
+            return  # it was cancelled while the regions thought about it
         if best is not None and not asking.costs[best.region].missing:
             self._commit(record, asking, best)
         elif self._may_preempt(record, asking):
@@ -353,6 +356,12 @@ class GlobalQueue(EventMachine):
             if freed:
                 self.pending.reopen()
 
+    def _release_holds(self, asking: Asking, best: Plan | None) -> None:
+        """Tell the regions apart that lost the auction to keep their offers no longer."""
+        for region, offer in asking.offers.items():
+            if offer.hold is not None and offer.plan is not best:
+                self.send(ids.placer(region), m.DropHolds((offer.job,)))
+
     def _with_data(self, asking: Asking) -> list[str]:
         """Regions that can be asked and have the job's data already."""
         near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
@@ -369,6 +378,8 @@ class GlobalQueue(EventMachine):
     def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """Write the attempt and its class down, and let the region carry it out."""
         over_quota = asking.candidate.over_quota
+        offer = asking.offers.get(plan.region)
+        hold = offer.hold.id if offer is not None and offer.hold is not None else ""
         plan = self._counted(record.spec, plan)
         may = self._may_borrow if over_quota else self._is_within
         if plan.gpus_milli and not may(record.spec, plan.held()):
@@ -388,6 +399,7 @@ class GlobalQueue(EventMachine):
                 effective_band(record.spec.band, over_quota),
                 record.time_left_s(),
                 expected_s,
+                hold,
             ),
         )
         if self.ledger.keeps_back and not over_quota:

@@ -7,6 +7,9 @@ from msgspec import Struct
 SILENCE_S = 30.0
 """How long a region that did not answer in time is not asked, unless it is heard of before."""
 
+HOLD_S = 10.0
+"""How long a region apart keeps what it offers: twice as long as anybody waits for an answer."""
+
 
 class Absence(Struct, frozen=True):
     """A region that is not asked: since when, why, and until when, if time alone ends it."""
@@ -48,6 +51,10 @@ class Reach:
             return False
         del self.absent[region]
         return True
+
+    def hold_s(self, region: str) -> float:
+        """How long a region shall keep what it offers. In this process nothing comes in between."""
+        return HOLD_S if region in self.apart else 0.0
 
     def next_retry_s(self) -> float | None:
         """When the first silent region is asked again."""
