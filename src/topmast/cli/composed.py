@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import values
+from topmast.cli import up, values
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import (
-    DEFAULT_PORT,
     BenchOptions,
     DemoOptions,
     ReplayOptions,
     Root,
-    ServeOptions,
 )
 from topmast.cli.text import moment, number
 
 
-class Role(StrEnum):
-    """What a process is for."""
-
-    ALL = "all"
-    QUEUE = "queue"
-    PLACER = "placer"
-
-
 def add(app: typer.Typer, root: Root) -> None:
     """Add the commands."""
-    _add_up(app, root)
+    up.add(app, root)
     _add_demo(app, root)
     _add_replay(app, root)
     bench = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
@@ -52,121 +39,6 @@ def add(app: typer.Typer, root: Root) -> None:
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),
     )  # fmt: skip
-
-
-def _add_up(app: typer.Typer, root: Root) -> None:
-    @command(
-        app, "up", panel=SYSTEM,
-        example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
-        "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
-        "topmast up --role placer --region east --queue http://127.0.0.1:6278 --port 7001 --state ./east",
-    )  # fmt: skip
-    def up(
-        session: Session,
-        fleet: Annotated[
-            Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")
-        ] = None,
-        host: Annotated[
-            str, typer.Option(help="The address to listen on: loopback, but for a placer.")
-        ] = "127.0.0.1",
-        port: Annotated[
-            int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-        ] = DEFAULT_PORT,
-        profile: Annotated[
-            str | None, typer.Option(metavar="NAME", help="The policies to run with.")
-        ] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
-        ] = None,
-        role: Annotated[
-            Role, typer.Option(help="What this process is: everything, the queue, or one placer.")
-        ] = Role.ALL,
-        placer: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="REGION=URL",
-                help="The queue: a region whose placer runs there; repeatable.",
-            ),
-        ] = None,
-        region: Annotated[
-            str | None, typer.Option(metavar="NAME", help="A placer: the region it is for.")
-        ] = None,
-        queue: Annotated[
-            str | None, typer.Option(metavar="URL", help="A placer: where its queue is.")
-        ] = None,
-        link: Annotated[
-            str | None,
-            typer.Option(
-                metavar="HOST:PORT", help="The queue: one more address, for placers only."
-            ),
-        ] = None,
-        token_file: Annotated[
-            Path | None,
-            typer.Option(metavar="FILE", help="The token of the links, else $TOPMAST_TOKEN."),
-        ] = None,
-        checkpoints: Annotated[
-            Path | None,
-            typer.Option(metavar="DIR", help="Where jobs keep checkpoints: shared by all regions."),
-        ] = None,
-    ) -> int:
-        """Run the whole system in one process, until Ctrl-C.
-
-        With --role it is a part of it: the queue, or the placer of one region.
-        """
-        if role is not Role.PLACER or not has_token(token_file):
-            values.loopback(host)
-        placers = values.assignments(placer or [])
-        _check_role(role, placers, fleet, region, queue, link)
-        return root.serve(
-            ServeOptions(
-                fleet=fleet,
-                state=session.state_folder(),
-                host=host,
-                port=port,
-                profile=profile,
-                settings=values.assignments(settings or []),
-                json=session.json,
-                role=role.value,
-                placers=placers,
-                region=region,
-                queue=queue,
-                link=link,
-                token_file=token_file,
-                checkpoints=checkpoints.expanduser().absolute() if checkpoints else None,
-            )
-        )
-
-
-def has_token(file: Path | None) -> bool:
-    """Whether a token is given; what is in the file, the root reads."""
-    return file is not None or bool(os.environ.get("TOPMAST_TOKEN"))
-
-
-def _check_role(
-    role: Role,
-    placers: dict[str, str],
-    fleet: Path | None,
-    region: str | None,
-    queue: str | None,
-    link: str | None,
-) -> None:
-    """Each role has options of its own; raises BadParameter for those of another."""
-    own = {
-        "--placer": (bool(placers), Role.QUEUE),
-        "--link": (link is not None, Role.QUEUE),
-        "--region": (region is not None, Role.PLACER),
-        "--queue": (queue is not None, Role.PLACER),
-    }
-    for name, (given, needed) in own.items():
-        if given and role is not needed:
-            raise typer.BadParameter(f"{name} goes with --role {needed.value}")
-    if role is Role.PLACER and (region is None or queue is None):
-        raise typer.BadParameter("a placer needs --region NAME and --queue URL")
-    if role is Role.PLACER and fleet is not None:
-        raise typer.BadParameter("a placer is told its part of the fleet by the queue")
-    if role is Role.QUEUE and not placers:
-        raise typer.BadParameter("name the placers that run apart: --placer REGION=URL")
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:
