@@ -207,7 +207,8 @@ class Wire:
 class ApartStorm:
     """One run: a clock, a heap of what will happen, and chance."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, calm_s: float = CALM_S) -> None:
+        self.calm_s = calm_s
         self.rng = random.Random(seed)
         self.now = 0.0
         self.calm = True
@@ -380,7 +381,7 @@ class ApartStorm:
             for index in range(2):
                 healthy = m.SetHost(f"{region}-1-{index}", HostState.HEALTHY, "ann")
                 self.queue.deliver(ids.placer(region), healthy)
-        until_s = self.now + CALM_S
+        until_s = self.now + self.calm_s
         while self._unfinished() and self.now < until_s:
             self.step()
         assert not self._unfinished(), f"not drained: {self._unfinished()}"

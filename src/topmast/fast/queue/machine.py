@@ -618,6 +618,8 @@ class GlobalQueue(EventMachine):
         record = self._current(event.job, event.epoch)
         if record is not None and may_move(record.state, JobState.STARTING):
             self.decide(f.Moved(record.id, JobState.STARTING))
+            if record.cancelling:  # the order to stop it crosses this news on its way
+                self.decide(f.Moved(record.id, JobState.CANCELLING, record.cause))
 
     def _running(self, event: m.AttemptRunning) -> None:
         record = self._current(event.job, event.epoch)
