@@ -248,6 +248,7 @@ class System:
                     f"jobs run in region '{name}' under this process", field="--placer",
                     remedy="start without it, drain the region, and try again",
                 )  # fmt: skip
+            self.machines.leave(name)
         for record in self.machines.queue.jobs.values():
             name = record.plan.region if record.plan else ""
             if name in self.machines.relays and name not in self.apart:

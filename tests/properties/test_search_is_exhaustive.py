@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
 import pytest
@@ -26,7 +26,7 @@ MOST_HOSTS = 7
 EXAMPLES = 800
 
 
-def _region(rng: random.Random) -> RegionSpec:
+def random_region(rng: random.Random) -> RegionSpec:
     """One or two clusters of a few hosts, scattered over datacenters, pods and racks."""
     clusters = []
     for c in range(rng.randint(1, 2)):
@@ -60,7 +60,8 @@ def _columns(rng: random.Random, region: RegionSpec) -> Columns:
     return columns
 
 
-def _ask(rng: random.Random, columns: Columns) -> Ask:
+def random_ask(rng: random.Random, hosts: Sequence[str]) -> Ask:
+    """A gang of one group with whole GPUs, often limited by more than those."""
     listed = tuple(
         Accelerator(model, rng.choice((1, 1, 2, 4, 8)) * MILLI, rng.choice((1.0, 0.5)))
         for model in rng.sample((*MODELS, None), rng.randint(1, 2))
@@ -71,7 +72,7 @@ def _ask(rng: random.Random, columns: Columns) -> Ask:
         cpus=rng.choice((0.0, 1.0, 2.5)) if limited else 0.0,
         memory_bytes=rng.choice((0, 16)) if limited else 0,
     )
-    avoided = [h.name for h in columns.hosts if limited and rng.random() < 0.1]
+    avoided = [host for host in hosts if limited and rng.random() < 0.1]
     return Ask(
         job="j1",
         groups=(GroupAsk("g", rng.randint(1, 4), resources),),
@@ -144,8 +145,8 @@ def _level(columns: Columns, spread: tuple[int, ...]) -> Level:
 def test_no_plan_scores_lower_than_the_one_found(seed: int) -> None:
     """Single tasks and gangs of one group, limited by GPUs, CPUs, memory, topology and hosts."""
     rng = random.Random(seed)
-    columns = _columns(rng, _region(rng))
-    ask = _ask(rng, columns)
+    columns = _columns(rng, random_region(rng))
+    ask = random_ask(rng, [h.name for h in columns.hosts])
     found = Search("here", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(ask).plan
     best = min(_every_score(columns, ask), default=None)
     if best is None:

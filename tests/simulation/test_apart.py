@@ -67,9 +67,13 @@ def test_a_broken_link_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) ->
     """Break one thing on purpose: some storm of a few must fail, or nobody is watching."""
     owner, name, broken = BROKEN[what]
     monkeypatch.setattr(owner, name, broken)
-    handlers = {"_heard": m.Heard, "_recovered": m.Recovered}
-    if name in handlers:
-        monkeypatch.setitem(Relay.handlers, handlers[name], broken)
+    kinds: dict[str, type[m.Message]] = {"_heard": m.Heard, "_recovered": m.Recovered}
+    if name in kinds:
+        monkeypatch.setattr(Relay, "handlers", {**Relay.handlers, kinds[name]: broken})
     with pytest.raises(AssertionError):
-        for seed in range(8):
-            ApartStorm(seed, calm_s=600.0).run(STEPS)
+        _storms(8)
+
+
+def _storms(count: int) -> None:
+    for seed in range(count):
+        ApartStorm(seed, calm_s=600.0).run(STEPS)

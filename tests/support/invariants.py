@@ -168,14 +168,13 @@ def check_placer(placer: RegionalPlacer) -> None:
 
 def check_index(columns: Columns) -> None:
     """The counts by which the search looks hosts up equal those counted from the slots."""
-    if columns.lookup is None:
-        return
     arrays = columns.lookup.arrays
-    assert np.array_equal(arrays.whole, columns.whole_free())
+    rows = slice(columns.first_row, columns.first_row + len(columns.hosts))
+    assert np.array_equal(arrays.whole[rows], columns.whole_free())
     hist = np.zeros_like(arrays.hist)
     for level in range(arrays.section.shape[0]):
-        for row in np.flatnonzero(columns.available):
-            hist[arrays.section[level, row], arrays.whole[row]] += 1
+        for row in np.flatnonzero(arrays.available):
+            hist[arrays.hist_start[arrays.section[level, row]] + arrays.whole[row]] += 1
     assert np.array_equal(arrays.hist, hist)
 
 

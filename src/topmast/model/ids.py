@@ -9,12 +9,14 @@ CopyId = str
 """``c`` and a number, for example ``c3``."""
 
 Address = str
-"""Who receives a message: ``queue``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``.
+"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``.
 
 Between processes also ``relay/NAME``, the stand-in for a machine elsewhere, and ``link/NAME``, its way out.
 """
 
 QUEUE: Address = "queue"
+DESK: Address = "desk"
+"""Who knows which placers are of this process, and asks them all at once."""
 MOVER: Address = "mover"
 
 

@@ -145,6 +145,27 @@ class HoldTicket(Struct, frozen=True):
     expires_s: float
 
 
+class RegionTerms(Struct, frozen=True):
+    """What differs from region to region in a question about one job (see ``Ask``)."""
+
+    data_bytes: int = 0
+    data_s: float = 0.0
+    balance: float = 0.0
+
+
+class AskFleet(Message, frozen=True):
+    """Where would this job best run, of these regions? Answered by ``FleetOffered``.
+
+    Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
+    for ``hold_s``.
+    """
+
+    batch: int
+    ask: Ask
+    terms: dict[str, RegionTerms]
+    hold_s: float = 0.0
+
+
 class Offer(Struct, frozen=True):
     """A region's answer for one job: its best plan, or why there is none.
 
@@ -158,6 +179,14 @@ class Offer(Struct, frozen=True):
     retry_at_s: float | None = None
     reservation: Reservation | None = None
     hold: HoldTicket | None = None
+
+
+class FleetOffered(Message, frozen=True):
+    """The answer of ``regions``: the offer of the best of them, or, if none has a plan, that of each."""
+
+    batch: int
+    regions: tuple[str, ...]
+    offers: dict[str, Offer]
 
 
 class PlansOffered(Message, frozen=True):
@@ -553,7 +582,7 @@ Event = (
     Wake | Recovered
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed
-    | ConfigureRegion | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
+    | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | SetHost | CapacityChanged
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.placement.desk import Desk
+from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
@@ -31,6 +33,8 @@ class Machines:
         self.queue = GlobalQueue(profile, policies.order)
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
+        self.pool = Pool()
+        self.desk = Desk(self.placers, self.pool, self._score)
         self.relays: dict[str, Relay] = {}
         self._by_address: dict[str, Machine] = {}
         if ids.QUEUE not in self._elsewhere:
@@ -47,9 +51,11 @@ class Machines:
         found = self._by_address.get(address)
         if found is not None:
             return found
+        if address == ids.DESK:
+            return self.desk
         kind, _, name = address.partition("/")
         if kind == "placer":
-            self.placers[name] = RegionalPlacer(name, self.profile, self._score)
+            self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
             self._by_address[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(name)
@@ -59,6 +65,11 @@ class Machines:
             self._by_address[address] = self.relays[name]
         return self._by_address.get(address)
 
+    def leave(self, region: str) -> None:
+        """A region that was placed here is placed elsewhere from now on."""
+        if self.placers.pop(region, None) is not None:
+            del self._by_address[ids.placer(region)]
+
     def copy_of_placer(self, region: str, books: bytes) -> RegionalPlacer:
         """A placer with the books of one that lives elsewhere, to look at."""
         copy = RegionalPlacer(region, self.profile, self._score)
@@ -66,5 +77,5 @@ class Machines:
         return copy
 
     def addressed(self) -> Iterator[tuple[str, Machine]]:
-        """Every machine with its address, in the order in which they were first spoken to."""
+        """Every machine that keeps something, in the order in which they were first spoken to."""
         yield from list(self._by_address.items())

@@ -24,6 +24,7 @@ MAY_BE_LOST: tuple[type[m.Message], ...] = (m.AskPlans, m.PlansOffered, m.DropHo
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 
 OTHER_JOURNAL = "it answers with another journal than the one spoken to before"
+NOT_OPEN = "it has only begun to start"
 NOT_PAIRED = "it has not reached this side itself yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
 
@@ -132,6 +133,8 @@ class Relay(EventMachine):
 
     def _refusal(self, event: m.Deliver) -> str:
         state = self.state
+        if not state.stream:
+            return NOT_OPEN
         if event.peer not in ("", state.stream) or (state.peer and event.stream != state.peer):
             return OTHER_JOURNAL
         if not state.severed and state.peer and event.applied > state.sent:

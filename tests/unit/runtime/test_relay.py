@@ -206,6 +206,13 @@ def test_nothing_is_taken_before_the_other_side_was_reached() -> None:
     assert isinstance(desk.tell(m.Pair("somebody", 0))[0], Conflict)
 
 
+def test_nobody_is_paired_with_a_relay_that_has_no_name_yet() -> None:
+    """Its first answer would stand for whoever answers next."""
+    receipt = Relay("east").handle(news(), 1.0).reply
+    assert isinstance(receipt, m.Receipt)
+    assert receipt.refused
+
+
 def test_an_old_copy_of_the_other_journal_severs_the_link_for_good() -> None:
     """It acknowledged what it does not have any more: what it says next may be old numbers anew."""
     desk = Desk()

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.placement.index import WIDEST_HOST, Index
+from topmast.fast.placement.index import Index, Pool
+from topmast.fast.placement.sections import Sections
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import Seat
@@ -36,6 +37,7 @@ class Columns:
     """
 
     def __init__(self, region: RegionSpec) -> None:
+        self.region = region.name
         self.hosts: list[HostSpec] = [h for c in region.clusters for h in c.hosts]
         self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts]
         self.index = {host.name: i for i, host in enumerate(self.hosts)}
@@ -48,19 +50,39 @@ class Columns:
             [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
         )
         self.domain = self._domains()
-        self.clusters = {c.name: self._rows(c.name) for c in region.clusters}
+        ends = np.cumsum([0, *(len(c.hosts) for c in region.clusters)], dtype=np.int64).tolist()
+        self.clusters: dict[str, Ints] = {
+            c.name: np.arange(ends[at], ends[at + 1]) for at, c in enumerate(region.clusters)
+        }
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
         self.free_cpus = self.cpus.copy()
         self.free_memory = self.memory.copy()
         self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
-        wide = int(self.gpus.max(initial=0)) > WIDEST_HOST
-        self.lookup: Index | None = None if wide else Index(self)
-        """Kept with each change; a trial has none and is searched host by host."""
+        self.sections = Sections(
+            sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
+        )
+        self.pool: Pool | None = None
+        self._index: Index | None = None
+        self.first_row = 0
+        """The number of the first host in the index."""
 
-    def _rows(self, cluster: str) -> Ints:
-        rows = [i for i, name in enumerate(self.cluster_of) if name == cluster]
-        return np.array(rows, dtype=np.int64)
+    @property
+    def lookup(self) -> Index:
+        """The index that covers these columns and those of their pool; built if need be."""
+        if self.pool is not None:
+            return self.pool.index()
+        return self._index or Index([self])
+
+    def adopt(self, index: Index, first_row: int) -> None:
+        """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
+        self._index, self.first_row = index, first_row
+        arrays, rows = index.arrays, slice(first_row, first_row + len(self.hosts))
+        start = int(arrays.offset[first_row])
+        self.free_milli = arrays.free_milli[start : start + len(self.free_milli)]
+        self.free_cpus = arrays.free_cpus[rows]
+        self.free_memory = arrays.free_memory[rows]
+        self.available = arrays.available[rows]
 
     def _domains(self) -> Ints:
         """Number the domains of each level by first appearance; a name counts within its parent."""
@@ -77,8 +99,8 @@ class Columns:
         """Note a host's state; only a healthy one takes work. O(1)."""
         row = self.index[host]
         self.states[row] = state
-        if self.lookup is not None:
-            self.lookup.serve(row, state is HostState.HEALTHY)
+        if self._index is not None:
+            self._index.serve(self.first_row + row, state is HostState.HEALTHY)
         else:
             self.available[row] = state is HostState.HEALTHY
 
@@ -102,8 +124,8 @@ class Columns:
             cpus = self.free_cpus[row] + sign * cpus_of(needs[seat.group])
             self.free_cpus[row] = round(cpus, CPU_DECIMALS)
             self.free_memory[row] += sign * needs[seat.group].memory_bytes
-            if self.lookup is not None:
-                self.lookup.refresh(row)
+            if self._index is not None:
+                self._index.refresh(self.first_row + row)
 
     def overdrawn(self, seat: Seat, needs: Resources) -> bool:
         """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
@@ -142,9 +164,7 @@ class Columns:
 
     def empty(self) -> Columns:
         """The same hosts with nothing allocated and all of them healthy."""
-        twin = Columns.__new__(Columns)
-        twin.__dict__.update(self.__dict__)
-        twin.lookup = None
+        twin = self._twin()
         twin.free_milli = np.full_like(self.free_milli, MILLI)
         twin.free_cpus = self.cpus.copy()
         twin.free_memory = self.memory.copy()
@@ -153,12 +173,18 @@ class Columns:
 
     def trial(self) -> Columns:
         """A copy whose free amounts can be changed without touching these."""
-        twin = Columns.__new__(Columns)
-        twin.__dict__.update(self.__dict__)
-        twin.lookup = None
+        twin = self._twin()
         twin.free_milli = self.free_milli.copy()
         twin.free_cpus = self.free_cpus.copy()
         twin.free_memory = self.free_memory.copy()
+        twin.available = self.available.copy()
+        return twin
+
+    def _twin(self) -> Columns:
+        """The same hosts, in no pool."""
+        twin = Columns.__new__(Columns)
+        twin.__dict__.update(self.__dict__)
+        twin.pool, twin._index, twin.first_row = None, None, 0
         return twin
 
 

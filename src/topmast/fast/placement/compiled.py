@@ -1,15 +1,17 @@
-"""The compiled search: gangs of one group of tasks with whole GPUs, over a region in one call.
+"""The compiled search: gangs of one group of tasks with whole GPUs, over all regions in one call.
 
-Everything else (shares of GPUs, several groups, no GPUs, trials) is searched by `search.py`.
+Everything else (shares of GPUs, several groups, no GPUs) is searched by `search.py`.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
 
 from topmast.fast.placement import kernels
-from topmast.fast.placement.columns import Columns, Ints, cpus_of
+from topmast.fast.placement.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.fast.placement.scoring import fixed_cost, locality_cost, slowdown, stranded_table
@@ -26,7 +28,8 @@ def warm_up() -> None:
     for cpus in (0.0, 1.0):
         needs = Resources((Accelerator("G", 2 * MILLI),), cpus)
         ask = Ask("", (GroupAsk("g", 2, needs),), Topology(), Band.NORMAL, preempt=False)
-        found = best_seats(columns, ask, ScoreWeights(), (0,), None)
+        costs = costs_in(columns, ask, ScoreWeights(), None)
+        found = best_seats(columns.lookup, ask, ScoreWeights(), (0,), costs)
         assert found is not None
         columns.take(found.seats, {"g": needs})
         columns.give_back(found.seats, {"g": needs})
@@ -43,55 +46,61 @@ class Choice(Struct, frozen=True):
 class Seated(Struct, frozen=True):
     """Where the kernels put the gang."""
 
+    region: str
     cluster: str
     choice: int
     level: Level
     seats: tuple[Seat, ...]
 
 
-def applies(columns: Columns, ask: Ask) -> bool:
+def applies(ask: Ask) -> bool:
     """Whether the kernels answer this question."""
-    if columns.lookup is None or len(ask.groups) != 1:
+    if len(ask.groups) != 1:
         return False
     listed = ask.groups[0].resources.accelerators
     return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
 
 
-def best_seats(
-    columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster: str | None
-) -> Seated | None:
-    """The seats of least score, by the accelerators ``allowed`` (and in one ``cluster``, if given)."""
+def costs_in(columns: Columns, ask: Ask, weights: ScoreWeights, cluster: str | None) -> Floats:
+    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``."""
     index = columns.lookup
-    assert index is not None
-    choices = _choices(index, ask, allowed)
+    costs = np.full(len(index.clusters), kernels.INFINITE)
+    for name in columns.clusters if cluster is None else (cluster,):
+        costs[index.cluster_number[columns.region, name]] = fixed_cost(ask, weights)
+    return costs
+
+
+def best_seats(
+    index: Index, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster_cost: Floats
+) -> Seated | None:
+    """The seats of least score by the accelerators ``allowed``, in all clusters of finite cost (C)."""
+    choices = choices_in(index, ask, allowed)
     if not choices:
         return None
-    question = _question(columns, index, ask, weights, choices, cluster)
-    if _is_limited(columns, ask):
-        room = _room(columns, index, ask, choices)
-        found = kernels.best_limited_plan(index.arrays, question, room)
-    else:
-        room = None
+    question = question_of(index, ask, weights, choices, cluster_cost)
+    room = _room(index, ask, choices) if _is_limited(ask) else None
+    if room is None:
         found = kernels.best_plan(index.arrays, question)
-    _, at_cluster, at_choice, level, place = found
-    if at_cluster == NOWHERE:
+    else:
+        found = kernels.best_limited_plan(index.arrays, question, room)
+    _, cluster, at_choice, level, place = found
+    if cluster == NOWHERE:
         return None
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
         row = place
         if room is None:
-            section = index.arrays.by_cluster[at_cluster, choice.model, 3, 0]
+            section = index.arrays.by_cluster[cluster, choice.model, 3, 0]
             row = kernels.first_with(index.arrays, section, place)
         rows, tasks = [int(row)], [question.tasks]
     else:
         if room is None:
-            room = _room(columns, index, ask, choices)
+            room = _room(index, ask, choices)
         rows, tasks = _spread(index, question, room[at_choice], choice, place)
-    seats = _seats(columns, ask, rows, tasks, choice.gpus)
-    return Seated(index.clusters[at_cluster], choice.index, _level_of(columns, rows), seats)
+    return seated(index, ask, cluster, choice, rows, tasks)
 
 
-def _choices(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
+def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
     """The models that the gang may use, in its order of preference; 'any' stands for all."""
     found = []
     listed = ask.groups[0].resources.accelerators
@@ -105,52 +114,41 @@ def _choices(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
     return found
 
 
-def _question(
-    columns: Columns,
-    index: Index,
-    ask: Ask,
-    weights: ScoreWeights,
-    choices: list[Choice],
-    cluster: str | None,
+def question_of(
+    index: Index, ask: Ask, weights: ScoreWeights, choices: list[Choice], cluster_cost: Floats
 ) -> Question:
-    fixed = fixed_cost(ask, weights)
-    costs = [fixed if cluster in (None, name) else kernels.INFINITE for name in index.clusters]
-    width = index.arrays.hist.shape[1]
+    """What the kernels need to know of the gang."""
     return Question(
         tasks=ask.groups[0].count,
         choice_model=np.array([c.model for c in choices], np.int64),
         choice_gpus=np.array([c.gpus for c in choices], np.int64),
         choice_cost=np.array([weights.speed * slowdown(ask, c.index) for c in choices]),
         level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
-        cluster_cost=np.array(costs),
-        stranded=weights.fragmentation * stranded_table(ask.mix, width),
+        cluster_cost=cluster_cost,
+        stranded=_priced_table(ask.mix, index.width, weights.fragmentation),
     )
 
 
-def _is_limited(columns: Columns, ask: Ask) -> bool:
+@lru_cache(maxsize=64)
+def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) -> Floats:
+    return price * stranded_table(mix, width)
+
+
+def _is_limited(ask: Ask) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
     return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts)
 
 
-def _room(columns: Columns, index: Index, ask: Ask, choices: list[Choice]) -> Ints:
+def _room(index: Index, ask: Ask, choices: list[Choice]) -> Ints:
     """Tasks that each host could take (choices x hosts)."""
     needs = ask.groups[0].resources
-    room: Ints = np.zeros((len(choices), len(columns.hosts)), np.int64)
+    room: Ints = np.zeros((len(choices), len(index.arrays.whole)), np.int64)
+    cpus, memory = cpus_of(needs), float(needs.memory_bytes)
     for at, choice in enumerate(choices):
-        kernels.room_on(
-            index.arrays,
-            index.of_model[choice.model],
-            choice.gpus,
-            cpus_of(needs),
-            float(needs.memory_bytes),
-            columns.free_cpus,
-            columns.free_memory,
-            room[at],
-        )
-    for host in ask.avoid_hosts:
-        if host in columns.index:
-            room[:, columns.index[host]] = 0
+        of_model = index.of_model[choice.model]
+        kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
+    room[:, index.rows_of(ask.avoid_hosts)] = 0
     return room
 
 
@@ -166,21 +164,24 @@ def _spread(
     return hosts[used].tolist(), taken[used].tolist()
 
 
-def _seats(
-    columns: Columns, ask: Ask, rows: list[int], tasks: list[int], gpus: int
-) -> tuple[Seat, ...]:
+def seated(
+    index: Index, ask: Ask, cluster: int, choice: Choice, rows: list[int], tasks: list[int]
+) -> Seated:
     """Seats in the order of hosts, each task on the lowest GPUs that are free."""
+    columns, _ = index.place_of(rows[0])
+    own = [row - columns.first_row for row in rows]
     group = ask.groups[0].name
     seats: list[Seat] = []
-    for row, count in zip(rows, tasks, strict=True):
-        free = np.flatnonzero(columns.slots(row) == MILLI).tolist()
+    for row, count in zip(own, tasks, strict=True):
+        free = np.flatnonzero(columns.slots(row) == MILLI)[: count * choice.gpus].tolist()
         for i in range(count):
-            slots = tuple(free[i * gpus : (i + 1) * gpus])
+            slots = tuple(free[i * choice.gpus : (i + 1) * choice.gpus])
             seats.append(Seat(group, len(seats), columns.hosts[row].name, slots, MILLI))
-    return tuple(seats)
+    region, name = index.clusters[cluster]
+    return Seated(region, name, choice.index, level_of(columns, own), tuple(seats))
 
 
-def _level_of(columns: Columns, rows: list[int]) -> Level:
+def level_of(columns: Columns, rows: list[int]) -> Level:
     """The tightest level with all the hosts in one domain."""
     for level in Level:
         numbers = columns.domain[level][rows]

@@ -1,99 +1,133 @@
-"""The index over a region's columns: sections of the topology by GPU model, kept with each change."""
+"""The index over the columns of some regions: their arrays side by side, counted by sections.
+
+All regions of a process share one index, so that one kernel call looks at all of them. It is built when
+it is first asked for after a region was configured, and kept with each change from then on.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topmast.fast.placement import kernels
 from topmast.fast.placement.kernels import I64, Arrays
-from topmast.model.job import Level
 
 if TYPE_CHECKING:
     from topmast.fast.placement.columns import Columns
 
-LEVELS = (Level.RACK, Level.POD, Level.DATACENTER, Level.CLUSTER)
-WIDEST_HOST = 1024
-"""Hosts with more GPUs than that are not indexed: their region is searched host by host."""
+
+class Pool:
+    """The columns of the regions of one process."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Columns] = {}
+        self._index: Index | None = None
+
+    def put(self, columns: Columns) -> None:
+        """Take in the columns of a region, in place of what was known of it."""
+        self._columns[columns.region] = columns
+        columns.pool = self
+        self._index = None
+
+    def index(self) -> Index:
+        """The index over all of them. O(1), or O(slots) after a change of configuration."""
+        if self._index is None:
+            self._index = Index([self._columns[name] for name in sorted(self._columns)])
+        return self._index
 
 
 class Index:
-    """`Arrays` that share their memory with the columns, and the numbers of models and clusters."""
+    """`Arrays` over the columns of some regions; ``parts`` are in the order of their names.
 
-    def __init__(self, columns: Columns) -> None:
-        models = sorted({h.model for h in columns.hosts if h.gpus})
-        self.models = {name: number for number, name in enumerate(models)}
-        self.clusters = sorted(columns.clusters)
-        self.cluster_number = {name: number for number, name in enumerate(self.clusters)}
-        self.of_model = [np.asarray(columns.models == name, dtype=np.bool_) for name in models]
-        section, by_cluster, sections = self._sections(columns)
-        members, member_start = _members(section, len(sections))
-        width = int(columns.gpus.max(initial=0)) + 1
-        self.arrays = Arrays(
-            free_milli=columns.free_milli,
-            offset=columns.offset,
-            whole=columns.whole_free(),
-            available=columns.available,
-            section=section,
-            hist=np.zeros((len(sections) + 1, width), np.int64),
-            member_start=member_start,
-            members=members,
-            by_cluster=by_cluster,
-            sections=sections,
+    Hosts, clusters and GPU models have numbers of their own here: clusters in the order of (region,
+    cluster), models in that of their names. The columns keep views of their parts of the arrays.
+    """
+
+    def __init__(self, parts: Sequence[Columns]) -> None:
+        self.parts = list(parts)
+        self.first_row = _starts([len(p.hosts) for p in parts])
+        names = sorted({name for p in parts for name in p.sections.models})
+        self.models = {name: number for number, name in enumerate(names)}
+        self.clusters = [(p.region, name) for p in parts for name in sorted(p.clusters)]
+        self.cluster_number = {key: number for number, key in enumerate(self.clusters)}
+        ends = np.cumsum([0, *(len(p.clusters) for p in parts)]).tolist()
+        self.spans = {p.region: (ends[n], ends[n + 1]) for n, p in enumerate(parts)}
+        """By region, which clusters are its own: the first, and after the last."""
+        self.of_model = self._of_model(names)
+        self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
+        """One more than the GPUs of the widest host."""
+        self.arrays = self._arrays()
+        for number, part in enumerate(parts):
+            part.adopt(self, int(self.first_row[number]))
+
+    def place_of(self, row: int) -> tuple[Columns, int]:
+        """Whose host that is, and which it is there."""
+        number = int(np.searchsorted(self.first_row, row, side="right")) - 1
+        return self.parts[number], row - int(self.first_row[number])
+
+    def rows_of(self, hosts: Sequence[str]) -> list[int]:
+        """The hosts of these names. O(names * regions)."""
+        return [
+            p.first_row + p.index[name] for name in hosts for p in self.parts if name in p.index
+        ]
+
+    def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:
+        models = _joined([p.models for p in self.parts], object)
+        return [np.asarray(models == name, dtype=np.bool_) for name in names]
+
+    def _arrays(self) -> Arrays:
+        parts = self.parts
+        gpus = _joined([p.gpus for p in parts])
+        first_section = _starts([p.sections.count for p in parts])
+        section = [p.sections.of_host + first_section[n] for n, p in enumerate(parts)]
+        members = [p.sections.members + self.first_row[n] for n, p in enumerate(parts)]
+        hist_start = _starts(_joined([p.sections.widths for p in parts]))
+        arrays = Arrays(
+            free_milli=_joined([p.free_milli for p in parts]),
+            offset=_starts(gpus),
+            whole=_joined([p.whole_free() for p in parts]),
+            available=_joined([p.available for p in parts], np.bool_),
+            free_cpus=_joined([p.free_cpus for p in parts], np.float64),
+            free_memory=_joined([p.free_memory for p in parts], np.float64),
+            section=np.concatenate(section, axis=1) if parts else np.zeros((4, 0), np.int64),
+            hist=np.zeros(int(hist_start[-1]), np.int64),
+            hist_start=hist_start,
+            members=_joined(members),
+            member_start=_starts(_joined([p.sections.sizes for p in parts])),
+            by_cluster=self._by_cluster(first_section),
         )
-        for level in range(len(LEVELS)):
-            rows = np.flatnonzero(columns.available)
-            np.add.at(self.arrays.hist, (section[level][rows], self.arrays.whole[rows]), 1)
+        kernels.count_hosts(arrays)
+        return arrays
 
-    def _sections(self, columns: Columns) -> tuple[I64, I64, I64]:
-        """Number the sections; those of one cluster, model and level stand next to one another.
-
-        Hosts without GPUs share one section that nobody asks for: the last.
-        """
-        count = len(columns.hosts)
-        section: I64 = np.zeros((len(LEVELS), count), np.int64)
-        keys: dict[tuple[int, int, int, int], int] = {}
-        for at, level in enumerate(LEVELS):
-            for row, host in enumerate(columns.hosts):
-                if host.gpus:
-                    cluster = self.cluster_number[columns.cluster_of[row]]
-                    domain = int(columns.domain[level, row])
-                    keys.setdefault((cluster, self.models[host.model], at, domain), 0)
-        by_cluster: I64 = np.zeros((len(self.clusters), len(self.models), 4, 2), np.int64)
-        for number, key in enumerate(sorted(keys)):
-            keys[key] = number
-            cluster, model, at, _ = key
-            span = by_cluster[cluster, model, at]
-            if span[1] == 0:
-                span[0] = number
-            span[1] = number + 1
-        for at, level in enumerate(LEVELS):
-            for row, host in enumerate(columns.hosts):
-                number = len(keys)
-                if host.gpus:
-                    cluster = self.cluster_number[columns.cluster_of[row]]
-                    domain = int(columns.domain[level, row])
-                    number = keys[cluster, self.models[host.model], at, domain]
-                section[at, row] = number
-        return section, by_cluster, np.arange(len(keys), dtype=np.int64)
-
-    def refresh(self, row: int) -> None:
-        """A host's slots have changed. O(its slots)."""
-        kernels.refresh(self.arrays, row)
+    def _by_cluster(self, first_section: I64) -> I64:
+        """The spans of the regions' clusters, with the models numbered as they are here."""
+        spans: I64 = np.zeros((len(self.clusters), max(1, len(self.models)), 4, 2), np.int64)
+        at = 0
+        for number, part in enumerate(self.parts):
+            own = part.sections.by_cluster
+            for model, name in enumerate(part.sections.models):
+                there = own[:, model, :, 1:] > 0
+                shifted = np.where(there, own[:, model] + first_section[number], 0)
+                spans[at : at + len(own), self.models[name]] = shifted
+            at += len(own)
+        return spans
 
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service. O(levels)."""
         kernels.serve(self.arrays, row, available)
 
+    def refresh(self, row: int) -> None:
+        """A host's slots have changed. O(its slots)."""
+        kernels.refresh(self.arrays, row)
 
-def _members(section: I64, count: int) -> tuple[I64, I64]:
-    """The hosts of every section, in order, and where each section's begin."""
-    lists: list[list[int]] = [[] for _ in range(count)]
-    for level in range(section.shape[0]):
-        for row, number in enumerate(section[level].tolist()):
-            if number < count:
-                lists[number].append(row)
-    start = np.concatenate([[0], np.cumsum([len(x) for x in lists])]).astype(np.int64)
-    flat = [row for x in lists for row in x]
-    return np.array(flat, dtype=np.int64), start
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _starts(sizes: Any) -> I64:
+    """Where each of some runs begins, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)

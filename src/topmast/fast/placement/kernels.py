@@ -42,16 +42,18 @@ class Arrays(NamedTuple):
     """(H) wholly free GPUs."""
     available: NDArray[np.bool_]
     """(H) hosts in service."""
+    free_cpus: F64
+    free_memory: F64
     section: I64
     """(4 x H) the host's section at the levels rack, pod, datacenter, cluster."""
     hist: I64
-    """(S x W) hosts in service by section and wholly free GPUs."""
-    member_start: I64
-    """(S + 1) section s has hosts members[member_start[s]:member_start[s + 1]], in order."""
+    """Section s has hist[hist_start[s]:hist_start[s + 1]]: hosts in service by wholly free GPUs."""
+    hist_start: I64
     members: I64
+    """Section s has the hosts members[member_start[s]:member_start[s + 1]], in order."""
+    member_start: I64
     by_cluster: I64
-    """(C x models x 4 x 2) where in `sections` those of a cluster, model and level begin and end."""
-    sections: I64
+    """(C x models x 4 x 2) the sections of a cluster, model and level: the first, and after the last."""
 
 
 class Question(NamedTuple):
@@ -76,9 +78,25 @@ class Question(NamedTuple):
 def reindex(a: Arrays, host: int, before: int, after: int) -> None:
     """Move a host in service from one column of the histograms to another. O(levels)."""
     for level in range(4):
-        section = a.section[level, host]
-        a.hist[section, before] -= 1
-        a.hist[section, after] += 1
+        start = a.hist_start[a.section[level, host]]
+        a.hist[start + before] -= 1
+        a.hist[start + after] += 1
+
+
+@njit(cache=True, nogil=True)
+def hist_of(a: Arrays, section: int) -> I64:
+    """A section's hosts in service by wholly free GPUs (its W)."""
+    return a.hist[a.hist_start[section] : a.hist_start[section + 1]]
+
+
+@njit(cache=True, nogil=True)
+def count_hosts(a: Arrays) -> None:
+    """Count all hosts in service anew. O(H * levels)."""
+    a.hist[:] = 0
+    for host in range(a.available.shape[0]):
+        if a.available[host]:
+            for level in range(4):
+                a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +128,7 @@ def serve(a: Arrays, host: int, available: bool) -> None:
     a.available[host] = available
     change = 1 if available else -1
     for level in range(4):
-        a.hist[a.section[level, host], a.whole[host]] += change
+        a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += change
 
 
 @njit(cache=True, nogil=True)
@@ -216,7 +234,7 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
             at = a.by_cluster[cluster, model, 3, 0]
             if at == a.by_cluster[cluster, model, 3, 1]:
                 continue
-            hist = a.hist[a.sections[at]]
+            hist = hist_of(a, at)
             change, free = _one_host(hist, gpus * q.tasks, q.stranded)
             score = price + q.level_cost[HOST_LEVEL] + change
             if score < best:
@@ -243,9 +261,8 @@ def _best_section(
         start = price + q.level_cost[level]
         low = a.by_cluster[cluster, model, level - 1, 0]
         high = a.by_cluster[cluster, model, level - 1, 1]
-        for at in range(low, high):
-            section = a.sections[at]
-            change = seating_cost(a.hist[section], q.tasks, gpus, q.stranded, best - start)
+        for section in range(low, high):
+            change = seating_cost(hist_of(a, section), q.tasks, gpus, q.stranded, best - start)
             if start + change < best:
                 best, at_level, at_section = start + change, level, section
     return best, at_level, at_section
@@ -289,8 +306,7 @@ def _one_roomy_host(
     best, at_host = INFINITE, NOWHERE
     model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
     low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
-    for at in range(low, high):
-        section = a.sections[at]
+    for section in range(low, high):
         for i in range(a.member_start[section], a.member_start[section + 1]):
             host = a.members[i]
             if room[host] >= q.tasks:
@@ -314,8 +330,7 @@ def _best_roomy_section(
         start = price + q.level_cost[level]
         low = a.by_cluster[cluster, model, level - 1, 0]
         high = a.by_cluster[cluster, model, level - 1, 1]
-        for at in range(low, high):
-            section = a.sections[at]
+        for section in range(low, high):
             hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
             if _least(a, hosts, room, q.tasks, gpus, q.stranded) < best - start:
                 taken = np.zeros(hosts.shape[0], np.int64)
@@ -428,26 +443,19 @@ def _knapsack(
 
 @njit(cache=True, nogil=True)
 def room_on(
-    a: Arrays,
-    model_hosts: NDArray[np.bool_],
-    gpus: int,
-    cpus: float,
-    memory: float,
-    free_cpus: F64,
-    free_memory: F64,
-    room: I64,
+    a: Arrays, of_model: NDArray[np.bool_], gpus: int, cpus: float, memory: float, room: I64
 ) -> None:
     """How many tasks each host could take, written to ``room`` (H). O(H)."""
     for host in range(room.shape[0]):
         room[host] = 0
-        if not a.available[host] or not model_hosts[host]:
+        if not a.available[host] or not of_model[host]:
             continue
         most = a.whole[host] // gpus
         # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
-        if cpus > 0.0 and free_cpus[host] / cpus + 1e-9 < most:
-            most = int(max(0.0, free_cpus[host] / cpus + 1e-9))
-        if memory > 0.0 and free_memory[host] / memory < most:
-            most = int(max(0.0, free_memory[host] / memory))
+        if cpus > 0.0 and a.free_cpus[host] / cpus + 1e-9 < most:
+            most = int(max(0.0, a.free_cpus[host] / cpus + 1e-9))
+        if memory > 0.0 and a.free_memory[host] / memory < most:
+            most = int(max(0.0, a.free_memory[host] / memory))
         room[host] = most
 
 
@@ -462,7 +470,7 @@ def place_singles(a: Arrays, q: Question, count: int, hosts: I64) -> int:
         _, cluster, choice, _, free = best_plan(a, q)
         if cluster == NOWHERE:
             return n
-        section = a.sections[a.by_cluster[cluster, q.choice_model[choice], 3, 0]]
+        section = a.by_cluster[cluster, q.choice_model[choice], 3, 0]
         host = first_with(a, section, free)
         left = q.choice_gpus[choice]
         slot = a.offset[host]

@@ -32,6 +32,7 @@ from topmast.fast.placement.facts import (
 )
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.holds import Holds
+from topmast.fast.placement.index import Pool
 from topmast.fast.placement.reservation import first_start, without
 from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
@@ -61,14 +62,19 @@ class _State(Struct):
 class RegionalPlacer(EventMachine):
     """The machine of one region."""
 
-    def __init__(self, region: str, profile: Profile, score: Score) -> None:
+    def __init__(
+        self, region: str, profile: Profile, score: Score, pool: Pool | None = None
+    ) -> None:
+        """``pool``: of the process, so that the desk can look at all its regions at once."""
         super().__init__()
         self.region = region
         self.profile = profile
         self.score = score
+        self.pool = pool or Pool()
         self.state = _State(RegionSpec(region, ()))
         self.columns = Columns(self.state.region)
         self.holds = Holds()
+        self.pool.put(self.columns)
         self._freed = False
 
     # --- views for explanation and listing: read only ---------------------------------------------
@@ -102,7 +108,7 @@ class RegionalPlacer(EventMachine):
     # --- questions --------------------------------------------------------------------------------
 
     def _ask(self, event: m.AskPlans) -> None:
-        answer = self._offer if not event.hold_s else partial(self._offer_held, event)
+        answer = self.offer if not event.hold_s else partial(self._offer_held, event)
         offers = tuple(answer(ask) for ask in event.asks)
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
         self._announce()
@@ -110,7 +116,7 @@ class RegionalPlacer(EventMachine):
     def _offer_held(self, event: m.AskPlans, ask: Ask) -> m.Offer:
         """An offer that is kept for a while; not if data must come first, for that takes longer."""
         self._let_go(ask.job)
-        offer = self._offer(ask)
+        offer = self.offer(ask)
         if offer.plan is None:
             self.holds.denied = self.holds.denied or len(self.holds) > 0
         elif not ask.data_bytes and not ask.data_s:
@@ -136,16 +142,21 @@ class RegionalPlacer(EventMachine):
         self._freed = self._freed or self.holds.denied
         self.holds.denied = False
 
-    def _offer(self, ask: Ask) -> m.Offer:
+    def offer(self, ask: Ask) -> m.Offer:
+        """The best plan for a job, or why there is none."""
         search = self.search(self.now, ask)
         found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
+        return self.refusal(ask, found.too_young_until_s)
+
+    def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
+        """Why there is no plan for a job; and when there will be one, if that is asked."""
         reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
-            first = self._first_start(search, ask)
-        return m.Offer(ask.job, None, reason, found.too_young_until_s, first)
+            first = self._first_start(self.search(self.now, ask), ask)
+        return m.Offer(ask.job, None, reason, too_young_until_s, first)
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
@@ -480,6 +491,7 @@ class RegionalPlacer(EventMachine):
             self.columns.take(allocation.plan.seats, allocation.needs())
         for host in self.columns.index:
             self.columns.set_state(host, self.host_state(host))
+        self.pool.put(self.columns)
 
     # --- snapshots -------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from topmast.fast.placement.columns import Columns, Floats, Ints
 from topmast.model.job import MILLI, Accelerator, Level
+from topmast.model.messages import RegionTerms
 from topmast.model.plan import Ask, Seat
 from topmast.policies.base import ScoreWeights
 
@@ -66,7 +67,7 @@ def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
     return weights.locality * (0 if preferred is None else max(0, level - preferred))
 
 
-def fixed_cost(ask: Ask, weights: ScoreWeights) -> float:
+def fixed_cost(ask: Ask | RegionTerms, weights: ScoreWeights) -> float:
     """The terms that are the same for all plans of a region: data and balance."""
     return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
 

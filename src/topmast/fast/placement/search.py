@@ -112,18 +112,23 @@ class Search:
         return usable
 
     def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
-        if compiled.applies(self.columns, ask):
+        if compiled.applies(ask):
             yield from self._compiled(ask, cluster)
         else:
             yield from self._one_by_one(ask, cluster)
 
     def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
-        weights = self.profile.score
-        found = compiled.best_seats(self.columns, ask, weights, choices_of(ask), cluster)
+        weights, columns = self.profile.score, self.columns
+        costs = compiled.costs_in(columns, ask, weights, cluster)
+        found = compiled.best_seats(columns.lookup, ask, weights, choices_of(ask), costs)
         if found is not None:
-            none: Ints = np.zeros(0, np.int64)
-            domain = Domain(found.cluster, found.level, none, found.choice)
-            yield self._plan(ask, self.columns, domain, found.seats, ())
+            yield self.plan_of(ask, found)
+
+    def plan_of(self, ask: Ask, found: compiled.Seated) -> Plan:
+        """The plan that sits where the kernels found the gang its seats."""
+        none: Ints = np.zeros(0, np.int64)
+        domain = Domain(found.cluster, found.level, none, found.choice)
+        return self._plan(ask, self.columns, domain, found.seats, ())
 
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)

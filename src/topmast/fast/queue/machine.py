@@ -215,14 +215,39 @@ class GlobalQueue(EventMachine):
             outranked = self._outranked(candidate)
         reserve = self.backfill.may_reserve(record, self.now)
         reserve = reserve and not self._may_preempt(record, asking)
-        for region in regions:
-            ask = self.ask_for(
-                record.spec, region, candidate.over_quota, choices, costs[region], preempt=preempt,
-                job=record.id, avoid_hosts=record.avoid_hosts, held=held, reserve=reserve,
-                outranked=outranked,
-            )  # fmt: skip
-            question = m.AskPlans(self._batch, (ask,), self.reach.hold_s(region))
-            self.send(ids.placer(region), question)
+        ask = self.question(
+            record.spec, candidate.over_quota, choices, preempt=preempt, job=record.id,
+            avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
+        )  # fmt: skip
+        terms = {region: self.terms(region, costs[region]) for region in regions}
+        self.send(ids.DESK, m.AskFleet(self._batch, ask, terms, self.reach.hold_s()))
+
+    def question(
+        self,
+        spec: JobSpec,
+        over_quota: bool,
+        choices: tuple[int, ...],
+        *,
+        preempt: bool,
+        job: str = "",
+        avoid_hosts: tuple[str, ...] = (),
+        held: Reservation | None = None,
+        reserve: bool = False,
+        outranked: tuple[str, ...] | None = None,
+    ) -> Ask:
+        """The question about a job, as far as it is the same for all regions."""
+        return Ask(
+            job=job,
+            groups=tuple(GroupAsk(g.name, g.count, self._named(g.resources)) for g in spec.groups),
+            topology=spec.topology,
+            band=effective_band(spec.band, over_quota),
+            preempt=preempt,
+            models=choices,
+            avoid_hosts=avoid_hosts,
+            held=held,
+            reserve=reserve,
+            outranked=outranked,
+        )
 
     def ask_for(
         self,
@@ -236,25 +261,27 @@ class GlobalQueue(EventMachine):
         job: str = "",
         avoid_hosts: tuple[str, ...] = (),
         held: Reservation | None = None,
-        reserve: bool = False,
-        outranked: tuple[str, ...] | None = None,
     ) -> Ask:
-        """The question put to a region about a job."""
-        return Ask(
-            job=job,
-            groups=tuple(GroupAsk(g.name, g.count, self._named(g.resources)) for g in spec.groups),
-            topology=spec.topology,
-            band=effective_band(spec.band, over_quota),
-            preempt=preempt,
-            models=choices,
-            avoid_hosts=avoid_hosts,
-            data_bytes=cost.bytes,
-            data_s=cost.seconds,
-            balance=self.demand_supply(region),
-            held=held,
-            reserve=reserve,
-            outranked=outranked,
+        """The question put to one region."""
+        terms = self.terms(region, cost)
+        return msgspec.structs.replace(
+            self.question(
+                spec,
+                over_quota,
+                choices,
+                preempt=preempt,
+                job=job,
+                avoid_hosts=avoid_hosts,
+                held=held,
+            ),
+            data_bytes=terms.data_bytes,
+            data_s=terms.data_s,
+            balance=terms.balance,
         )
+
+    def terms(self, region: str, cost: DataCost) -> m.RegionTerms:
+        """What a region adds to the question."""
+        return m.RegionTerms(cost.bytes, cost.seconds, self.demand_supply(region))
 
     def _outranked(self, candidate: Candidate) -> tuple[str, ...]:
         """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
@@ -304,6 +331,16 @@ class GlobalQueue(EventMachine):
             return
         asking.awaited.remove(event.region)
         asking.offers[event.region] = event.offers[0]
+        if not asking.awaited:
+            self._auction(asking)
+            self._advance()
+
+    def _fleet_offered(self, event: m.FleetOffered) -> None:
+        asking = self._asking
+        if asking is None or event.batch != asking.batch:
+            return
+        asking.awaited = [r for r in asking.awaited if r not in event.regions]
+        asking.offers.update(event.offers)
         if not asking.awaited:
             self._auction(asking)
             self._advance()
@@ -984,6 +1021,7 @@ class GlobalQueue(EventMachine):
         m.DropReplica: _drop_replica,
         m.CopyDone: _copy_done,
         m.CopyFailed: _copy_failed,
+        m.FleetOffered: _fleet_offered,
         m.PlansOffered: _offered,
         m.PlanCommitted: _committed,
         m.PlanRefused: _refused,

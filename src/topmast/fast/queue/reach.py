@@ -52,9 +52,9 @@ class Reach:
         del self.absent[region]
         return True
 
-    def hold_s(self, region: str) -> float:
-        """How long a region shall keep what it offers. In this process nothing comes in between."""
-        return HOLD_S if region in self.apart else 0.0
+    def hold_s(self) -> float:
+        """How long regions apart shall keep what they offer. In this process nothing comes in between."""
+        return HOLD_S if self.apart else 0.0
 
     def next_retry_s(self) -> float | None:
         """When the first silent region is asked again."""

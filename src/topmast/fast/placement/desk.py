@@ -1,0 +1,107 @@
+"""The desk: asks all placers of this process at once, and those of other processes by message.
+
+It holds nothing. For the common gang one kernel call looks at every cluster of every region; otherwise
+the regions are asked one by one. Either way the answer is the one that their own searches would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from topmast.fast.machine import EventMachine
+from topmast.fast.placement import compiled, kernels
+from topmast.fast.placement.columns import Floats
+from topmast.fast.placement.index import Index, Pool
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.placement.scoring import fixed_cost
+from topmast.fast.placement.search import choices_of
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.plan import Ask
+from topmast.policies.base import Score, ScoreWeights
+
+
+class Desk(EventMachine):
+    """Answers for the ``placers`` of this process, whose columns are in one ``pool``."""
+
+    def __init__(self, placers: Mapping[str, RegionalPlacer], pool: Pool, score: Score) -> None:
+        super().__init__()
+        self.placers = placers
+        self.pool = pool
+        self.score = score
+
+    def _ask(self, event: m.AskFleet) -> None:
+        here = {r: terms for r, terms in event.terms.items() if r in self.placers}
+        for region, terms in event.terms.items():
+            if region not in here:
+                ask = in_region(event.ask, terms)
+                self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
+        if here:
+            offers = self._offers(event.ask, here)
+            self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), offers))
+
+    def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer, or every region's reason."""
+        if ask.held is None and not ask.preempt and compiled.applies(ask):
+            found = self._best(ask, terms)
+            if found is not None:
+                return found
+            return {r: self._placer(r).refusal(in_region(ask, terms[r]), None) for r in terms}
+        offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
+        plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
+        if not plans:
+            return offers
+        best = min(plans, key=lambda r: (plans[r].score, r))
+        return {best: offers[best]}
+
+    def _placer(self, region: str) -> RegionalPlacer:
+        placer = self.placers[region]
+        placer.now = self.now
+        return placer
+
+    def _best(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer] | None:
+        """The best plan on free GPUs in all these regions, by one kernel call."""
+        weights = self.score.weights(ask)
+        index = self.pool.index()
+        costs = _costs(index, ask, weights, terms)
+        found = compiled.best_seats(index, ask, weights, choices_of(ask), costs)
+        if found is None:
+            return None
+        own = in_region(ask, terms[found.region])
+        plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
+        return {found.region: m.Offer(ask.job, plan)}
+
+    def snapshot(self) -> bytes:
+        """Nothing: it has no state."""
+        return b""
+
+    def restore(self, blob: bytes) -> None:
+        """Nothing to take up."""
+
+    def next_wakeup_s(self) -> float | None:
+        """Never."""
+        return None
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {m.AskFleet: _ask}
+
+
+def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
+    """The question as it is put to one region."""
+    return msgspec.structs.replace(
+        ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
+    )
+
+
+def _costs(
+    index: Index, ask: Ask, weights: ScoreWeights, terms: dict[str, m.RegionTerms]
+) -> Floats:
+    """The cost of each cluster (C); infinite where the job is not asked about."""
+    costs = np.full(len(index.clusters), kernels.INFINITE)
+    for region, (low, high) in index.spans.items():
+        if region in terms:
+            costs[low:high] = fixed_cost(terms[region], weights)
+    return costs
