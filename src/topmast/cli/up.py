@@ -64,8 +64,7 @@ def add(app: typer.Typer, root: Root) -> None:
         app, "up", panel=SYSTEM,
         example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
         "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
-        "topmast up --role placer --region east --queue http://127.0.0.1:6278 \\\n"
-        "    --port 7001 --state ./east",
+        "topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east",
     )  # fmt: skip
     def up(
         session: Session,

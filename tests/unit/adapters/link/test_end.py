@@ -134,15 +134,15 @@ def test_many_go_in_one_request(sides: tuple[Side, Side]) -> None:
 def test_a_question_is_lost_with_its_request_and_orders_are_not(sides: tuple[Side, Side]) -> None:
     """It is not asked again when nobody waits for the answer any more."""
     queue, east = sides
-    east.fate += ["lost"] * 6  # for a second and more
+    east.fate += ["lost"] * 10_000
     eventually(lambda: not queue.end.up, "the line is known to be dead")
     queue.post("relay/east", m.AskPlans(1, ()))
     queue.post("relay/east", stop(1))
+    east.fate.clear()
     eventually(lambda: queue.end.up and east.got, "the order arrives")
     queue.post("relay/east", m.AskPlans(2, ()))
     eventually(lambda: len(east.got) == 2, "so does a question, now")
     assert east.got == [stop(1), m.AskPlans(2, ())]
-    assert [up for up, _ in queue.news] == [True, False, True]
 
 
 def test_each_side_takes_only_what_the_other_may_say(sides: tuple[Side, Side]) -> None:
