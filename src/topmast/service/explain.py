@@ -190,15 +190,17 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
     elif record.state in WAITING:
         victims = ", ".join(v.job for v in plan.victims)
         summary = f"its GPUs in {plan.region}/{plan.cluster} come free when {victims} has stopped"
+        if not victims:
+            summary = f"{plan.region}/{plan.cluster} was told to start it, and has not answered yet"
     else:
         summary = (
             f"{record.id} is {record.state.value} in {plan.region}/{plan.cluster}: that plan had "
             f"the lowest score of all regions ({plan.score:.3g})"
         )
-        if plan.region in queue.reach.absent:
-            summary += f"; {queue.out_of_reach()}: this is the last that was heard"
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+    if plan is not None and plan.region in queue.reach.absent:
+        summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(
         job=record.id,
         name=record.spec.name,

@@ -592,6 +592,8 @@ class GlobalQueue(EventMachine):
         """The dominant reason of a waiting job, None for one that does not wait."""
         if record.state not in WAITING:
             return None, ""
+        if record.plan is not None and not record.plan.victims:
+            return PendingReason.PENDING_EVALUATION, f"{record.plan.region} was told to start it"
         if record.plan is not None:
             return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
         line = self.pending.line_of(record.id)
