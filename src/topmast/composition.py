@@ -19,7 +19,7 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
-from topmast.fast.placement.compiled import warm_up
+from topmast.fast.placement.warm import warm_up
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput

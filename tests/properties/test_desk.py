@@ -36,7 +36,7 @@ def _desk(rng: random.Random) -> Desk:
         for host in placer.columns.hosts:
             taken = tuple(slot for slot in range(host.gpus) if rng.random() < 0.5)
             placer.columns.take([Seat("g", 0, host.name, taken)], {"g": Resources()})
-    return Desk(placers, pool, Weighted(OPTIONS))
+    return Desk(placers, pool, OPTIONS, Weighted(OPTIONS))
 
 
 @bounded(400)

@@ -67,8 +67,9 @@ def _blind_to_data(self: Catalogue, names: Any, region: str, now: float) -> Data
     return DataCost()
 
 
-def _claims_are_free(self: Columns, seats: Any, needs: Any) -> None:
+def _claims_are_free(self: Columns, seats: Any, needs: Any, sign: int) -> list[int]:
     """Slots are never taken."""
+    return []
 
 
 GONE_WITH_THE_FIRST = property(
@@ -82,7 +83,7 @@ BROKEN: dict[str, tuple[type, str, Any, str]] = {
         placement.RegionalPlacer, "_announce", lambda self: None, "waits .* but fits",
     ),
     "data is taken for granted": (Catalogue, "cost", _blind_to_data, "started in .* without"),
-    "slots are not taken": (Columns, "take", _claims_are_free, "slot . runs"),
+    "slots are not taken": (Columns, "_add", _claims_are_free, "slot . runs"),
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DAY = "Jobs"
 FLEET = "Fleet and data"
 SYSTEM = "System"
+RESEARCH = "Research"
 
 ServerOption = Annotated[
     str | None,

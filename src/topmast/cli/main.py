@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from topmast import __version__
-from topmast.cli import completion, composed, datasets, explain, fleet, jobs, launch, usage
+from topmast.cli import completion, composed, datasets, explain, fleet, jobs, launch, traces, usage
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.output import note, say
 from topmast.cli.root import Root
@@ -77,6 +77,7 @@ def build(root: Root) -> typer.Typer:
     datasets.add(app)
     usage.add(app)
     composed.add(app, root)
+    traces.add(app)
     completion.add(app)
     return app
 

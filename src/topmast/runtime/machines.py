@@ -34,7 +34,7 @@ class Machines:
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()
-        self.desk = Desk(self.placers, self.pool, self._score)
+        self.desk = Desk(self.placers, self.pool, profile, self._score)
         self.relays: dict[str, Relay] = {}
         self._by_address: dict[str, Machine] = {}
         if ids.QUEUE not in self._elsewhere:

@@ -49,9 +49,13 @@ class Allocation(Struct):
         """Resources of a task by group name."""
         return {group.name: group.resources for group in self.spec.groups}
 
+    def kept_from_s(self) -> float | None:
+        """Up to when its work is kept: the last checkpoint; None while it has not begun to run."""
+        if self.running_s is None:
+            return None
+        return max(self.kept_until_s or self.running_s, self.running_s)
+
     def lost_gpu_s(self, now: float) -> float:
         """GPU-seconds that stopping now would lose: all since the last checkpoint."""
-        if self.running_s is None:
-            return 0.0
-        kept_s = max(self.kept_until_s or self.running_s, self.running_s)
-        return max(0.0, now - kept_s) * self.plan.gpus_milli / MILLI
+        kept_s = self.kept_from_s()
+        return 0.0 if kept_s is None else max(0.0, now - kept_s) * self.plan.gpus_milli / MILLI

@@ -7,12 +7,13 @@ nobody else can take it when it comes free.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.sections import Sections
 from topmast.model.fleet import HostSpec, RegionSpec
@@ -43,6 +44,8 @@ class Columns:
         self.index = {host.name: i for i, host in enumerate(self.hosts)}
         self.models = np.array([h.model if h.gpus else "" for h in self.hosts], dtype=object)
         self.gpus: Ints = np.array([h.gpus for h in self.hosts], dtype=np.int64)
+        self.width = int(self.gpus.max(initial=0)) + 1
+        """One more than the GPUs of the widest host."""
         self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
         cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]
         self.cpus: Floats = np.array(cpus, dtype=np.float64)
@@ -62,6 +65,8 @@ class Columns:
         self.sections = Sections(
             sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
         )
+        self.allocations: Mapping[str, Allocation] = {}
+        """By job, who holds what is taken, where that is known; kept by the placer."""
         self.pool: Pool | None = None
         self._index: Index | None = None
         self.first_row = 0
@@ -112,7 +117,32 @@ class Columns:
         """Add what the seats held. O(slots held)."""
         self._move(seats, needs, +1)
 
+    def hold(self, allocation: Allocation) -> None:
+        """An attempt takes its seats; it is among the ``allocations`` already. O(slots of its hosts)."""
+        self._add(allocation.plan.seats, allocation.needs(), -1)
+        if self._index is not None:
+            self._index.hold(self, allocation)
+
+    def let_go(self, allocation: Allocation) -> None:
+        """An attempt gives its seats back; it is not among the ``allocations`` any more."""
+        self._add(allocation.plan.seats, allocation.needs(), +1)
+        if self._index is not None:
+            self._index.holders.remove(self.region, allocation.job)
+
+    def note(self, allocation: Allocation) -> None:
+        """An attempt may be stopped now or no more, or has kept its work. O(entries of its hosts)."""
+        if self._index is not None:
+            self._index.holders.note(self.region, allocation)
+
     def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
+        rows = self._add(seats, needs, sign)
+        if self._index is not None:
+            for row in rows:
+                self._index.refresh(self.first_row + row)
+
+    def _add(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> list[int]:
+        """Change what is free; returns the hosts that are there, each once."""
+        rows: dict[int, None] = {}
         for seat in seats:
             row = self.index.get(seat.host)
             if row is None:
@@ -124,8 +154,8 @@ class Columns:
             cpus = self.free_cpus[row] + sign * cpus_of(needs[seat.group])
             self.free_cpus[row] = round(cpus, CPU_DECIMALS)
             self.free_memory[row] += sign * needs[seat.group].memory_bytes
-            if self._index is not None:
-                self._index.refresh(self.first_row + row)
+            rows[row] = None
+        return list(rows)
 
     def overdrawn(self, seat: Seat, needs: Resources) -> bool:
         """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
@@ -185,6 +215,7 @@ class Columns:
         twin = Columns.__new__(Columns)
         twin.__dict__.update(self.__dict__)
         twin.pool, twin._index, twin.first_row = None, None, 0
+        twin.allocations = {}
         return twin
 
 

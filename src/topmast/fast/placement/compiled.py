@@ -14,25 +14,11 @@ from topmast.fast.placement import kernels
 from topmast.fast.placement.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Question
+from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.scoring import fixed_cost, locality_cost, slowdown, stranded_table
-from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
-from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
-from topmast.model.plan import Ask, GroupAsk, Seat
+from topmast.model.job import MILLI, Level
+from topmast.model.plan import Ask, Seat
 from topmast.policies.base import ScoreWeights
-
-
-def warm_up() -> None:
-    """Compile the kernels, or load what an earlier run compiled: no decision waits for it later."""
-    hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
-    columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
-    for cpus in (0.0, 1.0):
-        needs = Resources((Accelerator("G", 2 * MILLI),), cpus)
-        ask = Ask("", (GroupAsk("g", 2, needs),), Topology(), Band.NORMAL, preempt=False)
-        costs = costs_in(columns, ask, ScoreWeights(), None)
-        found = best_seats(columns.lookup, ask, ScoreWeights(), (0,), costs)
-        assert found is not None
-        columns.take(found.seats, {"g": needs})
-        columns.give_back(found.seats, {"g": needs})
 
 
 class Choice(Struct, frozen=True):
@@ -97,7 +83,7 @@ def best_seats(
         if room is None:
             room = _room(index, ask, choices)
         rows, tasks = _spread(index, question, room[at_choice], choice, place)
-    return seated(index, ask, cluster, choice, rows, tasks)
+    return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
 def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
@@ -165,15 +151,22 @@ def _spread(
 
 
 def seated(
-    index: Index, ask: Ask, cluster: int, choice: Choice, rows: list[int], tasks: list[int]
+    index: Index,
+    overlay: Overlay | None,
+    ask: Ask,
+    cluster: int,
+    choice: Choice,
+    rows: list[int],
+    tasks: list[int],
 ) -> Seated:
-    """Seats in the order of hosts, each task on the lowest GPUs that are free."""
+    """Seats in the order of hosts, each task on the lowest GPUs that are free (in the ``overlay``)."""
     columns, _ = index.place_of(rows[0])
+    slots_of = columns.slots if overlay is None else overlay.slots
     own = [row - columns.first_row for row in rows]
     group = ask.groups[0].name
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
-        free = np.flatnonzero(columns.slots(row) == MILLI)[: count * choice.gpus].tolist()
+        free = np.flatnonzero(slots_of(row) == MILLI)[: count * choice.gpus].tolist()
         for i in range(count):
             slots = tuple(free[i * choice.gpus : (i + 1) * choice.gpus])
             seats.append(Seat(group, len(seats), columns.hosts[row].name, slots, MILLI))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from topmast.fast.machine import EventMachine
-from topmast.fast.placement import compiled, kernels
+from topmast.fast.placement import compiled, kernels, victims
 from topmast.fast.placement.columns import Floats
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
@@ -22,14 +22,21 @@ from topmast.fast.placement.search import choices_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Ask
-from topmast.policies.base import Score, ScoreWeights
+from topmast.policies.base import Profile, Score, ScoreWeights
 
 
 class Desk(EventMachine):
     """Answers for the ``placers`` of this process, whose columns are in one ``pool``."""
 
-    def __init__(self, placers: Mapping[str, RegionalPlacer], pool: Pool, score: Score) -> None:
+    def __init__(
+        self,
+        placers: Mapping[str, RegionalPlacer],
+        pool: Pool,
+        profile: Profile,
+        score: Score,
+    ) -> None:
         super().__init__()
+        self.profile = profile
         self.placers = placers
         self.pool = pool
         self.score = score
@@ -46,11 +53,8 @@ class Desk(EventMachine):
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """The best offer, or every region's reason."""
-        if ask.held is None and not ask.preempt and compiled.applies(ask):
-            found = self._best(ask, terms)
-            if found is not None:
-                return found
-            return {r: self._placer(r).refusal(in_region(ask, terms[r]), None) for r in terms}
+        if ask.held is None and ask.outranked is None and compiled.applies(ask):
+            return self._best(ask, terms) or self._refusals(ask, terms)
         offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
         plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
         if not plans:
@@ -63,17 +67,35 @@ class Desk(EventMachine):
         placer.now = self.now
         return placer
 
-    def _best(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer] | None:
-        """The best plan on free GPUs in all these regions, by one kernel call."""
+    def _best(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
         costs = _costs(index, ask, weights, terms)
-        found = compiled.best_seats(index, ask, weights, choices_of(ask), costs)
-        if found is None:
-            return None
-        own = in_region(ask, terms[found.region])
-        plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
-        return {found.region: m.Offer(ask.job, plan)}
+        allowed = choices_of(ask)
+        if not ask.preempt:
+            found = compiled.best_seats(index, ask, weights, allowed, costs)
+            if found is None:
+                return {}
+            own = in_region(ask, terms[found.region])
+            plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
+            return {found.region: m.Offer(ask.job, plan)}
+        cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+        if cleared is None:
+            return {}
+        region, _ = index.clusters[cleared.cluster]
+        own = in_region(ask, terms[region])
+        plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
+        return {region: m.Offer(ask.job, plan)}
+
+    def _refusals(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """Every region's reason; where somebody is too young to be stopped, until when."""
+        until_s: dict[str, float] = {}
+        if ask.preempt:
+            until_s = self.pool.index().old_enough_at_s(
+                ask.band, self.profile.min_runtime_s, self.now
+            )
+        return {r: self._placer(r).refusal(in_region(ask, terms[r]), until_s.get(r)) for r in terms}
 
     def snapshot(self) -> bytes:
         """Nothing: it has no state."""

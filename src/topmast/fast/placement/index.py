@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.placement import kernels
+from topmast.fast.placement import holdings
+from topmast.fast.placement.allocation import Allocation
+from topmast.fast.placement.holders import Holders
 from topmast.fast.placement.kernels import I64, Arrays
+from topmast.model.job import Band
 
 if TYPE_CHECKING:
     from topmast.fast.placement.columns import Columns
@@ -60,8 +63,12 @@ class Index:
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""
         self.arrays = self._arrays()
+        self.holders = Holders(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
             part.adopt(self, int(self.first_row[number]))
+            for allocation in part.allocations.values():
+                self.holders.enter(part, number, allocation)
+        holdings.count_all(self.arrays, self.holders.held)
 
     def place_of(self, row: int) -> tuple[Columns, int]:
         """Whose host that is, and which it is there."""
@@ -85,7 +92,7 @@ class Index:
         section = [p.sections.of_host + first_section[n] for n, p in enumerate(parts)]
         members = [p.sections.members + self.first_row[n] for n, p in enumerate(parts)]
         hist_start = _starts(_joined([p.sections.widths for p in parts]))
-        arrays = Arrays(
+        return Arrays(
             free_milli=_joined([p.free_milli for p in parts]),
             offset=_starts(gpus),
             whole=_joined([p.whole_free() for p in parts]),
@@ -99,8 +106,6 @@ class Index:
             member_start=_starts(_joined([p.sections.sizes for p in parts])),
             by_cluster=self._by_cluster(first_section),
         )
-        kernels.count_hosts(arrays)
-        return arrays
 
     def _by_cluster(self, first_section: I64) -> I64:
         """The spans of the regions' clusters, with the models numbered as they are here."""
@@ -117,11 +122,24 @@ class Index:
 
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service. O(levels)."""
-        kernels.serve(self.arrays, row, available)
+        holdings.serve(self.arrays, self.holders.held, row, available)
 
     def refresh(self, row: int) -> None:
-        """A host's slots have changed. O(its slots)."""
-        kernels.refresh(self.arrays, row)
+        """A host's slots have changed. O(its slots and entries)."""
+        holdings.refresh(self.arrays, self.holders.held, row)
+
+    def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
+        """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""
+        k = int(np.searchsorted(holdings.THRESHOLDS, int(band)))
+        of_region, held = self.holders.of_region, self.holders.held
+        times_s = holdings.older_at(held, of_region, len(self.parts), k, now, min_runtime_s)
+        found = zip(self.parts, times_s.tolist(), strict=True)
+        return {part.region: at_s for part, at_s in found if at_s < np.inf}
+
+    def hold(self, columns: Columns, allocation: Allocation) -> None:
+        """An attempt took its seats. O(slots and entries of their hosts)."""
+        self.holders.enter(columns, self.parts.index(columns), allocation)
+        self.holders.count_anew(columns.region, allocation.job)
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:

@@ -75,28 +75,9 @@ class Question(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def reindex(a: Arrays, host: int, before: int, after: int) -> None:
-    """Move a host in service from one column of the histograms to another. O(levels)."""
-    for level in range(4):
-        start = a.hist_start[a.section[level, host]]
-        a.hist[start + before] -= 1
-        a.hist[start + after] += 1
-
-
-@njit(cache=True, nogil=True)
 def hist_of(a: Arrays, section: int) -> I64:
     """A section's hosts in service by wholly free GPUs (its W)."""
     return a.hist[a.hist_start[section] : a.hist_start[section + 1]]
-
-
-@njit(cache=True, nogil=True)
-def count_hosts(a: Arrays) -> None:
-    """Count all hosts in service anew. O(H * levels)."""
-    a.hist[:] = 0
-    for host in range(a.available.shape[0]):
-        if a.available[host]:
-            for level in range(4):
-                a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -107,28 +88,6 @@ def count_whole(a: Arrays, host: int) -> int:
         if a.free_milli[slot] == MILLI:
             count += 1
     return count
-
-
-@njit(cache=True, nogil=True)
-def refresh(a: Arrays, host: int) -> None:
-    """Bring a host's count of free GPUs, and the histograms, up to its slots. O(its slots)."""
-    before = a.whole[host]
-    after = count_whole(a, host)
-    if before != after:
-        a.whole[host] = after
-        if a.available[host]:
-            reindex(a, host, before, after)
-
-
-@njit(cache=True, nogil=True)
-def serve(a: Arrays, host: int, available: bool) -> None:
-    """Put a host in or out of service. O(levels)."""
-    if a.available[host] == available:
-        return
-    a.available[host] = available
-    change = 1 if available else -1
-    for level in range(4):
-        a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += change
 
 
 @njit(cache=True, nogil=True)
@@ -457,31 +416,6 @@ def room_on(
         if memory > 0.0 and a.free_memory[host] / memory < most:
             most = int(max(0.0, a.free_memory[host] / memory))
         room[host] = most
-
-
-@njit(cache=True, nogil=True)
-def place_singles(a: Arrays, q: Question, count: int, hosts: I64) -> int:
-    """Place up to ``count`` equal one-task jobs, one after the other, each taking its GPUs.
-
-    Writes the host of each to ``hosts`` (count) and returns how many found a place. The same
-    answers as one question after another. O(count * one `best_plan`).
-    """
-    for n in range(count):
-        _, cluster, choice, _, free = best_plan(a, q)
-        if cluster == NOWHERE:
-            return n
-        section = a.by_cluster[cluster, q.choice_model[choice], 3, 0]
-        host = first_with(a, section, free)
-        left = q.choice_gpus[choice]
-        slot = a.offset[host]
-        while left > 0:
-            if a.free_milli[slot] == MILLI:
-                a.free_milli[slot] = 0
-                left -= 1
-            slot += 1
-        refresh(a, host)
-        hosts[n] = host
-    return count
 
 
 @njit(cache=True, nogil=True)

@@ -33,6 +33,7 @@ from topmast.fast.placement.facts import (
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
+from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.reservation import first_start, without
 from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
@@ -74,6 +75,7 @@ class RegionalPlacer(EventMachine):
         self.state = _State(RegionSpec(region, ()))
         self.columns = Columns(self.state.region)
         self.holds = Holds()
+        self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
 
@@ -215,7 +217,7 @@ class RegionalPlacer(EventMachine):
         """Re-validate a plan against the books as they are; empty when it fits."""
         if plan.job in self.state.allocations:
             return "the job holds slots already"
-        trial = self.columns.trial()
+        trial = Overlay(self.columns)
         for victim in plan.victims:
             held = self.state.allocations.get(victim.job)
             if held is None:
@@ -224,8 +226,8 @@ class RegionalPlacer(EventMachine):
                 return f"victim {victim.job} is another attempt or being stopped"
             trial.give_back(held.plan.seats, held.needs())
         for host in plan.hosts:
-            row = trial.index.get(host)
-            if row is None or not trial.available[row]:
+            row = self.columns.index.get(host)
+            if row is None or not self.columns.available[row]:
                 return f"host {host} takes no work"
         needs = {g.name: g.resources for g in event.spec.groups}
         trial.take(plan.seats, needs)
@@ -420,31 +422,36 @@ class RegionalPlacer(EventMachine):
             waiting_for=list(fact.waiting_for),
         )
         self.state.allocations[event.plan.job] = allocation
-        self.columns.take(event.plan.seats, allocation.needs())
+        self.columns.hold(allocation)
         self.state.version += 1
 
     def _apply_launched(self, fact: Launched, event: m.Message) -> None:
         allocation = self.state.allocations[fact.job]
         allocation.hold = Hold.STARTING
         allocation.start_s = self.now
+        self.columns.note(allocation)
 
     def _apply_up(self, fact: Up, event: m.Message) -> None:
         allocation = self.state.allocations[fact.job]
         allocation.running_s = self.now
         if allocation.hold is Hold.STARTING:
             allocation.hold = Hold.RUNNING
+        self.columns.note(allocation)
 
     def _apply_kept(self, fact: Kept, event: m.Message) -> None:
-        self.state.allocations[fact.job].kept_until_s = fact.at_s
+        allocation = self.state.allocations[fact.job]
+        allocation.kept_until_s = fact.at_s
+        self.columns.note(allocation)
 
     def _apply_stopping(self, fact: Stopping, event: m.Message) -> None:
         allocation = self.state.allocations[fact.job]
         allocation.hold = Hold.STOPPING
         allocation.why = fact.why
+        self.columns.note(allocation)
 
     def _apply_freed(self, fact: SlotsFreed, event: m.Message) -> None:
         allocation = self.state.allocations.pop(fact.job)
-        self.columns.give_back(allocation.plan.seats, allocation.needs())
+        self.columns.let_go(allocation)
         for other in self.state.allocations.values():
             if fact.job in other.waiting_for:
                 other.waiting_for.remove(fact.job)
@@ -487,6 +494,7 @@ class RegionalPlacer(EventMachine):
         self.state.region = region
         self.columns = Columns(region)
         self.holds.forget()
+        self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
         for host in self.columns.index:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns, Ints
+from topmast.fast.placement.holdings import weight_of
 from topmast.fast.placement.packing import seat_gang
 from topmast.model.job import MILLI, Band
 from topmast.model.plan import GroupAsk, Seat, Victim
@@ -26,10 +27,15 @@ def eligible_victims(
     ]
 
 
-def cost_gpu_s(allocation: Allocation, profile: Profile, now: float) -> float:
-    """What stopping an attempt costs: its lost work and its restart, more in higher bands."""
+def cost_gpu_s(
+    allocation: Allocation, profile: Profile, now: float, whatever_band: bool = False
+) -> float:
+    """What stopping an attempt costs: its lost work and its restart, more in higher bands.
+
+    ``whatever_band``: as if it were of the lowest.
+    """
     restart_gpu_s = profile.restart_cost_s * allocation.plan.gpus_milli / MILLI
-    weight = 1.0 + int(allocation.band) / 100.0
+    weight = weight_of(0 if whatever_band else int(allocation.band))
     return weight * (allocation.lost_gpu_s(now) + restart_gpu_s)
 
 

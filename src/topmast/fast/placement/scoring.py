@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from topmast.fast.placement.columns import Columns, Floats, Ints
+from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.messages import RegionTerms
 from topmast.model.plan import Ask, Seat
@@ -19,7 +22,7 @@ PREFERENCE_STEP = 0.01
 def score_terms(
     ask: Ask,
     weights: ScoreWeights,
-    columns: Columns,
+    columns: Columns | Overlay,
     seats: tuple[Seat, ...],
     level: Level,
     choice: int,
@@ -29,7 +32,7 @@ def score_terms(
 
     O(tasks + slots of the hosts used).
     """
-    table = stranded_table(ask.mix, int(columns.gpus.max(initial=0)) + 1)
+    table = stranded_table(ask.mix, columns.width)
     return {
         "preemption": weights.preemption * lost_gpu_s / 3600.0,
         "speed": weights.speed * slowdown(ask, choice),
@@ -72,6 +75,7 @@ def fixed_cost(ask: Ask | RegionTerms, weights: ScoreWeights) -> float:
     return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
 
 
+@lru_cache(maxsize=64)
 def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
     """Expected stranded GPUs on a host with f wholly free ones, by f (width).
 
@@ -85,7 +89,7 @@ def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
     return table
 
 
-def stranded_change(columns: Columns, table: Floats, seats: tuple[Seat, ...]) -> float:
+def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat, ...]) -> float:
     """How many more GPUs are expected to be stranded once ``seats`` are taken from ``columns``.
 
     A GPU in shares is half stranded by what is free of it. O(slots of the hosts used).

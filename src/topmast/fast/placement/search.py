@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import compiled
+from topmast.fast.placement import compiled, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
+from topmast.fast.placement.index import Index
+from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.placement.preemption import cheapest_victims, eligible_victims
+from topmast.fast.placement.preemption import cheapest_victims, cost_gpu_s, eligible_victims
 from topmast.fast.placement.scoring import accelerators_of, score_terms, total
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan, Seat, Victim
@@ -91,7 +93,12 @@ class Search:
 
         Without preemption only free capacity counts; with it, victims make room.
         """
-        plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
+        if compiled.applies(ask) and (not ask.preempt or self._is_indexed()):
+            plans = self._compiled(ask, cluster)
+        else:
+            plans = (
+                self._preempting(ask, cluster) if ask.preempt else self._one_by_one(ask, cluster)
+            )
         best: Plan | None = None
         for plan in plans:
             if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
@@ -111,24 +118,50 @@ class Search:
         usable.available[avoided] = False
         return usable
 
-    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
-        if compiled.applies(ask):
-            yield from self._compiled(ask, cluster)
-        else:
-            yield from self._one_by_one(ask, cluster)
+    def _is_indexed(self) -> bool:
+        """Whether the index of the columns knows the attempts that this search may stop."""
+        return self.columns.allocations is self.allocations
 
     def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         weights, columns = self.profile.score, self.columns
         costs = compiled.costs_in(columns, ask, weights, cluster)
-        found = compiled.best_seats(columns.lookup, ask, weights, choices_of(ask), costs)
-        if found is not None:
-            yield self.plan_of(ask, found)
+        index, allowed = columns.lookup, choices_of(ask)
+        if ask.preempt:
+            cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+            if cleared is not None:
+                yield self.plan_without(ask, index, cleared)
+        else:
+            found = compiled.best_seats(index, ask, weights, allowed, costs)
+            if found is not None:
+                yield self.plan_of(ask, found)
 
     def plan_of(self, ask: Ask, found: compiled.Seated) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         none: Ints = np.zeros(0, np.int64)
         domain = Domain(found.cluster, found.level, none, found.choice)
         return self._plan(ask, self.columns, domain, found.seats, ())
+
+    def plan_without(self, ask: Ask, index: Index, cleared: victims.Cleared) -> Plan:
+        """The plan that sits where the kernels found that these victims make room."""
+        jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
+        gone = [self.allocations[job] for job in jobs]
+        columns = self._without(gone)
+        found = compiled.seated(
+            index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
+        )
+        stopped = tuple(
+            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
+            for a in gone
+        )
+        none: Ints = np.zeros(0, np.int64)
+        domain = Domain(found.cluster, found.level, none, found.choice)
+        return self._plan(ask, columns, domain, found.seats, stopped)
+
+    def _without(self, gone: Iterable[Allocation]) -> Overlay:
+        overlay = Overlay(self.columns)
+        for allocation in gone:
+            overlay.give_back(allocation.plan.seats, allocation.needs())
+        return overlay
 
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
@@ -156,42 +189,39 @@ class Search:
 
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
-        victims = eligible_victims(self.allocations, ask.band, self.profile, self.now)
-        if not victims:
+        eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
+        if not eligible:
             return
         cleared = columns.trial()
-        for allocation in victims:
+        for allocation in eligible:
             cleared.give_back(allocation.plan.seats, allocation.needs())
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
         for domain in domains(cleared, ask, capacities):
             if cluster not in (None, domain.cluster):
                 continue
             chosen = cheapest_victims(
-                columns, domain.rows, ask.groups, domain.choice, victims, self.profile, self.now
+                columns, domain.rows, ask.groups, domain.choice, eligible, self.profile, self.now
             )
             if chosen is not None:
                 seats, stopped = chosen
-                yield self._plan(ask, columns, domain, seats, stopped)
+                gone = self._without(self.allocations[v.job] for v in stopped)
+                yield self._plan(ask, gone, domain, seats, stopped)
 
     def _plan(
         self,
         ask: Ask,
-        columns: Columns,
+        columns: Columns | Overlay,
         domain: Domain,
         seats: tuple[Seat, ...],
-        victims: tuple[Victim, ...],
+        stopped: tuple[Victim, ...],
     ) -> Plan:
-        lost_gpu_s = sum(v.lost_gpu_s for v in victims)
-        if victims:
-            columns = columns.trial()
-            for victim in victims:
-                stopped = self.allocations[victim.job]
-                columns.give_back(stopped.plan.seats, stopped.needs())
+        """The plan with its score; in ``columns`` those who are ``stopped`` are gone already."""
+        lost_gpu_s = sum(v.lost_gpu_s for v in stopped)
         terms = score_terms(
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )
         held = sum(g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups)
-        model = str(columns.models[columns.index[seats[0].host]]) if held else ""
+        model = str(self.columns.models[columns.index[seats[0].host]]) if held else ""
         return Plan(
             job=ask.job,
             region=self.region,
@@ -202,7 +232,7 @@ class Search:
             level=domain.level,
             score=total(terms),
             terms=terms,
-            victims=victims,
+            victims=stopped,
             region_version=self.version,
             data_s=ask.data_s,
             data_bytes=ask.data_bytes,

@@ -1,0 +1,172 @@
+"""The attempts of an index: rows and entries of `Holdings`, given out and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.placement import holdings
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.evictions import OPEN_LIMIT, Scratch
+from topmast.fast.placement.holdings import NONE, Holdings, Table
+from topmast.fast.placement.kernels import I64, Arrays
+from topmast.model.job import MILLI
+
+if TYPE_CHECKING:
+    from topmast.fast.placement.columns import Columns
+
+SPARE = 256
+"""Rows and entries to begin with."""
+
+
+class Holders:
+    """Keeps the entries of attempts; ``arrays`` are those of the index."""
+
+    def __init__(self, arrays: Arrays, regions: Sequence[str]) -> None:
+        self.arrays = arrays
+        self.regions = regions
+        self.rows: dict[tuple[str, str], int] = {}
+        """By region and job."""
+        self.jobs: list[tuple[str, str]] = [("", "")] * SPARE
+        """The region and job of each row."""
+        self.of_region: I64 = np.full(SPARE, NONE, np.int64)
+        self.held = _empty(len(arrays.whole), len(arrays.hist))
+        self._free_rows = list(range(SPARE))[::-1]
+        self._free_entries = list(range(SPARE))[::-1]
+        self._scratch: Scratch | None = None
+
+    def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
+        """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
+        row = self._new_row()
+        key = (columns.region, allocation.job)
+        self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
+        h = self.held
+        h.attempts["gpus"][row] = allocation.plan.gpus_milli / MILLI
+        h.attempts["entry"][row] = NONE
+        self._describe(row, allocation)
+        for entry in self._entries(columns, row, allocation)[::-1]:
+            self.held.entries["more"][entry] = self.held.attempts["entry"][row]
+            self.held.attempts["entry"][row] = entry
+        entry = int(self.held.attempts["entry"][row])
+        while entry != NONE:
+            holdings.link(self.arrays, self.held, entry)
+            entry = int(self.held.entries["more"][entry])
+
+    def count_anew(self, region: str, job: str) -> None:
+        """Count the hosts of an attempt anew. O(their slots and entries)."""
+        holdings.refresh_all_of(self.arrays, self.held, self.rows[region, job])
+
+    def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
+        """An entry for each host, followed by those of its shares."""
+        needs = allocation.needs()
+        mains: dict[int, int] = {}
+        shares: dict[int, list[int]] = {}
+        for seat in allocation.plan.seats:
+            local = columns.index.get(seat.host)
+            if local is None:
+                continue
+            host = columns.first_row + local
+            if host not in mains:
+                mains[host] = self._new_entry(row, host, NONE, 0)
+                shares[host] = []
+            main, first_slot = mains[host], int(self.arrays.offset[host])
+            slots = [first_slot + s for s in seat.slots if s < int(columns.gpus[local])]
+            if seat.slot_milli >= MILLI:
+                self.held.entries["whole"][main] += len(slots)
+            else:
+                shares[host] += [self._new_entry(row, host, s, seat.slot_milli) for s in slots]
+            self.held.entries["cpus"][main] += round(needs[seat.group].cpus, 6)
+            self.held.entries["memory"][main] += needs[seat.group].memory_bytes
+        return [entry for host, main in mains.items() for entry in (main, *shares[host])]
+
+    def remove(self, region: str, job: str) -> None:
+        """An attempt gave its seats back. O(slots and entries of their hosts)."""
+        row = self.rows.pop((region, job))
+        entry = int(self.held.attempts["entry"][row])
+        hosts = []
+        while entry != NONE:
+            holdings.unlink(self.arrays, self.held, entry)
+            if self.held.entries["slot"][entry] == NONE:
+                hosts.append(int(self.held.entries["host"][entry]))
+            self._free_entries.append(entry)
+            entry = int(self.held.entries["more"][entry])
+        self.held.attempts["evictable"][row] = False
+        self.of_region[row] = NONE
+        self._free_rows.append(row)
+        for host in hosts:
+            holdings.refresh(self.arrays, self.held, host)
+
+    def note(self, region: str, allocation: Allocation) -> None:
+        """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
+        row = self.rows[region, allocation.job]
+        self._describe(row, allocation)
+        self.count_anew(region, allocation.job)
+
+    def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
+        """The rows of these jobs (A), in whatever region. O(A + jobs * regions)."""
+        rows: NDArray[np.bool_] = np.zeros(len(self.of_region), np.bool_)
+        keys = ((region, job) for job in jobs for region in self.regions)
+        rows[[self.rows[key] for key in keys if key in self.rows]] = True
+        return rows
+
+    def scratch(self) -> Scratch:
+        """Room for one search to work in."""
+        size = len(self.of_region)
+        if self._scratch is None or len(self._scratch.fate) != size:
+            self._scratch = Scratch(
+                fate=np.zeros(size, np.int8),
+                spread=np.zeros(size),
+                charged=np.zeros(size),
+                victim=np.zeros(size, np.bool_),
+                gone=np.zeros(size, np.bool_),
+                open=np.zeros((OPEN_LIMIT, 5)),
+            )
+        return self._scratch
+
+    def _describe(self, row: int, allocation: Allocation) -> None:
+        h = self.held
+        h.attempts["band"][row] = int(allocation.band)
+        h.attempts["start_s"][row] = allocation.start_s
+        kept_s = allocation.kept_from_s()
+        h.attempts["kept_s"][row] = np.inf if kept_s is None else kept_s
+        going = allocation.hold in (Hold.STARTING, Hold.RUNNING)
+        h.attempts["evictable"][row] = allocation.spec.preemptible and going
+
+    def _new_row(self) -> int:
+        if not self._free_rows:
+            size = len(self.of_region)
+            self.held = self.held._replace(attempts=_grown(self.held.attempts))
+            self.of_region = np.concatenate([self.of_region, np.full(size, NONE, np.int64)])
+            self.jobs += [("", "")] * size
+            self._free_rows = list(range(size, 2 * size))[::-1]
+        return self._free_rows.pop()
+
+    def _new_entry(self, row: int, host: int, slot: int, milli: int) -> int:
+        if not self._free_entries:
+            size = len(self.held.entries)
+            self.held = self.held._replace(entries=_grown(self.held.entries))
+            self._free_entries = list(range(size, 2 * size))[::-1]
+        entry = self._free_entries.pop()
+        self.held.entries[entry] = (row, host, 0, slot, milli, 0.0, 0.0, NONE, NONE, NONE)
+        return entry
+
+
+def _empty(hosts: int, bins: int) -> Holdings:
+    """Nobody holds anything."""
+    levels = len(holdings.THRESHOLDS)
+    nobody = (NONE, NONE, -np.inf, np.inf, np.inf)
+    return Holdings(
+        attempts=np.zeros(SPARE, holdings.ATTEMPT),
+        entries=np.zeros(SPARE, holdings.ENTRY),
+        hosts=np.full(hosts, np.array(nobody, holdings.HOST)),
+        cleared=np.zeros((levels, hosts), np.int64),
+        cleared_hist=np.zeros((levels, bins), np.int64),
+    )
+
+
+def _grown(table: Table) -> Table:
+    """The same with twice the rows. O(rows)."""
+    return np.concatenate([table, np.zeros_like(table)])

@@ -1,0 +1,41 @@
+"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later."""
+
+from __future__ import annotations
+
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.search import Search
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
+from topmast.model.plan import Ask, GroupAsk
+from topmast.policies.base import Profile
+
+
+def warm_up() -> None:
+    """Ask one question of every kind about a region of two hosts."""
+    hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
+    columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
+    held: dict[str, Allocation] = {}
+    columns.allocations = held
+    search = Search("r", columns, held, Profile("warm-up", min_runtime_s=0.0), 0, 0.0)
+    for cpus in (0.0, 1.0):
+        for preempt in (False, True):
+            plan = search.best(_ask(cpus, preempt)).plan
+            assert plan is not None
+            group = TaskGroup("g", 2, _needs(cpus), "true")
+            spec = JobSpec("", (group,), band=Band.OPPORTUNISTIC)
+            held[""] = attempt = Allocation(
+                plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, Hold.RUNNING, []
+            )
+            columns.hold(attempt)
+            assert search.best(_ask(cpus, preempt=True)).plan is not None
+            columns.note(attempt)
+            columns.let_go(held.pop(""))
+
+
+def _needs(cpus: float) -> Resources:
+    return Resources((Accelerator("G", 2 * MILLI),), cpus)
+
+
+def _ask(cpus: float, preempt: bool) -> Ask:
+    return Ask("", (GroupAsk("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt)
