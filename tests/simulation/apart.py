@@ -53,13 +53,18 @@ class Part(World):
         self.alive = True
         self.life = 0
         self.wires: dict[str, Wire] = {}
+        self.floor_s: dict[str, float] = {}
         options = profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0)
         super().__init__(None, options, obedient=False, elsewhere=elsewhere)
 
     def post(self, to: str, news: Sequence[m.Message]) -> None:
-        """Engines' news arrives in order, a little later."""
+        """Engines' news arrives a little later, in the order in which it happened."""
         for message in news:
-            self.storm.at(self.storm.rng.uniform(0.0, 0.5), self._arrive, to, message, self.life)
+            arrives_s = max(
+                self.storm.now + self.storm.rng.uniform(0.0, 0.5), self.floor_s.get(to, 0.0)
+            )
+            self.floor_s[to] = arrives_s
+            self.storm.at(arrives_s - self.storm.now, self._arrive, to, message, self.life)
 
     def _arrive(self, to: str, message: m.Message, life: int) -> None:
         if self.alive and life == self.life:
