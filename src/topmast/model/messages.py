@@ -157,12 +157,15 @@ class AskFleet(Message, frozen=True):
     """Where would this job best run, of these regions? Answered by ``FleetOffered``.
 
     Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
-    for ``hold_s``.
+    for ``hold_s``. A refusal is remembered for the ``line`` of the job, asked about within its tenant's
+    quota or ``over_quota``.
     """
 
     batch: int
     ask: Ask
     terms: dict[str, RegionTerms]
+    line: int = 0
+    over_quota: bool = False
     hold_s: float = 0.0
 
 
@@ -248,10 +251,27 @@ class SetHost(Message, frozen=True):
 
 
 class CapacityChanged(Message, frozen=True):
-    """Something in the region changed so that a job refused before might fit now."""
+    """Something in the region changed so that a job refused before might fit now.
+
+    ``clusters``: where there is more room than before; None if that may be anywhere.
+    """
 
     region: str
     version: int
+    clusters: tuple[str, ...] | None = None
+
+
+class WhoFits(Message, frozen=True):
+    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``."""
+
+    region: str
+    clusters: tuple[str, ...] | None
+
+
+class MayFit(Message, frozen=True):
+    """The lines that deserve another look, by number; None for all of them."""
+
+    lines: tuple[int, ...] | None
 
 
 class DropHolds(Message, frozen=True):
@@ -583,7 +603,7 @@ Event = (
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
-    | StopAttempt | SetHost | CapacityChanged
+    | StopAttempt | SetHost | CapacityChanged | WhoFits | MayFit
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp

@@ -67,6 +67,8 @@ class Columns:
         )
         self.allocations: Mapping[str, Allocation] = {}
         """By job, who holds what is taken, where that is known; kept by the placer."""
+        self.grown: dict[str, None] = {}
+        """Clusters with more room than when this was emptied last."""
         self.pool: Pool | None = None
         self._index: Index | None = None
         self.first_row = 0
@@ -104,6 +106,8 @@ class Columns:
         """Note a host's state; only a healthy one takes work. O(1)."""
         row = self.index[host]
         self.states[row] = state
+        if state is HostState.HEALTHY:
+            self.grown[self.cluster_of[row]] = None
         if self._index is not None:
             self._index.serve(self.first_row + row, state is HostState.HEALTHY)
         else:
@@ -126,6 +130,7 @@ class Columns:
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""
         self._add(allocation.plan.seats, allocation.needs(), +1)
+        self.grown[allocation.plan.cluster] = None
         if self._index is not None:
             self._index.holders.remove(self.region, allocation.job)
 

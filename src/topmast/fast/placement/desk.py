@@ -15,8 +15,10 @@ import numpy as np
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims
 from topmast.fast.placement.columns import Floats
+from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
 from topmast.model import ids
@@ -40,6 +42,9 @@ class Desk(EventMachine):
         self.placers = placers
         self.pool = pool
         self.score = score
+        self.refused = Refused()
+        self._index: Index | None = None
+        """Whose numbers ``refused`` speaks of."""
 
     def _ask(self, event: m.AskFleet) -> None:
         here = {r: terms for r, terms in event.terms.items() if r in self.placers}
@@ -49,6 +54,8 @@ class Desk(EventMachine):
                 self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
         if here:
             offers = self._offers(event.ask, here)
+            if all(offer.plan is None for offer in offers.values()):
+                self._remember(event)
             self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), offers))
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
@@ -61,6 +68,31 @@ class Desk(EventMachine):
             return offers
         best = min(plans, key=lambda r: (plans[r].score, r))
         return {best: offers[best]}
+
+    def _remember(self, event: m.AskFleet) -> None:
+        """What it takes for this line to be worth another question."""
+        ask = event.ask
+        tasks, choices = 0, list[compiled.Choice]()
+        ordinary = ask.outranked is None and not ask.reserve and compiled.applies(ask)
+        if ordinary:
+            tasks = ask.groups[0].count
+            choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
+        threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
+        self.refused.note(event.line, event.over_quota, tasks, threshold, choices)
+
+    def _who_fits(self, event: m.WhoFits) -> None:
+        """Look for those whom more room in a region might help."""
+        index = self.pool.index()
+        if index is not self._index or event.clusters is None or event.region not in self.placers:
+            self._index = index  # what its numbers meant is gone
+            self.refused = Refused()
+            self.send(ids.QUEUE, m.MayFit(None))
+            return
+        clusters = [index.cluster_number[event.region, name] for name in event.clusters]
+        if clusters and len(self.refused):
+            lines = self.refused.who_fits(index, clusters)
+            if lines:
+                self.send(ids.QUEUE, m.MayFit(lines))
 
     def _placer(self, region: str) -> RegionalPlacer:
         placer = self.placers[region]
@@ -108,7 +140,10 @@ class Desk(EventMachine):
         """Never."""
         return None
 
-    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {m.AskFleet: _ask}
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.AskFleet: _ask,
+        m.WhoFits: _who_fits,
+    }
 
 
 def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:

@@ -60,6 +60,11 @@ HOST = np.dtype(
 )
 
 
+def threshold_of(band: int) -> int:
+    """The index of the threshold below which a job of this band may stop others."""
+    return int(np.searchsorted(THRESHOLDS, int(band)))
+
+
 class Holdings(NamedTuple):
     """The tables; `holders.py` owns them and lets them grow."""
 

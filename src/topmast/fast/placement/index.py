@@ -130,7 +130,7 @@ class Index:
 
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""
-        k = int(np.searchsorted(holdings.THRESHOLDS, int(band)))
+        k = holdings.threshold_of(band)
         of_region, held = self.holders.of_region, self.holders.held
         times_s = holdings.older_at(held, of_region, len(self.parts), k, now, min_runtime_s)
         found = zip(self.parts, times_s.tolist(), strict=True)

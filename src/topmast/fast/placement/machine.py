@@ -291,6 +291,7 @@ class RegionalPlacer(EventMachine):
         for waiting in list(self.state.allocations.values()):
             if waiting.hold is Hold.CLAIMED and not waiting.waiting_for:
                 self._launch_or_refuse(waiting)
+                self.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
         self._announce()
 
     def _launch_or_refuse(self, allocation: Allocation) -> None:
@@ -305,7 +306,9 @@ class RegionalPlacer(EventMachine):
         """Tell the queue, once an event, that something came free."""
         if self._freed:
             self._freed = False
-            self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version))
+            clusters = tuple(c for c in self.columns.grown if c in self.columns.clusters)
+            self.columns.grown.clear()
+            self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version, clusters))
 
     # --- news of running attempts ----------------------------------------------------------------
 
@@ -335,8 +338,8 @@ class RegionalPlacer(EventMachine):
             self.decide(RegionSet())
         for cluster in self.state.region.clusters:
             self.send(ids.cluster(cluster.name), m.ConfigureCluster(self.region, cluster))
-        self._freed = True
-        self._announce()
+        self._freed = False
+        self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version))
 
     def _set_host(self, event: m.SetHost) -> Any:
         if event.host not in self.columns.index:

@@ -10,9 +10,10 @@ from topmast.fast.placement.columns import Floats, Ints, cpus_of
 from topmast.fast.placement.compiled import Choice, choices_in, question_of
 from topmast.fast.placement.evictions import GOES, HAIR, STAYS, UNDECIDED, Scratch, Terms
 from topmast.fast.placement.holders import Holders
-from topmast.fast.placement.holdings import NONE, THRESHOLDS
+from topmast.fast.placement.holdings import NONE, THRESHOLDS, threshold_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Arrays, Question
+from topmast.model.job import Band
 from topmast.model.plan import Ask
 from topmast.policies.base import Profile, ScoreWeights
 
@@ -41,7 +42,7 @@ def cheapest(
 ) -> Cleared | None:
     """The place of least score, victims included, in all clusters of finite cost (C)."""
     choices = choices_in(index, ask, allowed)
-    if not choices:
+    if not choices or (ask.band <= Band.OPPORTUNISTIC and ask.outranked is None):
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
     terms = _terms(index, ask, profile, weights, now)
@@ -55,7 +56,7 @@ def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now:
         usable = usable.copy()
         usable[index.rows_of(ask.avoid_hosts)] = False
     by_name = ask.outranked is not None
-    threshold = len(THRESHOLDS) - 1 if by_name else int(np.searchsorted(THRESHOLDS, int(ask.band)))
+    threshold = len(THRESHOLDS) - 1 if by_name else threshold_of(ask.band)
     needs = ask.groups[0].resources
     return Terms(
         threshold=threshold,

@@ -45,6 +45,8 @@ class Ledger:
         self.totals: dict[tuple[str, str], Totals] = {}
         self.by_region: dict[str, int] = {}
         self.used_gpu_s: dict[str, float] = {}
+        self.changes = 0
+        """How often somebody might have been let do more, or less."""
         self._decayed_at_s = 0.0
         self.set_tenants(tenants)
 
@@ -57,6 +59,7 @@ class Ledger:
         """
         self.tenants: dict[str, TenantSpec] = {t.name: t for t in tenants}
         self.tree = Tree(self.tenants.values())
+        self.changes += 1
         self.keeps_back = any(t.lend_limit is not None for t in self.tenants.values())
         """Whether some tenant keeps a part of its quota from borrowers: using it, it keeps less."""
         self.capacity = {model: count * MILLI for model, count in (gpus or {}).items()}
@@ -89,6 +92,7 @@ class Ledger:
         else:
             holding.guaranteed += milli
         self.by_region[region] = self.by_region.get(region, 0) + milli
+        self.changes += 1
         if not holding.guaranteed and not holding.borrowed:
             del self.held[tenant, model]
         self._climb(tenant, model, milli, over_quota)
@@ -120,6 +124,10 @@ class Ledger:
         """The quota that the tenant states; None if it states none. A model not listed has none."""
         quota = self.tree.node(tenant).quota
         return None if quota is None else quota.get(model, 0)
+
+    def is_limited(self, tenant: str) -> bool:
+        """Whether what others hold can ever change what this tenant may use. O(1)."""
+        return self.keeps_back or self.tree.node(tenant).home is not None
 
     def has_room(self, tenant: str, model: str, milli: int) -> bool:
         """Whether ``milli`` more of ``model`` fit within the quota. O(depth)."""

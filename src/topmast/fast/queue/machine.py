@@ -21,6 +21,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Candidate, Pending, effective_band
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
@@ -66,6 +67,7 @@ class _State(Struct):
     used_at_s: float = 0.0
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
+    sizes: dict[int, float] = {}
 
 
 class GlobalQueue(EventMachine):
@@ -80,6 +82,7 @@ class GlobalQueue(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.durations = Durations(profile.default_duration_s)
+        self.mix = Mix()
         self.pending = self._nobody_waits()
         self._finished: list[str] = []
         self._next_job = 1
@@ -95,6 +98,8 @@ class GlobalQueue(EventMachine):
         self._asking: Asking | None = None
         self._batch = 0
         self._budget = 0
+        self._quota_seen = 0
+        """As of which change of the ledger lines are open or closed."""
 
     def _nobody_waits(self) -> Pending:
         return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
@@ -121,7 +126,7 @@ class GlobalQueue(EventMachine):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self._asking is not None:
             return self._asking.deadline_s
-        if self.pending.stirred:
+        if self.pending.stirred or self._quota_seen != self.ledger.changes:
             return 0.0
         return earliest(
             (
@@ -138,8 +143,12 @@ class GlobalQueue(EventMachine):
         self.pending.reopen_due(self.now)
         if self.reach.retry(self.now) or self.backfill.is_due(self.now):
             self.pending.reopen()
+        if self._quota_seen != self.ledger.changes:
+            self._quota_seen = self.ledger.changes
+            self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
             self.pending.rerank(self.now)
+            self.mix.settle()
         self._budget = ASKS_PER_WAKE
         if self._asking is not None:
             if self._asking.deadline_s > self.now:
@@ -220,7 +229,9 @@ class GlobalQueue(EventMachine):
             avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
         )  # fmt: skip
         terms = {region: self.terms(region, costs[region]) for region in regions}
-        self.send(ids.DESK, m.AskFleet(self._batch, ask, terms, self.reach.hold_s()))
+        line, hold_s = self.pending.line(record.id).number, self.reach.hold_s()
+        question = m.AskFleet(self._batch, ask, terms, line, candidate.over_quota, hold_s)
+        self.send(ids.DESK, question)
 
     def question(
         self,
@@ -247,6 +258,7 @@ class GlobalQueue(EventMachine):
             held=held,
             reserve=reserve,
             outranked=outranked,
+            mix=self.mix.current,
         )
 
     def ask_for(
@@ -439,8 +451,6 @@ class GlobalQueue(EventMachine):
                 hold,
             ),
         )
-        if self.ledger.keeps_back and not over_quota:
-            self.pending.reopen()  # what a lender uses itself, it need not keep free any more
 
     def _fetch(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """The best plan wants data that its region has not: have it copied, and ask again then."""
@@ -469,14 +479,18 @@ class GlobalQueue(EventMachine):
                 reason, detail = self.quota_reason(spec)
             line.reason, line.detail = reason, detail
         from_s = self.backfill.closes_from_s(held, self.now)
-        self.pending.close(line, candidate.over_quota, retry_at_s, from_s)
+        choices = self.choices(spec, candidate.over_quota)
+        limited = self.ledger.is_limited(spec.tenant)
+        self.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited)
         last = candidate.over_quota or not self.choices(spec, over_quota=True)
         if last and self.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
             self.pending.stop_at(candidate)
 
     def _pass_over(self, candidate: Candidate) -> None:
         """A job has nothing to ask for in one mode; the other one decides."""
-        self.pending.close(self.pending.line(candidate.job), candidate.over_quota, None)
+        line = self.pending.line(candidate.job)
+        limited = self.ledger.is_limited(line.spec.tenant)
+        self.pending.close(line, candidate.over_quota, None, limited=limited)
 
     # --- what a tenant may start ------------------------------------------------------------------------
 
@@ -709,7 +723,13 @@ class GlobalQueue(EventMachine):
         return f.Ended(job, JobState.RECOVERING, cause, self.now + delay_s, avoid)
 
     def _capacity(self, event: m.CapacityChanged) -> None:
-        self.pending.reopen()
+        self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+
+    def _may_fit(self, event: m.MayFit) -> None:
+        if event.lines is None:
+            self.pending.reopen()
+        else:
+            self.pending.reopen_lines(event.lines)
 
     def _current(self, job: str, epoch: int) -> JobRecord | None:
         record = self.jobs.get(job)
@@ -820,6 +840,7 @@ class GlobalQueue(EventMachine):
             number = fact.first_number + offset
             record = JobRecord(ids.job_id(number), number, spec, self.now)
             self.jobs[record.id] = record
+            self.mix.saw(spec)
             self._enqueue(record)
         self._next_job = fact.first_number + len(event.jobs)
         if event.key:
@@ -989,6 +1010,7 @@ class GlobalQueue(EventMachine):
                 used_at_s,
                 used,
                 self.durations.histories,
+                self.mix.weights,
             )
         )
 
@@ -1004,6 +1026,7 @@ class GlobalQueue(EventMachine):
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
+        self.mix = Mix(state.sizes)
         self._placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
@@ -1030,6 +1053,7 @@ class GlobalQueue(EventMachine):
         m.CapacityChanged: _capacity,
         m.LinkUp: _link_up,
         m.LinkDown: _link_down,
+        m.MayFit: _may_fit,
         m.AttemptStarting: _starting,
         m.AttemptRunning: _running,
         m.AttemptStopping: _stopping,

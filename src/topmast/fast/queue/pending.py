@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,10 +25,16 @@ Shape = tuple[object, ...]
 
 
 class Line(Struct):
-    """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them."""
+    """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them.
+
+    ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
+    when it was refused; kept where quota might let it use others.
+    """
 
     number: int
     shape: Shape
+    spec: JobSpec
+    refused: dict[bool, tuple[int, ...]] = {}
     size: int = 0
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
@@ -70,6 +76,9 @@ class Pending:
         self.changes = 0
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
+        self._by_number: dict[int, Line] = {}
+        self._limited: dict[int, Line] = {}
+        """Lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
         self._retrying: dict[int, Line] = {}
         self._stopped: Candidate | None = None
@@ -86,7 +95,8 @@ class Pending:
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
-            line = self.lines[shape] = Line(number, shape)
+            line = self.lines[shape] = Line(number, shape, record.spec)
+            self._by_number[number] = line
             self.ranking.new_line(number)
         line.size += 1
         self._line_of[record.id] = line
@@ -122,6 +132,8 @@ class Pending:
         line.size -= 1
         if not line.size:
             del self.lines[line.shape]
+            del self._by_number[line.number]
+            self._limited.pop(line.number, None)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
 
@@ -207,12 +219,18 @@ class Pending:
         over_quota: bool,
         retry_at_s: float | None,
         from_s: float = -math.inf,
+        choices: tuple[int, ...] = (),
+        limited: bool = True,
     ) -> None:
         """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1).
 
-        With ``from_s``, those are still asked about that are expected to need less.
+        With ``from_s``, those are still asked about that are expected to need less. ``choices``: the
+        accelerators that its tenant might have used; ``limited``: others may change that.
         """
         self.ranking.close(line.number, over_quota, from_s)
+        if limited:
+            line.refused[over_quota] = choices
+            self._limited[line.number] = line
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
@@ -221,12 +239,42 @@ class Pending:
         """A job may do what others of its line may not: ask about its line again. O(late inserts)."""
         line = self._line_of.get(job)
         if line is not None:
-            self.ranking.open_line(line.number)
-            self.stirred = True
+            self._open(line)
+
+    def reopen_lines(self, numbers: Iterable[int]) -> None:
+        """There may be room for these: ask about them again. O(late inserts of theirs)."""
+        for number in numbers:
+            line = self._by_number.get(number)
+            if line is not None:
+                self._open(line)
+                self.changes += 1
+
+    def _open(self, line: Line) -> None:
+        self.ranking.open_line(line.number)
+        line.refused.clear()
+        self._limited.pop(line.number, None)
+        self.stirred = True
+        if self._stopped is not None and self._line_of.get(self._stopped.job) is line:
+            self._stopped = None
+
+    def reopen_for_quota(self, choices: Callable[[JobSpec, bool], tuple[int, ...]]) -> None:
+        """Ask again about the lines whose tenants may use more now than when they were refused. O(lines)."""
+        known: dict[Shape, dict[bool, tuple[int, ...]]] = {}
+        for line in list(self._limited.values()):
+            spec = line.spec
+            terms = (spec.tenant, line.shape[2], spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+            if terms not in known:
+                known[terms] = {over: choices(spec, over) for over in (False, True)}
+            may = known[terms]
+            if any(set(may[over]) - set(had) for over, had in line.refused.items()):
+                self._open(line)
 
     def reopen(self) -> None:
         """Something changed that might help anyone: every line may be asked about again."""
         self.ranking.open_all()
+        for line in self._limited.values():
+            line.refused.clear()
+        self._limited.clear()
         self.changes += 1
         self._stopped = None
         self.stirred = True
@@ -235,10 +283,9 @@ class Pending:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
         due = [n for n, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
         for number in due:
-            self._retrying.pop(number).retry_at_s = None
-            self.ranking.open_line(number)
-        if due and self._stopped is not None:
-            self.reopen()
+            line = self._retrying.pop(number)
+            line.retry_at_s = None
+            self._open(line)
         self.stirred = self.stirred or bool(due)
         return bool(due)
 

@@ -72,14 +72,23 @@ class Lane:
     def __init__(self) -> None:
         self.base: Ints = np.empty(0, dtype=np.int64)
         self.late: list[Key] = []
+        self.late_of: dict[int, list[Key]] = {}
+        """The same by line."""
         self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
         self.cursor = 0
         self.unseen: list[Key] = []
 
-    def insert(self, key: Key) -> None:
+    def insert(self, key: Key, line: int) -> None:
         """Let a row in. O(late)."""
         bisect.insort(self.late, key)
+        self.late_of.setdefault(line, []).append(key)
         heapq.heappush(self.unseen, key)
+
+    def look_again(self, line: int) -> None:
+        """Search from the head again, among the late for those of a line. O(late of the line)."""
+        self.cursor = 0
+        for key in self.late_of.get(line, ()):
+            heapq.heappush(self.unseen, key)
 
     def rewind(self) -> None:
         """Search from the head again. O(late)."""
@@ -90,6 +99,7 @@ class Lane:
         """Take up newly sorted rows."""
         self.base = base
         self.late = []
+        self.late_of = {}
         self.rewind()
 
 
@@ -252,8 +262,9 @@ class Ranking:
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:
-            self._within.insert(self._key(row, over_quota=False))
-            self._over.insert(self._key(row, over_quota=True))
+            line = self._columns["line"].item(row)
+            self._within.insert(self._key(row, over_quota=False), line)
+            self._over.insert(self._key(row, over_quota=True), line)
 
     def _key(self, row: int, over_quota: bool) -> Key:
         columns = self._columns
@@ -357,10 +368,10 @@ class Ranking:
             lane.closed_from_s[line] = np.inf
 
     def open_line(self, line: int) -> None:
-        """Look at a line again. O(late)."""
+        """Look at a line again. O(late of the line)."""
         for lane in (self._within, self._over):
             lane.closed_from_s[line] = np.inf
-            lane.rewind()
+            lane.look_again(line)
 
     def open_all(self) -> None:
         """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""

@@ -1,0 +1,113 @@
+"""Who was refused, and what would have to be there for another look to make sense (negative cache).
+
+A gang of one group with whole GPUs was refused when a search over every cluster found no place. Since then
+most hosts can only have become fuller; it fits, at the earliest, when a cluster that has grown has room
+for all its tasks: free, or, where it may stop others, free once all of lower bands were gone. That is
+necessary, not sufficient, so that nobody is forgotten. Of any other job nothing is known but that
+more room may help it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from topmast.fast.placement.compiled import Choice
+from topmast.fast.placement.holdings import Holdings
+from topmast.fast.placement.index import Index
+from topmast.fast.placement.kernels import I64, Arrays
+
+CHOICES = 4
+"""Jobs that accept more GPU models than that are looked at again whenever there is more room."""
+FIRST_ROWS = 64
+FREE_ONLY = -1
+
+
+class Refused:
+    """What those who were refused need, by line and mode (R rows); working memory, of one index."""
+
+    def __init__(self) -> None:
+        self._row_of: dict[tuple[int, bool], int] = {}
+        self._key_of: list[tuple[int, bool]] = [(0, False)] * FIRST_ROWS
+        self._free = list(range(FIRST_ROWS))[::-1]
+        self._needs: I64 = np.zeros((FIRST_ROWS, 3 + 2 * CHOICES), np.int64)
+        """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none."""
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def note(
+        self, line: int, over_quota: bool, tasks: int, threshold: int, choices: list[Choice]
+    ) -> None:
+        """A gang was refused. No tasks: look again whenever there is more room. O(1)."""
+        key = (line, over_quota)
+        row = self._row_of.get(key)
+        if row is None:
+            if not self._free:
+                self._grow()
+            row = self._row_of[key] = self._free.pop()
+            self._key_of[row] = key
+        needs = self._needs[row]
+        needs[:] = 0
+        needs[0], needs[1] = 1, threshold
+        if len(choices) <= CHOICES:
+            needs[2] = tasks
+            for at, choice in enumerate(choices):
+                needs[3 + 2 * at : 5 + 2 * at] = choice.model, choice.gpus
+
+    def _grow(self) -> None:
+        rows = len(self._needs)
+        self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
+        self._key_of += [(0, False)] * rows
+        self._free = list(range(rows, 2 * rows))[::-1]
+
+    def who_fits(self, index: Index, clusters: Iterable[int]) -> tuple[int, ...]:
+        """The lines that might fit into these clusters, forgotten from now on. O(R * clusters * W)."""
+        grown: I64 = np.array(list(clusters), np.int64)
+        found = _who_fits(index.arrays, index.holders.held, self._needs, grown)
+        lines: dict[int, None] = {}
+        for row in np.flatnonzero(found).tolist():
+            key = self._key_of[row]
+            lines[key[0]] = None
+            del self._row_of[key]
+            self._needs[row, 0] = 0
+            self._free.append(row)
+        return tuple(lines)
+
+
+@njit(cache=True, nogil=True)
+def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.bool_]:
+    """Which rows of ``needs`` might fit into one of the clusters. O(R * clusters * W)."""
+    found = np.zeros(needs.shape[0], np.bool_)
+    for row in range(needs.shape[0]):
+        if not needs[row, 0]:
+            continue
+        tasks = needs[row, 2]
+        if tasks == 0:
+            found[row] = True
+            continue
+        for cluster in clusters:
+            at = 3
+            while not found[row] and at < needs.shape[1] and needs[row, at + 1] > 0:
+                model, gpus = needs[row, at], needs[row, at + 1]
+                section = a.by_cluster[cluster, model, 3, 0]
+                if section < a.by_cluster[cluster, model, 3, 1]:
+                    found[row] = _room(a, h, needs[row, 1], section, gpus) >= tasks
+                at += 2
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _room(a: Arrays, h: Holdings, threshold: int, section: int, gpus: int) -> int:
+    """How many tasks a section has room for, free or cleared. O(W)."""
+    start = a.hist_start[section]
+    room = 0
+    for free in range(gpus, a.hist_start[section + 1] - start):
+        if threshold < 0:
+            room += a.hist[start + free] * (free // gpus)
+        else:
+            room += h.cleared_hist[threshold, start + free] * (free // gpus)
+    return room
