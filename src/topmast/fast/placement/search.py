@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import compiled, victims
+from topmast.fast.placement import compiled, displacement, mixed, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
@@ -96,9 +96,7 @@ class Search:
         if compiled.applies(ask) and (not ask.preempt or self._is_indexed()):
             plans = self._compiled(ask, cluster)
         else:
-            plans = (
-                self._preempting(ask, cluster) if ask.preempt else self._one_by_one(ask, cluster)
-            )
+            plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
         best: Plan | None = None
         for plan in plans:
             if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
@@ -135,7 +133,7 @@ class Search:
             if found is not None:
                 yield self.plan_of(ask, found)
 
-    def plan_of(self, ask: Ask, found: compiled.Seated) -> Plan:
+    def plan_of(self, ask: Ask, found: compiled.Seated | mixed.Placed) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         none: Ints = np.zeros(0, np.int64)
         domain = Domain(found.cluster, found.level, none, found.choice)
@@ -162,6 +160,15 @@ class Search:
         for allocation in gone:
             overlay.give_back(allocation.plan.seats, allocation.needs())
         return overlay
+
+    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        allowed = choices_of(ask)
+        if not mixed.applies(self.columns, ask, allowed):
+            yield from self._one_by_one(ask, cluster)
+            return
+        found = mixed.best_seats(self.columns, ask, self.profile.score, allowed, cluster)
+        if found is not None:
+            yield self.plan_of(ask, found)
 
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
@@ -192,6 +199,9 @@ class Search:
         eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
         if not eligible:
             return
+        if mixed.applies(self.columns, ask, choices_of(ask)):
+            yield from self._displacing(ask, cluster, eligible)
+            return
         cleared = columns.trial()
         for allocation in eligible:
             cleared.give_back(allocation.plan.seats, allocation.needs())
@@ -206,6 +216,27 @@ class Search:
                 seats, stopped = chosen
                 gone = self._without(self.allocations[v.job] for v in stopped)
                 yield self._plan(ask, gone, domain, seats, stopped)
+
+    def _displacing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        weights, by_name = self.profile.score, ask.outranked is not None
+        question = mixed.question_of(self.columns, ask, weights, choices_of(ask), cluster)
+        eligible = sorted(eligible, key=lambda attempt: attempt.job)
+        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
+        prices = [weights.preemption * cost / 3600.0 for cost in costs]
+        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
+
+        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
+            none: Ints = np.zeros(0, np.int64)
+            domain = Domain(found.cluster, found.level, none, found.choice)
+            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
+            return self._plan(ask, columns, domain, found.seats, stopped)
+
+        attempts = displacement.attempts_of(self.columns, eligible, prices)
+        made = displacement.Displacement(self.columns, ask, question, attempts, plan_of).plan()
+        if made is not None:
+            yield made
 
     def _plan(
         self,
