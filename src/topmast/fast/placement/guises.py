@@ -21,6 +21,7 @@ from topmast.fast.placement.gangs import (
     Hosts,
     Kinds,
     Options,
+    inner,
     kernel,
 )
 
@@ -77,7 +78,7 @@ class Guises(NamedTuple):
     entry_start: I64
 
 
-@kernel
+@inner
 def _sort_entries(held: Held, prices: Prices, entry: I64, low: int, high: int) -> None:
     """Sort the entries of a host by price for what they hold. O(n^2)."""
     for i in range(low + 1, high):
@@ -90,7 +91,7 @@ def _sort_entries(held: Held, prices: Prices, entry: I64, low: int, high: int) -
         entry[at] = moved
 
 
-@kernel
+@inner
 def _dearness(held: Held, prices: Prices, entry: int) -> float:
     milli = 1
     for i in range(held.slot_start[entry], held.slot_start[entry + 1]):
@@ -99,7 +100,7 @@ def _dearness(held: Held, prices: Prices, entry: int) -> float:
     return dearness
 
 
-@kernel
+@inner
 def _combinations(victims: int) -> int:
     """How many guises a host with so many victims has."""
     exact = min(victims, EXACT_VICTIMS)
@@ -144,7 +145,7 @@ def guises_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> Guises:
     return guises
 
 
-@kernel
+@inner
 def _make(
     h: Hosts, held: Held, prices: Prices, host: int, guises: Guises, n: int, guise: int
 ) -> None:
@@ -173,7 +174,7 @@ def _make(
             _give_back(h, held, host, e, free, guise)
 
 
-@kernel
+@inner
 def _give_back(h: Hosts, held: Held, host: int, entry: int, free: Hosts, guise: int) -> None:
     for i in range(held.slot_start[entry], held.slot_start[entry + 1]):
         slot = held.slot[i] - h.offset[host] + free.offset[guise]
@@ -182,7 +183,7 @@ def _give_back(h: Hosts, held: Held, host: int, entry: int, free: Hosts, guise: 
     free.memory[guise] += held.memory[entry]
 
 
-@kernel
+@inner
 def _has(kinds: Kinds, kind: int, state: int, fill: int) -> bool:
     """Whether a host of a kind takes a vector with so many fillers. O(log options)."""
     if kind == NOWHERE:
@@ -202,7 +203,7 @@ def _has(kinds: Kinds, kind: int, state: int, fill: int) -> bool:
     return found
 
 
-@kernel
+@inner
 def _needless(
     guises: Guises, kinds: Kinds, own: Bools, choice: int, n: int, guise: int, option: int
 ) -> bool:
@@ -231,47 +232,66 @@ def put_together(
     victim on this host alone is in none that it could be spared in. O(guises * options * victims).
     """
     choices = kinds.of_host.shape[0]
-    size = 0
-    for choice in range(choices):
-        for guise in range(guises.real.shape[0]):
-            kind = kinds.of_host[choice, guise]
-            if kind != NOWHERE:
-                size += kinds.start[kind + 1] - kinds.start[kind]
-    o = Options(
-        np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
-    )
-    of_host = np.full((choices, total), NOWHERE)
+    o = _room(guises, kinds)
+    after = np.empty(o.state.shape[0], np.int64)
+    first = np.empty(states, np.int64)
+    for state in range(states):
+        first[state] = NOWHERE
+    of_host = np.empty((choices, total), np.int64)
     start = np.zeros(choices * hosts.shape[0] + 1, np.int64)
-    first = np.full(states, NOWHERE)
-    after = np.empty(size, np.int64)
     made = 0
     for choice in range(choices):
+        for host in range(total):
+            of_host[choice, host] = NOWHERE
         for n in range(hosts.shape[0]):
-            low = start[made]
-            end = low
+            end = start[made]
             for guise in range(guises.start[n], guises.start[n + 1]):
-                kind = kinds.of_host[choice, guise]
-                if kind == NOWHERE:
-                    continue
-                for i in range(kinds.start[kind], kinds.start[kind + 1]):
-                    cost = kinds.options.cost[i] + guises.price[guise]
-                    state, fill = kinds.options.state[i], kinds.options.fill[i]
-                    if _is_beaten(o, first, after, state, fill, cost):
-                        continue
-                    if guises.mask[guise] and _needless(guises, kinds, own, choice, n, guise, i):
-                        continue
-                    _put(o, first, after, end, state, fill, cost)
-                    o.mask[end] = guises.mask[guise]
-                    end += 1
-            end = _tidy(o, first, low, end)
-            if end > low:
+                end = _add(guises, kinds, own, choice, n, guise, o, first, after, end)
+            end = _tidy(o, first, start[made], end)
+            if end > start[made]:
                 of_host[choice, hosts[n]] = made
                 start[made + 1] = end
                 made += 1
     return o, start[: made + 1], of_host
 
 
-@kernel
+@inner
+def _room(guises: Guises, kinds: Kinds) -> Options:
+    """Room for the options of all guises."""
+    size = 0
+    for choice in range(kinds.of_host.shape[0]):
+        for guise in range(guises.real.shape[0]):
+            kind = kinds.of_host[choice, guise]
+            if kind != NOWHERE:
+                size += kinds.start[kind + 1] - kinds.start[kind]
+    return Options(
+        np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
+    )
+
+
+@inner
+def _add(
+    guises: Guises, kinds: Kinds, own: Bools, choice: int, n: int, guise: int,
+    o: Options, first: I64, after: I64, end: int,
+) -> int:  # fmt: skip
+    """Add the options of a guise that are as good as none of its host; returns where they end."""
+    kind = kinds.of_host[choice, guise]
+    if kind == NOWHERE:
+        return end
+    for i in range(kinds.start[kind], kinds.start[kind + 1]):
+        cost = kinds.options.cost[i] + guises.price[guise]
+        state, fill = kinds.options.state[i], kinds.options.fill[i]
+        if _is_beaten(o, first, after, state, fill, cost):
+            continue
+        if guises.mask[guise] and _needless(guises, kinds, own, choice, n, guise, i):
+            continue
+        _put(o, first, after, end, state, fill, cost)
+        o.mask[end] = guises.mask[guise]
+        end += 1
+    return end
+
+
+@inner
 def _is_beaten(o: Options, first: I64, after: I64, state: int, fill: int, cost: float) -> bool:
     """Whether an option of the same vector is as good. ``first`` (states) and ``after`` link those."""
     at = first[state]
@@ -282,7 +302,7 @@ def _is_beaten(o: Options, first: I64, after: I64, state: int, fill: int, cost: 
     return False
 
 
-@kernel
+@inner
 def _put(o: Options, first: I64, after: I64, end: int, state: int, fill: int, cost: float) -> None:
     """Write an option at ``end`` and void those that it beats."""
     before, at = NOWHERE, first[state]
@@ -301,7 +321,7 @@ def _put(o: Options, first: I64, after: I64, end: int, state: int, fill: int, co
     first[state] = end
 
 
-@kernel
+@inner
 def _tidy(o: Options, first: I64, low: int, end: int) -> int:
     """Close the gaps that void options left; at most MOST_OPTIONS stay."""
     kept = low

@@ -13,8 +13,16 @@ from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.placement.preemption import cheapest_victims, cost_gpu_s, eligible_victims
-from topmast.fast.placement.scoring import accelerators_of, score_terms, total
+from topmast.fast.placement.preemption import Chooser, cost_gpu_s, eligible_victims
+from topmast.fast.placement.scoring import (
+    accelerators_of,
+    fixed_cost,
+    locality_cost,
+    score_terms,
+    slowdown,
+    stranded_table,
+    total,
+)
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan, Seat, Victim
 from topmast.policies.base import Profile
@@ -195,27 +203,45 @@ class Search:
             yield self._plan(ask, columns, domain, seats, ())
 
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
-        columns = self._usable(ask, self.columns)
         eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
         if not eligible:
             return
         if mixed.applies(self.columns, ask, choices_of(ask)):
             yield from self._displacing(ask, cluster, eligible)
-            return
+        else:
+            yield from self._clearing(ask, cluster, eligible)
+
+    def _clearing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
+        columns, weights = self._usable(ask, self.columns), self.profile.score
+        by_name = ask.outranked is not None
+        chooser = Chooser(
+            columns, eligible, lambda a: cost_gpu_s(a, self.profile, self.now, by_name)
+        )
         cleared = columns.trial()
         for allocation in eligible:
             cleared.give_back(allocation.plan.seats, allocation.needs())
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
+        table = stranded_table(ask.mix, columns.width)
+        tasks = sum(group.count for group in ask.groups)
+        best = float("inf")
         for domain in domains(cleared, ask, capacities):
             if cluster not in (None, domain.cluster):
                 continue
-            chosen = cheapest_victims(
-                columns, domain.rows, ask.groups, domain.choice, eligible, self.profile, self.now
-            )
+            spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
+            least = fixed_cost(ask, weights) + weights.speed * slowdown(ask, domain.choice)
+            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
+            if least >= best:
+                continue
+            chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
             if chosen is not None:
                 seats, stopped = chosen
                 gone = self._without(self.allocations[v.job] for v in stopped)
-                yield self._plan(ask, gone, domain, seats, stopped)
+                plan = self._plan(ask, gone, domain, seats, stopped)
+                best = min(best, plan.score)
+                yield plan
 
     def _displacing(
         self, ask: Ask, cluster: str | None, eligible: list[Allocation]
@@ -252,7 +278,8 @@ class Search:
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )
         held = sum(g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups)
-        model = str(self.columns.models[columns.index[seats[0].host]]) if held else ""
+        with_gpus = next((seat.host for seat in seats if seat.slots), None)
+        model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
         return Plan(
             job=ask.job,
             region=self.region,
