@@ -16,9 +16,18 @@ from msgspec import Struct
 from topmast.fast.placement import gangs, guises
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints, cpus_of
-from topmast.fast.placement.gangs import HAIR, Kinds, Places
+from topmast.fast.placement.gangs import HAIR, Kinds
 from topmast.fast.placement.guises import GONE, OPEN, SPARED, Guises, Held, Prices
-from topmast.fast.placement.mixed import Placed, Question, hosts_of, micro, placed
+from topmast.fast.placement.mixed import (
+    Placed,
+    Question,
+    everywhere,
+    holds,
+    hosts_of,
+    micro,
+    placed,
+    tasks_on,
+)
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan
@@ -111,9 +120,18 @@ class Displacement:
             if found[0][n] >= self.limit - HAIR:
                 break
             cluster, choice, place = (int(column[n]) for column in found[1:])
-            hosts = gangs.hosts_of(gang, kinds, places, cluster, choice, int(level), place)
+            hosts = self._hosts_of(level, cluster, place, kinds.of_host[choice])
             fixed = places.cost[cluster] + gang.choice_cost[choice] + gang.level_cost[level]
             self._look_at(Domain(choice, hosts, float(fixed)))
+
+    def _hosts_of(self, level: Level, cluster: int, place: int, kind_of: Ints) -> Ints:
+        """The useful hosts of a domain, numbered as by `gangs.costs_at`."""
+        first, last = int(self.q.places.first[cluster]), int(self.q.places.last[cluster])
+        numbers = self.columns.domain[level, first:last]
+        wanted = numbers - numbers[0] == (place - first if level is Level.HOST else place)
+        hosts: Ints = np.flatnonzero(wanted) + first
+        useful: Ints = hosts[kind_of[hosts] != gangs.NOWHERE]
+        return useful
 
     def _wanted(self) -> Ints:
         """The usable hosts of the clusters that may be used."""
@@ -138,15 +156,8 @@ class Displacement:
         gang, total = self.q.gang, len(self.columns.hosts)
         seen = guises.guises_of(self.free, self.attempts.held, prices, hosts)
         count = len(seen.real)
-        one = Places(
-            domain=np.zeros((len(Level), count), np.int64),
-            first=np.zeros(1, np.int64),
-            last=np.full(1, count, np.int64),
-            hosts=np.arange(count),
-            cost=np.zeros(1),
-        )
         right = np.take(gang.right, seen.real, axis=2)
-        kinds = gangs.kinds_of_hosts(seen.hosts, gang._replace(right=right), one)
+        kinds = gangs.kinds_of_hosts(seen.hosts, gang._replace(right=right), everywhere(count))
         states = len(gang.vectors)
         options, start, of_host = guises.put_together(seen, kinds, prices.own, hosts, states, total)
         return gangs.summary(gang, options, start, of_host), seen
@@ -181,7 +192,7 @@ class Displacement:
         useful = domain.hosts[of_host[domain.hosts] >= 0]
         picked = np.empty(len(useful), np.int64)
         cost = gangs.seat(self.q.gang, kinds, domain.choice, useful, picked)
-        tasks = gangs.tasks_on(self.q.gang, kinds, picked)
+        tasks = tasks_on(self.q.gang, kinds, picked)
         at = {host: n for n, host in enumerate(domain.hosts.tolist())}
         gone: list[tuple[int, int]] = []
         for host, option in zip(useful.tolist(), picked.tolist(), strict=True):
@@ -233,7 +244,7 @@ class Displacement:
         for attempt in sorted(chosen, key=lambda n: (-self.attempts.prices[n], n)):
             fewer = [self.attempts.victims[n] for n in sorted(chosen - {attempt})]
             free = hosts_of(without(self.columns, fewer), self.ask)
-            if gangs.holds(free, self.q.gang, choice, seated.hosts, seated.tasks):
+            if holds(free, self.q.gang, choice, seated.hosts, seated.tasks):
                 chosen = chosen - {attempt}
         return chosen
 

@@ -347,22 +347,6 @@ def list_bins(free: I64, shares: bool, bins: I64) -> tuple[int, int]:
     return whole, count
 
 
-@kernel
-def holds(h: Hosts, g: Gang, choice: int, hosts: I64, tasks: I64) -> bool:
-    """Whether so many tasks of each group (hosts x G) fit on the hosts. O(hosts * slots)."""
-    last = g.tasks.shape[0] - 1
-    items = np.empty(g.total, np.int64)
-    for n in range(hosts.shape[0]):
-        low, high = h.offset[hosts[n]], h.offset[hosts[n] + 1]
-        bins = np.empty(high - low, np.int64)
-        whole, parts = list_bins(h.free_milli[low:high], True, bins)
-        cpus, memory = h.cpus[hosts[n]], h.memory[hosts[n]]
-        cost, fill = price(g, choice, whole, bins[:parts], cpus, memory, tasks[n], items)
-        if cost == INFINITE or fill < tasks[n, last]:
-            return False
-    return True
-
-
 # --- kinds of hosts -----------------------------------------------------------------------------------------
 
 
@@ -705,21 +689,6 @@ def seat(g: Gang, kinds: Kinds, choice: int, hosts: I64, picked: I64) -> float:
     return least
 
 
-@kernel
-def tasks_on(g: Gang, kinds: Kinds, picked: I64) -> I64:
-    """The tasks of each group on each host (hosts x G) for the options ``picked``; fillers first come."""
-    last = g.tasks.shape[0] - 1
-    tasks = np.zeros((picked.shape[0], last + 1), np.int64)
-    left = g.tasks[last]
-    for n in range(picked.shape[0]):
-        if picked[n] != NOWHERE:
-            for group in range(last):
-                tasks[n, group] = g.vectors[kinds.options.state[picked[n]], group]
-            tasks[n, last] = min(left, kinds.options.fill[picked[n]])
-            left -= tasks[n, last]
-    return tasks
-
-
 # --- the region -----------------------------------------------------------------------------------------------
 
 
@@ -855,7 +824,7 @@ def costs_at(
     return score[:found], cluster_of[:found], choice_of[:found], place_of[:found]
 
 
-@kernel
+@inner
 def hosts_of(
     g: Gang, kinds: Kinds, places: Places, cluster: int, choice: int, level: int, place: int
 ) -> I64:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from topmast.fast.placement import gangs
 from topmast.fast.placement.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
-from topmast.fast.placement.gangs import NOWHERE, Gang, Hosts, Places
+from topmast.fast.placement.gangs import NOWHERE, Gang, Hosts, Kinds, Places
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import gpus_of_task
 from topmast.fast.placement.scoring import (
@@ -94,7 +94,7 @@ def best_seats(
     _, at_cluster, at_choice, hosts, picked = gangs.best_plan(q.gang, kinds, q.places)
     if at_cluster == NOWHERE:
         return None
-    tasks = gangs.tasks_on(q.gang, kinds, picked)
+    tasks = tasks_on(q.gang, kinds, picked)
     return placed(Overlay(columns), ask, q, at_choice, hosts, tasks)
 
 
@@ -216,6 +216,46 @@ def whole_numbers(amounts: Floats) -> Ints:
 
 
 # --- seats ----------------------------------------------------------------------------------------------
+
+
+def tasks_on(gang: Gang, kinds: Kinds, picked: Ints) -> Ints:
+    """The tasks of each group on each host (hosts x groups) for the options ``picked``; fillers first come."""
+    tasks: Ints = np.zeros((len(picked), len(gang.tasks)), np.int64)
+    takes = picked != NOWHERE
+    tasks[takes, :-1] = gang.vectors[kinds.options.state[picked[takes]]]
+    left = int(gang.tasks[-1])
+    for n in np.flatnonzero(takes).tolist():
+        tasks[n, -1] = min(left, int(kinds.options.fill[picked[n]]))
+        left -= int(tasks[n, -1])
+    return tasks
+
+
+def holds(free: Hosts, gang: Gang, choice: int, hosts: Ints, tasks: Ints) -> bool:
+    """Whether so many tasks of each group fit on the hosts (hosts x groups). O(all hosts)."""
+    usable = np.zeros_like(free.usable)
+    usable[hosts] = free.usable[hosts]
+    kinds = gangs.kinds_of_hosts(free._replace(usable=usable), gang, everywhere(len(usable)))
+    states = (tasks[:, :-1] * gang.stride).sum(axis=1).tolist()
+    for host, state, fill in zip(hosts.tolist(), states, tasks[:, -1].tolist(), strict=True):
+        if state == 0 and fill == 0:
+            continue
+        kind = int(kinds.of_host[choice, host])
+        listed = slice(kinds.start[kind], kinds.start[kind + 1])
+        fitting = kinds.options.state[listed] == state
+        if kind == NOWHERE or not (fitting & (kinds.options.fill[listed] >= fill)).any():
+            return False
+    return True
+
+
+def everywhere(hosts: int) -> Places:
+    """So many hosts in one cluster that costs nothing."""
+    return Places(
+        domain=np.zeros((len(Level), hosts), np.int64),
+        first=np.zeros(1, np.int64),
+        last=np.full(1, hosts, np.int64),
+        hosts=np.arange(hosts),
+        cost=np.zeros(1),
+    )
 
 
 def placed(free: Overlay, ask: Ask, q: Question, choice: int, hosts: Ints, tasks: Ints) -> Placed:
