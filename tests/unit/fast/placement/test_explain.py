@@ -97,7 +97,7 @@ REJECTED = [
     ),
     Rejected(
         "it would be enough if all were free", job(resources=needs(4, None), count=6),
-        {R.TOO_FEW_GPUS: 3}, used={"a": _slots("a", 1)},
+        {R.TOGETHER: 3}, used={"a": _slots("a", 1)},
     ),
 ]  # fmt: skip
 

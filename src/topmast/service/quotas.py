@@ -1,0 +1,257 @@
+"""How much more quota, or how much less use of it, would let a waiting job start: tried on a copy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.record import JobRecord
+from topmast.model.fleet import TenantSpec
+from topmast.model.job import MILLI, Band
+from topmast.model.reason import Change, ChangeKind
+from topmast.model.units import format_duration
+from topmast.service.changes import World, in_regions, told
+
+RAISES_TRIED = 64
+"""So often a quota is raised, up the tree and over the models of one job."""
+ENDS_TRIED = 1_000
+JOBS_NAMED = 12
+
+Wanted = Mapping[str, int]
+"""Thousandths of GPUs by model."""
+
+
+def quota_changes(world: World) -> Iterator[Change]:
+    """Quotas and limits that keep a job from starting in any way, each raised as little as helps."""
+    queue, spec = world.queue, world.spec
+    if queue.choices(spec, False) or queue.choices(spec, True):
+        return
+    for wanted in _all_wanted(world):
+        if spec.band is not Band.OPPORTUNISTIC:
+            yield from _more_quota(world, wanted)
+        if spec.preemptible or spec.band is Band.OPPORTUNISTIC:
+            yield from _more_to_borrow(world, wanted)
+    yield from _when_jobs_end(world)
+
+
+def _all_wanted(world: World) -> list[Wanted]:
+    """What the job would hold by model, for each of its choices."""
+    ask = world.queue.ask_for(world.spec, "", False, (), DataCost(), preempt=False)
+    lists = [g.resources.accelerators for g in ask.groups]
+    found: list[Wanted] = []
+    for choice in range(max(len(listed) for listed in lists)):
+        milli: dict[str, int] = {}
+        for group, listed in zip(ask.groups, lists, strict=True):
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                model = taken.model or ""
+                milli[model] = milli.get(model, 0) + group.count * taken.gpus_milli
+        found.append(milli)
+    return found
+
+
+def _with(world: World, ledger: Ledger) -> World:
+    trial = copy.copy(world.queue)
+    trial.ledger = ledger
+    return replace(world, queue=trial)
+
+
+# --- quota --------------------------------------------------------------------------------------------
+
+
+def _more_quota(world: World, wanted: Wanted) -> Iterator[Change]:
+    """The least that has to be added to quotas, from the tenant upwards."""
+    ledger, tenant = world.queue.ledger, world.spec.tenant
+    raised = raise_quotas(ledger, tenant, wanted)
+    if raised is None:
+        return
+    better = _with(world, ledger.twin(raised.values()))
+    added = [
+        (name, model, count - (ledger.tenants[name].quota or {}).get(model, 0))
+        for name in raised
+        for model, count in (raised[name].quota or {}).items()
+        if count != (ledger.tenants[name].quota or {}).get(model, 0)
+    ]
+    text = " and ".join(f"{n} more {m} of quota for tenant {name}" for name, m, n in added)
+    need = sum(wanted.values()) / MILLI
+    name, model, count = added[0]
+    before = (ledger.tenants[name].quota or {}).get(model, 0)
+    size = max(n for _, _, n in added) / max(need, 1.0)
+    change = Change(ChangeKind.QUOTA, text, size, was=float(before), to=float(before + count))
+    yield from _and_a_place(better, change)
+
+
+def raise_quotas(ledger: Ledger, tenant: str, wanted: Wanted) -> dict[str, TenantSpec] | None:
+    """The tenants with quotas just large enough for ``wanted``; None if nothing is too small.
+
+    What is stated below a quota stays within it, as fleet files must have it. O(raises x a twin).
+    """
+    specs = dict(ledger.tenants)
+    trial = ledger
+    for _ in range(RAISES_TRIED):
+        full = [(trial.full_at(tenant, m, n), m, n) for m, n in wanted.items()]
+        missing = [(name, m, _lacking(trial, tenant, m, n, name)) for name, m, n in full if name]
+        missing = missing or list(_too_much_below(trial, tenant))
+        if not missing:
+            return specs if trial is not ledger else None
+        name, model, more = missing[0]
+        quota = dict(specs[name].quota or {})
+        quota[model] = quota.get(model, 0) + more
+        specs[name] = replace(specs[name], quota=quota)
+        trial = ledger.twin(specs.values())
+    return None
+
+
+def _lacking(ledger: Ledger, tenant: str, model: str, milli: int, name: str) -> int:
+    """By how many GPUs the quota of ``name`` is too small."""
+
+    def fits(asked: int) -> bool:
+        return ledger.full_at(tenant, model, asked) != name
+
+    # What fits now may be less than nothing: a quota that shrank below what is held.
+    low, high = -_PAST_ALL, milli
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return -(-(milli - low) // MILLI)
+
+
+_PAST_ALL = 1 << 40
+
+
+def _too_much_below(ledger: Ledger, tenant: str) -> Iterator[tuple[str, str, int]]:
+    """Quotas above a tenant that are smaller than the quotas stated below them."""
+    for node in ledger.tree.node(tenant).up():
+        for model, given in node.given.items() if node.quota is not None else ():
+            excess = given - (node.quota or {}).get(model, 0)
+            if excess > 0:
+                yield node.name, model, -(-excess // MILLI)
+
+
+# --- borrowing ----------------------------------------------------------------------------------------
+
+
+def _more_to_borrow(world: World, wanted: Wanted) -> Iterator[Change]:
+    """Each limit to borrowing, of the tenant or above it, raised as little as helps."""
+    ledger, tenant = world.queue.ledger, world.spec.tenant
+    for node in ledger.tree.node(tenant).up():
+        spec = ledger.tenants.get(node.name)
+        if spec is None or spec.borrow_limit is None:
+            continue
+        for model, milli in wanted.items():
+            before = spec.borrow_limit.get(model, 0)
+
+            def with_limit(
+                more: int, spec: TenantSpec = spec, model: str = model, before: int = before
+            ) -> Ledger:
+                limits = {**(spec.borrow_limit or {}), model: before + more}
+                specs = {**ledger.tenants, spec.name: replace(spec, borrow_limit=limits)}
+                return ledger.twin(specs.values())
+
+            def helps(more: int, with_limit: Callable[[int], Ledger] = with_limit) -> bool:
+                trial = with_limit(more)
+                return all(trial.may_borrow(tenant, m, n) for m, n in wanted.items())
+
+            more = _least(helps, -(-milli // MILLI))
+            if more is not None:
+                text = f"a borrow_limit of {before + more} {model} for tenant {spec.name} instead of {before}"
+                size = more * MILLI / max(milli, 1)
+                change = Change(
+                    ChangeKind.BORROW, text, size, was=float(before), to=float(before + more)
+                )
+                yield from _and_a_place(_with(world, with_limit(more)), change)
+
+
+def _least(helps: Callable[[int], bool], most: int) -> int | None:
+    """The least of 1 to ``most`` that helps. O(log most) trials."""
+    if most < 1 or not helps(most):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return high
+
+
+def _and_a_place(better: World, change: Change) -> Iterator[Change]:
+    """The change, with the place that there is then, or with what must change besides."""
+    start = better.start()
+    if start is not None:
+        place = start.place
+        text = f"{change.text}: {start}"
+        yield replace(change, text=text, region=place.region, cluster=place.cluster)
+        return
+    besides = in_regions(better)
+    if besides:
+        first = besides[0]
+        yield replace(
+            change, text=f"{change.text}, and besides {first.text}", also=first.text,
+            size=change.size + first.size, region=first.region, cluster=first.cluster,
+        )  # fmt: skip
+
+
+# --- jobs of the tenant that end ----------------------------------------------------------------------
+
+
+def _when_jobs_end(world: World) -> Iterator[Change]:
+    """The jobs of the tenant's branch that must end first, as they are expected to."""
+    queue, spec = world.queue, world.spec
+    ends: dict[str, float] = {}
+    for name in sorted(world.placers):
+        ends |= world.placers[name].expected_ends(world.now)
+    branch = _branch(queue.ledger, spec.tenant)
+    held = [
+        record
+        for job, record in ((job, queue.jobs.get(job)) for job in ends)
+        if record is not None and record.plan is not None and record.plan.gpus_milli
+        if _branch(queue.ledger, record.spec.tenant) == branch
+    ]
+    held.sort(key=lambda record: (ends[record.id], record.number))
+
+    def without(gone: list[JobRecord]) -> World:
+        ledger = queue.ledger.twin()
+        for record in gone:
+            _let_go(ledger, record)
+        return _with(world, ledger)
+
+    def helps(gone: list[JobRecord]) -> bool:
+        trial = without(gone).queue
+        return bool(trial.choices(spec, False) or trial.choices(spec, True))
+
+    count = _least(lambda n: helps(held[:n]), min(len(held), ENDS_TRIED))
+    if count is None:
+        return
+    gone = held[:count]
+    for record in gone[:-1] if count <= JOBS_NAMED else ():
+        others = [other for other in gone if other is not record]
+        gone = others if helps(others) else gone
+    jobs = tuple(record.id for record in gone)
+    start = without(gone).start(gone=jobs)
+    if start is not None:
+        at_s = ends[held[count - 1].id]
+        wait_s = max(0.0, at_s - world.now)
+        few = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        text = (
+            f"the end of {few}, which hold the quota, expected in {format_duration(wait_s)}"
+            if len(jobs) > 1
+            else f"the end of {few}, which holds the quota, expected in {format_duration(wait_s)}"
+        )
+        yield told(ChangeKind.ENDS, text, wait_s / 3600.0, start, jobs=jobs, at_s=at_s)
+
+
+def _branch(ledger: Ledger, tenant: str) -> str:
+    """The highest tenant above one: its tree."""
+    names = [node.name for node in ledger.tree.node(tenant).up() if node is not ledger.tree.top]
+    return names[-1] if names else ""
+
+
+def _let_go(ledger: Ledger, record: JobRecord) -> None:
+    plan = record.plan
+    for model, milli in plan.held().items() if plan is not None else ():
+        ledger.give_back(
+            record.spec.tenant, plan.region if plan else "", model, milli, record.over_quota
+        )
