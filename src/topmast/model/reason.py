@@ -126,7 +126,8 @@ class Change(Struct, frozen=True):
     ``was`` and ``to`` are the value now and the one nearest to it that helps. ``size`` tells how
     large the change is, to compare changes of different kinds: the part of the amount that is given up or
     missing, or hours. ``also``: what must change besides, when this alone does not suffice.
-    ``at_s``: when it comes about by itself, as far as that is known.
+    ``at_s``: when it comes about by itself, as far as that is known. ``added_gpus``: what is added to quotas
+    or limits, by tenant and GPU model.
     """
 
     kind: ChangeKind
@@ -141,6 +142,7 @@ class Change(Struct, frozen=True):
     jobs: tuple[str, ...] = ()
     at_s: float | None = None
     also: str = ""
+    added_gpus: dict[str, dict[str, int]] = {}
 
 
 def by_size(change: Change) -> tuple[float, int, str, str]:

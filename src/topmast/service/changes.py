@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes import Place
+from topmast.fast.placement.changes.trials import Place
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.machine import GlobalQueue
@@ -182,20 +182,17 @@ def _higher_bands(world: World) -> Iterator[Change]:
 
 
 def of_data(world: World) -> Iterator[Change]:
-    """Each region that the job's data keeps it from: a copy, or what there is instead of one. O(regions) trials."""
+    """Each region that the job's data keeps it from: if it were there, or might be. O(regions) trials."""
     for region, cost in world.queue.data_costs(world.spec).items():
         if region not in world.placers or not (cost.missing or cost.barred):
-            continue
-        start = world.start(only=region) if cost.barred is None else None
-        if start is not None:
-            yield _copy(region, cost, world.now)
             continue
         change = _if_it_were_there(world, region, cost)
         if change is not None:
             yield change
 
 
-def _copy(region: str, cost: DataCost, now: float) -> Change:
+def copied(region: str, cost: DataCost, now: float) -> Change:
+    """The copy that a job waits for, or would."""
     text = (
         f"the copy of {format_bytes(cost.bytes)} to {region}: about {format_duration(cost.seconds)}"
     )

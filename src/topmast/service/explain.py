@@ -22,7 +22,7 @@ from topmast.model.reason import (
 )
 from topmast.model.states import WAITING
 from topmast.model.views import Explanation, PlanView, RegionVerdict
-from topmast.service.changes import World, in_regions, of_data, of_the_job
+from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
 from topmast.service.quotas import quota_changes
 
 PLANS_SHOWN = 5
@@ -115,8 +115,16 @@ def _inquire_as(
         stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
         verdicts = tuple(verdict for verdict, _ in answers)
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
-    plans.sort(key=lambda p: (bool(p.victims), p.score, p.region, p.cluster))
-    return _Inquiry(over_quota, regions, plans, costs, stopped)
+    return _Inquiry(over_quota, regions, _in_order(plans, costs), costs, stopped)
+
+
+def _in_order(plans: list[Plan], costs: Mapping[str, DataCost]) -> list[Plan]:
+    """The plans as the auction ranks them: nobody is preempted while a free place has the data."""
+    ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
+    free = next((p for p in ranked if not p.victims), None)
+    if free is not None and costs.get(free.region, DataCost()).missing:
+        return ranked  # rather preempt than wait for a copy, if that is cheaper
+    return sorted(ranked, key=lambda p: bool(p.victims))
 
 
 def _judge(
@@ -154,7 +162,7 @@ def _explanation(
     queue, spec, record = world.queue, world.spec, world.record
     kept = queue.backfill.reservation
     kept = kept if kept is not None and record is not None and kept.job == record.id else None
-    changes = _changes(world)
+    changes = _changes(world, inquiry)
     summary = _summary(spec, reason, detail, inquiry) + (_kept(kept) if kept else "")
     return Explanation(
         job=record.id if record else None,
@@ -175,19 +183,18 @@ def _explanation(
     )
 
 
-def _changes(world: World) -> tuple[Change, ...]:
+def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
     """What would let a job start that does not, the smallest change first; nothing if it could start.
 
     O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a region.
     """
     if world.queue.catalogue.unknown(world.spec.datasets):
         return ()
-    first = world.start()
-    if first is not None and not first.cost.missing:
-        return ()
-    found = list(of_data(world))
-    if first is None:
-        found += [*of_the_job(world), *quota_changes(world), *in_regions(world)]
+    if inquiry.plans:
+        best = inquiry.plans[0].region
+        cost = inquiry.costs.get(best, DataCost())
+        return (copied(best, cost, world.now),) if cost.missing else ()
+    found = [*of_data(world), *of_the_job(world), *quota_changes(world), *in_regions(world)]
     return tuple(sorted(found, key=by_size))
 
 

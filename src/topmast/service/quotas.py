@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from topmast.fast.placement.changes.trials import listed
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.record import JobRecord
@@ -43,11 +44,11 @@ def _all_wanted(world: World) -> list[Wanted]:
     ask = world.queue.ask_for(world.spec, "", False, (), DataCost(), preempt=False)
     lists = [g.resources.accelerators for g in ask.groups]
     found: list[Wanted] = []
-    for choice in range(max(len(listed) for listed in lists)):
+    for choice in range(max(len(models) for models in lists)):
         milli: dict[str, int] = {}
-        for group, listed in zip(ask.groups, lists, strict=True):
-            if listed:
-                taken = listed[min(choice, len(listed) - 1)]
+        for group, models in zip(ask.groups, lists, strict=True):
+            if models:
+                taken = models[min(choice, len(models) - 1)]
                 model = taken.model or ""
                 milli[model] = milli.get(model, 0) + group.count * taken.gpus_milli
         found.append(milli)
@@ -69,20 +70,22 @@ def _more_quota(world: World, wanted: Wanted) -> Iterator[Change]:
     raised = raise_quotas(ledger, tenant, wanted)
     if raised is None:
         return
-    better = _with(world, ledger.twin(raised.values()))
-    added = [
-        (name, model, count - (ledger.tenants[name].quota or {}).get(model, 0))
-        for name in raised
-        for model, count in (raised[name].quota or {}).items()
-        if count != (ledger.tenants[name].quota or {}).get(model, 0)
-    ]
-    text = " and ".join(f"{n} more {m} of quota for tenant {name}" for name, m, n in added)
-    need = sum(wanted.values()) / MILLI
-    name, model, count = added[0]
-    before = (ledger.tenants[name].quota or {}).get(model, 0)
-    size = max(n for _, _, n in added) / max(need, 1.0)
-    change = Change(ChangeKind.QUOTA, text, size, was=float(before), to=float(before + count))
-    yield from _and_a_place(better, change)
+    added: dict[str, dict[str, int]] = {}
+    for node in ledger.tree.node(tenant).up():
+        before = node.quota or {}
+        after = raised[node.name].quota or {} if node.name in raised else {}
+        more = {m: n - before.get(m, 0) // MILLI for m, n in after.items()}
+        if any(more.values()):
+            added[node.name] = {m: n for m, n in more.items() if n}
+    single = [(name, model, n) for name, of in added.items() for model, n in of.items()]
+    text = " and ".join(f"{n} more {model} of quota for tenant {name}" for name, model, n in single)
+    name, model, more_gpus = single[0]
+    was = (ledger.tenants[name].quota or {}).get(model, 0)
+    size = max(n for _, _, n in single) * MILLI / max(sum(wanted.values()), MILLI)
+    change = Change(
+        ChangeKind.QUOTA, text, size, was=float(was), to=float(was + more_gpus), added_gpus=added
+    )
+    yield from _and_a_place(_with(world, ledger.twin(raised.values())), change)
 
 
 def raise_quotas(ledger: Ledger, tenant: str, wanted: Wanted) -> dict[str, TenantSpec] | None:
@@ -140,30 +143,37 @@ def _more_to_borrow(world: World, wanted: Wanted) -> Iterator[Change]:
     ledger, tenant = world.queue.ledger, world.spec.tenant
     for node in ledger.tree.node(tenant).up():
         spec = ledger.tenants.get(node.name)
-        if spec is None or spec.borrow_limit is None:
-            continue
-        for model, milli in wanted.items():
-            before = spec.borrow_limit.get(model, 0)
-
-            def with_limit(
-                more: int, spec: TenantSpec = spec, model: str = model, before: int = before
-            ) -> Ledger:
-                limits = {**(spec.borrow_limit or {}), model: before + more}
-                specs = {**ledger.tenants, spec.name: replace(spec, borrow_limit=limits)}
-                return ledger.twin(specs.values())
-
-            def helps(more: int, with_limit: Callable[[int], Ledger] = with_limit) -> bool:
-                trial = with_limit(more)
-                return all(trial.may_borrow(tenant, m, n) for m, n in wanted.items())
-
-            more = _least(helps, -(-milli // MILLI))
+        for model in wanted if spec is not None and spec.borrow_limit is not None else ():
+            assert spec is not None
+            more = _least(
+                lambda more, spec=spec, model=model: all(  # type: ignore[misc]
+                    _with_limit(ledger, spec, model, more).may_borrow(tenant, m, n)
+                    for m, n in wanted.items()
+                ),
+                -(-wanted[model] // MILLI),
+            )
             if more is not None:
-                text = f"a borrow_limit of {before + more} {model} for tenant {spec.name} instead of {before}"
-                size = more * MILLI / max(milli, 1)
-                change = Change(
-                    ChangeKind.BORROW, text, size, was=float(before), to=float(before + more)
-                )
-                yield from _and_a_place(_with(world, with_limit(more)), change)
+                better = _with(world, _with_limit(ledger, spec, model, more))
+                yield from _and_a_place(better, _borrow(spec, model, more, wanted[model]))
+
+
+def _with_limit(ledger: Ledger, spec: TenantSpec, model: str, more: int) -> Ledger:
+    limits = dict(spec.borrow_limit or {})
+    limits[model] = limits.get(model, 0) + more
+    specs = {**ledger.tenants, spec.name: replace(spec, borrow_limit=limits)}
+    return ledger.twin(specs.values())
+
+
+def _borrow(spec: TenantSpec, model: str, more: int, milli: int) -> Change:
+    was = (spec.borrow_limit or {}).get(model, 0)
+    return Change(
+        ChangeKind.BORROW,
+        f"a borrow_limit of {was + more} {model} for tenant {spec.name} instead of {was}",
+        more * MILLI / max(milli, MILLI),
+        was=float(was),
+        to=float(was + more),
+        added_gpus={spec.name: {model: more}},
+    )
 
 
 def _least(helps: Callable[[int], bool], most: int) -> int | None:
@@ -198,19 +208,12 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
 
 
 def _when_jobs_end(world: World) -> Iterator[Change]:
-    """The jobs of the tenant's branch that must end first, as they are expected to."""
+    """The jobs of the tenant's tree that must end first, as they are expected to."""
     queue, spec = world.queue, world.spec
     ends: dict[str, float] = {}
     for name in sorted(world.placers):
         ends |= world.placers[name].expected_ends(world.now)
-    branch = _branch(queue.ledger, spec.tenant)
-    held = [
-        record
-        for job, record in ((job, queue.jobs.get(job)) for job in ends)
-        if record is not None and record.plan is not None and record.plan.gpus_milli
-        if _branch(queue.ledger, record.spec.tenant) == branch
-    ]
-    held.sort(key=lambda record: (ends[record.id], record.number))
+    held = _of_the_tree(world, ends)
 
     def without(gone: list[JobRecord]) -> World:
         ledger = queue.ledger.twin()
@@ -234,13 +237,21 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
     if start is not None:
         at_s = ends[held[count - 1].id]
         wait_s = max(0.0, at_s - world.now)
-        few = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
-        text = (
-            f"the end of {few}, which hold the quota, expected in {format_duration(wait_s)}"
-            if len(jobs) > 1
-            else f"the end of {few}, which holds the quota, expected in {format_duration(wait_s)}"
-        )
+        text = f"the end of {listed(jobs)}, whose quota it needs, expected in {format_duration(wait_s)}"
         yield told(ChangeKind.ENDS, text, wait_s / 3600.0, start, jobs=jobs, at_s=at_s)
+
+
+def _of_the_tree(world: World, ends: Mapping[str, float]) -> list[JobRecord]:
+    """The jobs that hold GPUs of the tenant's tree, the first to end first. O(attempts x depth)."""
+    queue = world.queue
+    tree = _branch(queue.ledger, world.spec.tenant)
+    held = [
+        record
+        for record in (queue.jobs.get(job) for job in ends)
+        if record is not None and record.plan is not None and record.plan.gpus_milli
+        if _branch(queue.ledger, record.spec.tenant) == tree
+    ]
+    return sorted(held, key=lambda record: (ends[record.id], record.number))
 
 
 def _branch(ledger: Ledger, tenant: str) -> str:

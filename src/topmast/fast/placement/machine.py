@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.changes import Place, Trials
+from topmast.fast.placement.changes import region_changes
+from topmast.fast.placement.changes.trials import Place, Trials
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.facts import (
@@ -129,7 +130,7 @@ class RegionalPlacer(EventMachine):
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
     def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
-        """What would have to change here for a gang that has no place. As `Trials.changes`."""
+        """What would have to change here for a gang that has no place. As `region_changes`."""
         held_here = ask.held is not None and ask.held.region == self.region
         trials = Trials(
             self.search(now, ask),
@@ -137,7 +138,7 @@ class RegionalPlacer(EventMachine):
             preempt=preempt and self._may_preempt(ask),
             unheld=self.columns if held_here else None,
         )
-        return list(trials.changes())
+        return list(region_changes(trials))
 
     def expected_ends(self, now: float) -> dict[str, float]:
         """When each attempt is expected to let go of its seats, by job."""
