@@ -48,6 +48,16 @@ def engine(cluster_name: str) -> Address:
     return f"engine/{cluster_name}"
 
 
+def host(name: str) -> str:
+    """Under what the history keeps the story of host ``name``, beside those of jobs."""
+    return f"host/{name}"
+
+
+def is_host(subject: str) -> bool:
+    """Whether a story of the history is that of a host."""
+    return subject.startswith("host/")
+
+
 def attempt_name(job: JobId, epoch: int) -> str:
     """The name of an attempt's object in an engine; launching it twice finds the first."""
     return f"{job}.{epoch}"

@@ -198,6 +198,13 @@ class HostView(Struct, frozen=True):
     agent_pid: int | None = None
 
 
+class HostStory(Struct, frozen=True):
+    """A host with its history: who took it out of service and put it back, and when it was lost."""
+
+    host: HostView
+    history: tuple[HistoryView, ...]
+
+
 class GpuView(Struct, frozen=True):
     """GPUs of one model in one cluster: present, free, held by jobs, on hosts that take no work."""
 

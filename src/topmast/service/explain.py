@@ -24,6 +24,7 @@ from topmast.model.states import WAITING
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
 from topmast.service.quotas import quota_changes
+from topmast.service.warnings import gang_in_words
 
 PLANS_SHOWN = 5
 HOSTS_SHOWN = 4
@@ -275,18 +276,8 @@ def plan_view(plan: Plan, over_quota: bool, stopped: tuple[VictimVerdict, ...]) 
     )
 
 
-def _wanted(spec: JobSpec) -> str:
-    """The gang in words: 2 tasks with 8 H100 each."""
-    first = spec.groups[0]
-    listed = first.resources.accelerators
-    models = " or ".join(a.model or "any model" for a in listed)
-    each = f"{listed[0].gpus_milli / MILLI:g} {models}" if listed else "no GPU"
-    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks} tasks"
-    return f"{tasks} with {each} each" if spec.tasks > 1 else f"{tasks} with {each}"
-
-
 def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: _Inquiry) -> str:
-    wanted = _wanted(spec)
+    wanted = gang_in_words(spec)
     more = f" ({detail})" if detail else ""
     if reason is None:
         best = inquiry.plans[0]

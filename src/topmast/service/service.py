@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 
 import topmast
-from topmast.fast.placement.explain import fits_when_empty
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -26,8 +25,7 @@ from topmast.model.errors import Conflict, InvalidInput, NotFound
 from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.fleet import DatasetSpec
-from topmast.model.job import MILLI, Band, JobSpec
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
@@ -37,9 +35,11 @@ from topmast.service.board import Board
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.hub import Hub
 from topmast.service.usage import KEYS, running_rows, usage
+from topmast.service.warnings import warnings_of
 
 T = TypeVar("T")
 MAX_BULK = 100_000
+MAX_WARNINGS = 20
 
 
 class LogChunk(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Service:
         self.hub = hub
         self.pid_of = pid_of
         self.started_s = clock.now()
-        self._can_fit: dict[tuple[Any, ...], bool] = {}
+        self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.runtime.ask(question))
@@ -112,28 +112,17 @@ class Service:
 
     def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
         """What a person should know at once: the job is accepted, but will not start as things are."""
-        found = [
-            f"dataset '{name}' is not in the catalogue: the job waits until it is added"
-            for name in self.machines.queue.catalogue.unknown(spec.datasets)
-        ]
-        if not self._fits_somewhere(spec):
-            found.append("no cluster could hold this gang even when empty: see `topmast explain`")
-        return tuple(found)
-
-    def _fits_somewhere(self, spec: JobSpec) -> bool:
-        groups = tuple(GroupAsk("", g.count, g.resources) for g in spec.groups)
-        versions = tuple(id(p.columns) for p in self.machines.placers.values())
-        key = (groups, spec.topology, versions)
-        if key not in self._can_fit:
-            if len(self._can_fit) > 10_000:
-                self._can_fit.clear()
-            ask = Ask("", groups, spec.topology, Band.NORMAL, preempt=False)
-            self._can_fit[key] = any(
-                fits_when_empty(placer.columns, ask, cluster)
-                for placer in list(self.machines.placers.values())
-                for cluster in placer.columns.clusters
-            )
-        return self._can_fit[key]
+        queue = self.machines.queue
+        regions = [placer.columns for placer in list(self.machines.placers.values())]
+        unknown = queue.catalogue.unknown(spec.datasets)
+        shape = tuple((g.count, g.resources) for g in spec.groups)
+        versions = (id(queue.ledger.tree), *(id(columns) for columns in regions))
+        key = (shape, spec.topology, spec.tenant, spec.band, spec.preemptible, unknown, versions)
+        if key not in self._warned:
+            if len(self._warned) > 10_000:
+                self._warned.clear()
+            self._warned[key] = warnings_of(queue, regions, spec)
+        return self._warned[key]
 
     def _with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
         if workdir:
@@ -158,12 +147,16 @@ class Service:
             raise InvalidInput(
                 f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
             )
-        specs = []
+        specs, warnings = [], []
         for i, document in enumerate(documents):
             specs.append(self._with_workdir(self._read(document, user, f"jobs[{i}]"), ""))
+            warnings += [f"jobs[{i}]: {warning}" for warning in self._warnings(specs[-1])]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
-        return v.BulkReceipt(await self._admit(tuple(specs), key))
+        if len(warnings) > MAX_WARNINGS:
+            more = len(warnings) - MAX_WARNINGS
+            warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
+        return v.BulkReceipt(await self._admit(tuple(specs), key), tuple(warnings))
 
     async def _admit(self, specs: tuple[JobSpec, ...], key: str) -> tuple[str, ...]:
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
@@ -212,15 +205,10 @@ class Service:
     async def story(self, job: str) -> v.JobStory:
         """A job with its history and its finished attempts."""
         view = await self.job(job)
-        history, attempts = await asyncio.to_thread(
-            lambda: (self.journal.history(job), self.journal.attempts_of(job))
-        )
+        attempts = await asyncio.to_thread(self.journal.attempts_of, job)
         return v.JobStory(
             view,
-            tuple(
-                v.HistoryView(h.at_s, h.kind, h.text, msgspec.json.decode(h.detail))
-                for h in history
-            ),
+            await self._history(job),
             tuple(
                 v.AttemptView(
                     a.epoch, a.region, a.cluster, a.model, a.gpus_milli / MILLI,
@@ -332,6 +320,21 @@ class Service:
         await self._tell(ids.placer(region), m.SetHost(host, state, by))
         views = await self.list("hosts")
         return next(h for h in views if h.name == host)
+
+    async def host_story(self, host: str) -> v.HostStory:
+        """A host with what was done to it and what happened to it."""
+        views: tuple[v.HostView, ...] = await self.list("hosts")
+        view = next((h for h in views if h.name == host), None)
+        if view is None:
+            raise NotFound(f"no host '{host}'")
+        return v.HostStory(view, await self._history(ids.host(host)))
+
+    async def _history(self, subject: str) -> tuple[v.HistoryView, ...]:
+        rows = await asyncio.to_thread(self.journal.history, subject)
+        return tuple(
+            v.HistoryView(row.at_s, row.kind, row.text, msgspec.json.decode(row.detail))
+            for row in rows
+        )
 
     # --- datasets -------------------------------------------------------------------------------------
 
