@@ -191,7 +191,8 @@ def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
     """
     if world.queue.catalogue.unknown(world.spec.datasets):
         return ()
-    if inquiry.plans:
+    queue, spec = world.queue, world.spec
+    if inquiry.plans and (queue.choices(spec, False) or queue.choices(spec, True)):
         best = inquiry.plans[0].region
         cost = inquiry.costs.get(best, DataCost())
         return (copied(best, cost, world.now),) if cost.missing else ()

@@ -7,36 +7,77 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes.trials import listed
+from topmast.fast.placement.changes.trials import count_of, listed
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import TenantSpec
-from topmast.model.job import MILLI, Band
+from topmast.model.job import MILLI, Band, TaskGroup
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
-from topmast.service.changes import World, in_regions, told
+from topmast.service.changes import Start, World, in_regions, told
 
+GROUPS_TRIED = 4
 RAISES_TRIED = 64
 """So often a quota is raised, up the tree and over the models of one job."""
 ENDS_TRIED = 1_000
 JOBS_NAMED = 12
+
+_MAKES_QUOTA_ENOUGH = (ChangeKind.TASKS, ChangeKind.GPUS)
+"""With fewer GPUs asked for, the quota might do as it is."""
 
 Wanted = Mapping[str, int]
 """Thousandths of GPUs by model."""
 
 
 def quota_changes(world: World) -> Iterator[Change]:
-    """Quotas and limits that keep a job from starting in any way, each raised as little as helps."""
+    """Quotas and limits that keep a job from starting, each raised as little as helps."""
     queue, spec = world.queue, world.spec
-    if queue.choices(spec, False) or queue.choices(spec, True):
+    if queue.choices(spec, False):
+        return
+    if spec.band is not Band.OPPORTUNISTIC:
+        # Within its quota a job may preempt, and borrowed GPUs it may not even get.
+        may_borrow = bool(queue.choices(spec, True))
+        for wanted in _all_wanted(world):
+            for change in _more_quota(world, wanted):
+                if not (may_borrow and change.also):
+                    yield change
+    if queue.choices(spec, True):
         return
     for wanted in _all_wanted(world):
-        if spec.band is not Band.OPPORTUNISTIC:
-            yield from _more_quota(world, wanted)
         if spec.preemptible or spec.band is Band.OPPORTUNISTIC:
             yield from _more_to_borrow(world, wanted)
+    for group in spec.groups[:GROUPS_TRIED]:
+        yield from _fewer_tasks(world, group)
     yield from _when_jobs_end(world)
+
+
+def _fewer_tasks(world: World, group: TaskGroup) -> Iterator[Change]:
+    """The most tasks of a group that quota and room allow. O(log tasks) trials."""
+
+    def start(count: int) -> Start | None:
+        groups = world.spec.groups
+        fewer = tuple(replace(g, count=count) if g is group else g for g in groups)
+        return world.with_spec(groups=fewer).start()
+
+    low, high, best = 0, group.count, None
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = start(middle)
+        low, high, best = (low, middle, best) if found is None else (middle, high, found)
+    if best is not None:
+        of = f" of group {group.name}" if len(world.spec.groups) > 1 else ""
+        size = (group.count - low) / group.count
+        text = f"{count_of(low, 'task', of)} instead of {group.count}"
+        yield told(
+            ChangeKind.TASKS,
+            text,
+            size,
+            best,
+            group=group.name,
+            was=float(group.count),
+            to=float(low),
+        )
 
 
 def _all_wanted(world: World) -> list[Wanted]:
@@ -195,7 +236,7 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
         text = f"{change.text}: {start}"
         yield replace(change, text=text, region=place.region, cluster=place.cluster)
         return
-    besides = in_regions(better)
+    besides = [c for c in in_regions(better) if c.kind not in _MAKES_QUOTA_ENOUGH]
     if besides:
         first = besides[0]
         yield replace(

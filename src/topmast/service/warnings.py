@@ -97,18 +97,19 @@ def _too_much(
             f"no host has {wanted}; the most is {most_gpus}",
         )
     needs = group.resources
+    of = f" with {wanted}" if needs.accelerators else ""
     most_cpus = max(
         float(s.columns.cpus[h].max(initial=0)) for s, h in zip(spaces, gpus, strict=True)
     )
     if most_cpus < cpus_of(needs):
-        text = f"no host with {wanted} has {needs.cpus:g} CPUs; the most is {most_cpus:g}"
+        text = f"no host{of} has {needs.cpus:g} CPUs; the most is {most_cpus:g}"
         return "resources.cpus", text
     most = max(float(s.columns.memory[h].max(initial=0)) for s, h in zip(spaces, gpus, strict=True))
     if most < needs.memory_bytes:
         size = format_bytes(needs.memory_bytes)
         return (
             "resources.memory",
-            f"no host with {wanted} has {size} of memory; the most is {format_bytes(most)}",
+            f"no host{of} has {size} of memory; the most is {format_bytes(most)}",
         )
     return (
         "resources",
