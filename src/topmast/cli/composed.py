@@ -76,7 +76,7 @@ def _add_up(app: typer.Typer, root: Root) -> None:
                 host=host,
                 port=port,
                 profile=profile,
-                settings=values.assignments(settings or []),
+                settings=values.assignments(settings or [], "--set"),
                 json=session.json,
             )
         )
@@ -107,7 +107,9 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Rebuild the past from a state folder."""
         options = ReplayOptions(
-            state=session.state_folder(), until_s=values.moment_s(until), json=session.json
+            state=session.state_folder(),
+            until_s=values.moment_s(until, "--until"),
+            json=session.json,
         )
         document = root.replay(options)
         session.show(document, lambda: _say_past(document))
@@ -146,7 +148,7 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         options = BenchOptions(
             jobs=jobs,
             clients=clients,
-            duration_s=values.duration_s(duration),
+            duration_s=values.duration_s(duration, "--duration"),
             seed=seed,
             state=session.state,
             json=session.json,

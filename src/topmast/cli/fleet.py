@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
@@ -77,7 +78,9 @@ def regions(session: Session) -> None:
 def clusters(session: Session, region: RegionOption = None) -> None:
     """Engine, hosts, GPUs and jobs, by cluster."""
     with session.client() as client:
-        found = [row for row in client.clusters() if region in (None, row.region)]
+        everywhere = client.clusters()
+    values.known(region, (row.region for row in everywhere), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
         Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
@@ -113,11 +116,10 @@ def hosts(
         _host_story(session, history)
         return
     with session.client() as client:
-        found = [
-            row
-            for row in client.hosts()
-            if region in (None, row.region) and cluster in (None, row.cluster)
-        ]
+        rows = client.hosts()
+    values.known(region, (row.region for row in rows), "region")
+    values.known(cluster, (row.cluster for row in rows), "cluster")
+    found = [row for row in rows if region in (None, row.region) and cluster in (None, row.cluster)]
     session.show({"hosts": found}, lambda: _say_hosts(found))
 
 
@@ -139,7 +141,10 @@ def _host_story(session: Session, host: str) -> None:
 def gpus(session: Session, region: RegionOption = None) -> None:
     """GPUs free, held and unavailable, by model and cluster."""
     with session.client() as client:
-        found = [row for row in client.gpus() if region in (None, row.region)]
+        everywhere = client.gpus()
+        if region not in (None, *(row.region for row in everywhere)):
+            values.known(region, (row.name for row in client.regions()), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("GPU", whole=True), Column("REGION"), Column("CLUSTER"), Column("TOTAL", right=True),
         Column("FREE", right=True), Column("HELD", right=True), Column("UNAVAILABLE", right=True),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
 from topmast.cli.completion import complete_jobs
 from topmast.cli.each import for_each
@@ -75,6 +76,8 @@ def queue(
         states = ["active"]
     with session.client() as client:
         page = _pages(client, states, tenant, limit)
+        if tenant is not None and not page.jobs:
+            values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
     known = sum(count for state, count in page.counts.items() if state not in FINISHED)
     ranked = states == ["active"] and known > len(page.jobs)
