@@ -127,7 +127,7 @@ class Change(Struct, frozen=True):
     large the change is, to compare changes of different kinds: the part of the amount that is given up or
     missing, or hours. ``also``: what must change besides, when this alone does not suffice.
     ``at_s``: when it comes about by itself, as far as that is known. ``added_gpus``: what is added to quotas
-    or limits, by tenant and GPU model.
+    or limits, by tenant and GPU model. ``preempting``: others have to stop as well.
     """
 
     kind: ChangeKind
@@ -141,11 +141,12 @@ class Change(Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     at_s: float | None = None
+    preempting: bool = False
     also: str = ""
     added_gpus: dict[str, dict[str, int]] = {}
 
 
-def by_size(change: Change) -> tuple[float, int, str, str]:
-    """The order in which changes are told: the smallest first."""
+def by_size(change: Change) -> tuple[float, int, bool, str, str]:
+    """The order in which changes are told: the smallest first; of equals, that which stops nobody."""
     kind = tuple(ChangeKind).index(change.kind)
-    return (change.size, kind, change.region or "", change.cluster or "")
+    return (change.size, kind, change.preempting, change.region or "", change.cluster or "")

@@ -121,8 +121,10 @@ def in_regions(world: World) -> list[Change]:
 def told(kind: ChangeKind, text: str, size: float, start: Start, **more: object) -> Change:
     """A change after which there is a place."""
     place = start.place
-    said = f"{text}: {start}"
-    return Change(kind, said, size, place.region, place.cluster, **more)  # type: ignore[arg-type]
+    said, stops = f"{text}: {start}", place.preempting
+    return Change(
+        kind, said, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 # --- the job ------------------------------------------------------------------------------------------

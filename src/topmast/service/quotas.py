@@ -234,7 +234,10 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
     if start is not None:
         place = start.place
         text = f"{change.text}: {start}"
-        yield replace(change, text=text, region=place.region, cluster=place.cluster)
+        yield replace(
+            change, text=text, region=place.region, cluster=place.cluster,
+            preempting=place.preempting,
+        )  # fmt: skip
         return
     besides = [c for c in in_regions(better) if c.kind not in _MAKES_QUOTA_ENOUGH]
     if besides:

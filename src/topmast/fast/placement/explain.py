@@ -10,6 +10,7 @@ import numpy as np
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.placement.packing import gpus_of_task
+from topmast.fast.placement.scoring import accelerators_of
 from topmast.fast.placement.search import Search, choices_of, levels_of
 from topmast.fast.placement.space import Space
 from topmast.model.job import MILLI
@@ -18,6 +19,7 @@ from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection
 
 ON_THE_WAY = (
     Rejection.NO_MATCHING_HARDWARE,
+    Rejection.QUOTA,
     Rejection.HOST_UNAVAILABLE,
     Rejection.HOST_AVOIDED,
     Rejection.TOO_FEW_GPUS,
@@ -198,8 +200,8 @@ def _domain_of(columns: Columns, ask: Ask, rows: Ints) -> Ints:
 def _passes(columns: Columns, ask: Ask, group: GroupAsk) -> list[Bools]:
     """Which hosts pass each question of `ON_THE_WAY` for one task of a group (questions x hosts)."""
     resources, count = group.resources, len(columns.hosts)
-    has, free = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    for choice in choices_of(ask):
+    has, may, free = (np.zeros(count, dtype=np.bool_) for _ in range(3))
+    for choice in range(max(1, len(accelerators_of(ask)))):
         milli = gpus_of_task(resources, choice)
         listed = resources.accelerators
         model = listed[min(choice, len(listed) - 1)].model if listed else None
@@ -207,12 +209,14 @@ def _passes(columns: Columns, ask: Ask, group: GroupAsk) -> list[Bools]:
         if model is not None:
             usable &= np.asarray(columns.models == model, dtype=np.bool_)
         has |= usable
-        free |= usable & _has_slots(columns, milli)
+        if choice in choices_of(ask):
+            may |= usable
+            free |= usable & _has_slots(columns, milli)
     avoided = np.zeros(count, dtype=np.bool_)
     avoided[[columns.index[host] for host in ask.avoid_hosts if host in columns.index]] = True
     cpus = columns.free_cpus + 1e-9 >= cpus_of(resources)
     memory = columns.free_memory >= resources.memory_bytes
-    return [has, columns.available, ~avoided, free, cpus, memory]
+    return [has, may, columns.available, ~avoided, free, cpus, memory]
 
 
 def _has_slots(columns: Columns, milli: int) -> Bools:

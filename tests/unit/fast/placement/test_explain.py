@@ -41,6 +41,7 @@ class Rejected:
     used: dict[str, Seat] = field(default_factory=dict)
     states: dict[str, HostState] = field(default_factory=dict)
     avoid_hosts: tuple[str, ...] = ()
+    models: tuple[int, ...] | None = None
 
 
 def _slots(host: str, count: int) -> Seat:
@@ -71,6 +72,10 @@ REJECTED = [
         "memory is in use", job(resources=needs(1, memory=200)),
         {R.TOO_LITTLE_MEMORY: 2, R.NO_MATCHING_HARDWARE: 1},
         used={"a": _slots("a", 1), "b": _slots("b", 1)},
+    ),
+    Rejected(
+        "its quota allows only one of the models", job(resources=needs(8, "A100", "H100")),
+        {R.QUOTA: 2, R.TOO_FEW_GPUS: 1}, used={"c": _slots("c", 1)}, models=(0,),
     ),
     Rejected(
         "hosts are out of service", job(gpus=8),
@@ -106,7 +111,7 @@ REJECTED = [
 def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     """One reason for each host that takes no task; the reasons add up to hosts."""
     columns = _columns(case.used, case.states)
-    question = ask(case.spec, avoid_hosts=case.avoid_hosts)
+    question = ask(case.spec, avoid_hosts=case.avoid_hosts, models=case.models)
     search = Search("east", columns, {}, profile(), 0, 0.0)
     found = search.best(question).plan
     told = verdict(search, question, "c-1", found)

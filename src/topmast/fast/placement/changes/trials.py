@@ -88,8 +88,10 @@ class Trials:
         self, kind: ChangeKind, text: str, size: float, place: Place, **more: object
     ) -> Change:
         """A change after which there is a place."""
-        told = f"{text}: {place}"
-        return Change(kind, told, size, place.region, place.cluster, **more)  # type: ignore[arg-type]
+        told, stops = f"{text}: {place}", place.preempting
+        return Change(
+            kind, told, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+        )  # fmt: skip
 
 
 def count_of(count: int, one: str, of: str = "") -> str:
