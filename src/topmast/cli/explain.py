@@ -132,7 +132,10 @@ def _cluster_verdict(cluster: ClusterVerdict) -> Cell:
     counted = _counted(cluster.rejections)
     if cluster.spared:
         counted += f"; running jobs spared: {_counted(cluster.spared)}"
-    if not cluster.ever:
+    from topmast.model.reason import Rejection
+
+    by_quota = any(count.reason is Rejection.QUOTA for count in cluster.rejections)
+    if not cluster.ever and not by_quota:
         most = cluster.largest_gpus
         reasons = [counted, f"at most {number(most)} GPUs together" if most else ""]
         return Cell(f"can never fit: {', '.join(filter(None, reasons))}".rstrip(": "), "red")

@@ -24,7 +24,7 @@ from topmast.model.states import WAITING
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
 from topmast.service.quotas import quota_changes
-from topmast.service.warnings import gang_in_words
+from topmast.service.warnings import gang_in_words, too_large
 
 PLANS_SHOWN = 5
 HOSTS_SHOWN = 4
@@ -171,7 +171,7 @@ def _explanation(
         state=record.state.value if record else "NOT SUBMITTED",
         reason=reason.value if reason else None,
         summary=summary + (_refused(record) if record else ""),
-        would_help=_would_help(queue, spec, reason, inquiry, changes),
+        would_help=_would_help(world, reason, inquiry, changes),
         regions=tuple(inquiry.regions),
         plans=tuple(
             plan_view(p, inquiry.over_quota, inquiry.stopped.get((p.region, p.cluster), ()))
@@ -305,31 +305,25 @@ def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: 
 
 
 def _would_help(
-    queue: GlobalQueue,
-    spec: JobSpec,
-    reason: PendingReason | None,
-    inquiry: _Inquiry,
-    changes: tuple[Change, ...],
+    world: World, reason: PendingReason | None, inquiry: _Inquiry, changes: tuple[Change, ...]
 ) -> tuple[str, ...]:
     """The smallest change of each kind, in words; then what is no change of one thing."""
     smallest = {change.kind: change for change in reversed(changes)}
     texts = [change.text for change in sorted(smallest.values(), key=by_size)[:HELP_SHOWN]]
-    return tuple(texts + _in_general(queue, spec, reason, inquiry, bool(changes)))
+    return tuple(texts + _in_general(world, reason, inquiry, bool(changes)))
 
 
 def _in_general(
-    queue: GlobalQueue,
-    spec: JobSpec,
-    reason: PendingReason | None,
-    inquiry: _Inquiry,
-    found_some: bool,
+    world: World, reason: PendingReason | None, inquiry: _Inquiry, found_some: bool
 ) -> list[str]:
     """What helps with a reason, whatever is free now."""
+    queue, spec = world.queue, world.spec
     need = spec.gpus_milli() / MILLI
     allowed = [region for region in inquiry.regions if region.barred is None]
     verdicts = [v for region in allowed for v in region.clusters]
     if reason in (PendingReason.TOPOLOGY_DOES_NOT_FIT, PendingReason.NO_MATCHING_HARDWARE):
-        return _of_hardware(spec, need, verdicts)
+        columns = [world.placers[region.region].columns for region in allowed]
+        return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
     if reason is PendingReason.UNKNOWN_DATASET:
         return ["`topmast datasets add` for each dataset named"]
     if reason is PendingReason.WAITING_FOR_DATA:

@@ -43,11 +43,16 @@ def warnings_of(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -
             f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: the job waits "
             f"until the quota is raised (see `topmast tenants`)"
         )
+    return (*found, *too_large(queue, regions, spec))
+
+
+def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
+    """What is too much of a job that no cluster could hold, even empty, and the most that would do."""
     ask = queue.ask_for(spec, "", False, EVERY_CHOICE, DataCost(), preempt=False)
     spaces = [Space(columns.empty()) for columns in regions]
-    if _where(spaces, ask) is None:
-        found += list(_alone(spaces, ask, spec)) or [_largest(spaces, ask, spec)]
-    return tuple(found)
+    if _where(spaces, ask) is not None:
+        return ()
+    return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
 
 
 def gang_in_words(spec: JobSpec) -> str:

@@ -55,7 +55,7 @@ class Verdicts:
             victims=tuple(v.job for v in found.victims) if found else (),
             hosts=len(rows),
             fitting_hosts=fitting,
-            spared=() if found is not None else self._count_spared(cluster),
+            spared=self._count_spared(cluster) if found is None and roomy.any() else (),
             stopped=victims_of(self.search, found) if found else (),
         )
 
