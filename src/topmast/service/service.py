@@ -356,11 +356,7 @@ class Service:
         fields.setdefault("path", f"datasets/{name}")
         fields["replicas"] = [region]
         fields.setdefault("size", 0)
-        try:
-            spec = parse_dataset(name, fields, regions=regions)
-        except InvalidInput as error:
-            error.field = error.field or "name"
-            raise InvalidInput(error.message, field=error.field, remedy=error.remedy) from None
+        spec = parse_dataset(name, fields, regions=regions)
         size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
         spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
         await self._tell(ids.QUEUE, m.AddDataset(spec))
