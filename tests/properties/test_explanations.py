@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -227,15 +227,15 @@ def _raised(fleet: Fleet, change: Change, field: str) -> tuple[TenantSpec, ...]:
     return tuple(tenants)
 
 
-@bounded(400)
+@bounded(250)
 @given(stories())
 def test_after_each_change_the_job_has_a_place(story: Story) -> None:
     """Before it the job waits; after it, and it alone, the job is placed."""
     told = _told(story.world(), story.spec)
-    assume(told.changes)
-    world = story.world()
-    (name,) = world.submit(story.spec)
-    assert world.jobs[name].epoch == 0
+    if told.changes:
+        world = story.world()
+        (name,) = world.submit(story.spec)
+        assert world.jobs[name].epoch == 0
     for change in told.changes:
         event(change.kind + (", and besides" if change.also else ""))
         if change.also or change.kind is ChangeKind.COPY:
@@ -245,7 +245,7 @@ def test_after_each_change_the_job_has_a_place(story: Story) -> None:
         assert _placed(world, changed_spec(story.spec, change)), change.text
 
 
-@bounded(300)
+@bounded(200)
 @given(stories())
 def test_a_job_that_waits_is_told_what_would_help(story: Story) -> None:
     """There is something to say of every job that cannot start, and nothing of one that can."""
@@ -256,7 +256,7 @@ def test_a_job_that_waits_is_told_what_would_help(story: Story) -> None:
     assert list(told.changes) == sorted(told.changes, key=lambda change: change.size)
 
 
-@bounded(200)
+@bounded(100)
 @given(stories())
 def test_the_prices_of_victims_add_up(story: Story) -> None:
     """Who would be stopped, with tenant, band and loss; the prices make up the term of the score."""

@@ -9,7 +9,10 @@ CopyId = str
 """``c`` and a number, for example ``c3``."""
 
 Address = str
-"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``."""
+"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``.
+
+Between processes also ``relay/NAME``, the stand-in for a machine elsewhere, and ``link/NAME``, its way out.
+"""
 
 QUEUE: Address = "queue"
 DESK: Address = "desk"
@@ -56,6 +59,16 @@ def host(name: str) -> str:
 def is_host(subject: str) -> bool:
     """Whether a story of the history is that of a host."""
     return subject.startswith("host/")
+
+
+def relay(name: str) -> Address:
+    """The address of the stand-in for a machine in another process: a region's placer, or the queue."""
+    return f"relay/{name}"
+
+
+def link(name: str) -> Address:
+    """The address of the link that carries what the relay ``name`` sends."""
+    return f"link/{name}"
 
 
 def attempt_name(job: JobId, epoch: int) -> str:

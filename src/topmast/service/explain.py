@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.auction import no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
@@ -17,6 +19,7 @@ from topmast.model.reason import (
     Change,
     ClusterVerdict,
     PendingReason,
+    Rejection,
     VictimVerdict,
     by_size,
 )
@@ -52,8 +55,7 @@ def explain_job(
     reason, detail = queue.reason_of(record)
     if reason is PendingReason.PENDING_EVALUATION:
         reason, detail = _judge(queue, record.spec, inquiry)
-    world = World(queue, placers, record.spec, record, now)
-    return _explanation(world, inquiry, reason, detail)
+    return _explanation(_world(queue, placers, record.spec, record, now), inquiry, reason, detail)
 
 
 def explain_spec(
@@ -66,7 +68,20 @@ def explain_spec(
     """What would become of a job if it were submitted now."""
     inquiry = _inquire(queue, placers, spec, None, now)
     reason, detail = _judge(queue, spec, inquiry)
-    return _explanation(World(queue, placers, spec, None, now), inquiry, reason, detail, warnings)
+    world = _world(queue, placers, spec, None, now)
+    return _explanation(world, inquiry, reason, detail, warnings)
+
+
+def _world(
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    spec: JobSpec,
+    record: JobRecord | None,
+    now: float,
+) -> World:
+    """What the job meets: regions that can be asked now."""
+    reached = {name: placers[name] for name in placers if name not in queue.reach.absent}
+    return World(queue, reached, spec, record, now)
 
 
 def _inquire(
@@ -100,7 +115,11 @@ def _inquire_as(
     held = queue.held_from(spec, record, over_quota)
     regions, plans = [], []
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
-    for name in sorted(placers):
+    for name in sorted({*placers, *queue.reach.apart}):
+        absent = _absent(queue, placers, name)
+        if absent is not None:
+            regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
+            continue
         cost, placer = costs.get(name, DataCost()), placers[name]
         ask = queue.ask_for(
             spec, name, over_quota, choices, cost,
@@ -128,6 +147,15 @@ def _in_order(plans: list[Plan], costs: Mapping[str, DataCost]) -> list[Plan]:
     return sorted(ranked, key=lambda p: bool(p.victims))
 
 
+def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
+    """Since when and why a region cannot be asked; None for one that can be."""
+    absence = queue.reach.absent.get(region)
+    if absence is not None:
+        since = datetime.fromtimestamp(absence.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{Rejection.UNREACHABLE} (unreachable since {since}: {absence.why})"
+    return None if region in placers else f"{Rejection.UNREACHABLE} (its books cannot be read)"
+
+
 def _judge(
     queue: GlobalQueue, spec: JobSpec, inquiry: _Inquiry
 ) -> tuple[PendingReason | None, str]:
@@ -143,11 +171,12 @@ def _judge(
             return PendingReason.WAITING_FOR_DATA, f"would be copied to {best.region}"
         return None, ""
     if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
-        return PendingReason.WAITING_FOR_DATA, "no region may or can hold its data"
+        reason = no_region(inquiry.costs.values())
+        return reason, queue.out_of_reach() or "no region may or can hold its data"
     allowed = [region for region in inquiry.regions if region.barred is None]
     verdicts = [v for region in allowed for v in region.clusters]
-    if any(v.ever for v in verdicts):
-        return PendingReason.INSUFFICIENT_CAPACITY, ""
+    if queue.reach.absent or any(v.ever for v in verdicts):
+        return PendingReason.INSUFFICIENT_CAPACITY, queue.out_of_reach()
     if any(v.largest_gpus for v in verdicts):
         return PendingReason.TOPOLOGY_DOES_NOT_FIT, ""
     return PendingReason.NO_MATCHING_HARDWARE, ""
@@ -231,6 +260,8 @@ def _explain_placed(
     elif record.state in WAITING:
         victims = ", ".join(v.job for v in plan.victims)
         summary = f"its GPUs in {plan.region}/{plan.cluster} come free when {victims} has stopped"
+        if not victims:
+            summary = f"{plan.region}/{plan.cluster} was told to start it, and has not answered yet"
     else:
         summary = (
             f"{record.id} is {record.state.value} in {plan.region}/{plan.cluster}: that plan had "
@@ -238,6 +269,8 @@ def _explain_placed(
         )
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+    if plan is not None and plan.region in queue.reach.absent:
+        summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(
         job=record.id,
         name=record.spec.name,

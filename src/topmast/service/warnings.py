@@ -22,10 +22,12 @@ from topmast.model.units import format_bytes, format_gpus
 EVERY_CHOICE = tuple(range(100))
 
 
-def warnings_of(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
+def warnings_of(
+    queue: GlobalQueue, regions: Sequence[Columns] | None, spec: JobSpec
+) -> tuple[str, ...]:
     """One line for each thing that keeps a job from starting, as the fleet and the quotas are.
 
-    ``regions``: the hosts of each. What is in use does not matter. O(regions x hosts x log tasks).
+    ``regions``: the hosts of each, None if those of some are not known. What is in use does not matter. O(regions x hosts x log tasks).
     """
     found = [
         f"dataset '{name}' is not in the catalogue: the job waits until it is added"
@@ -43,7 +45,7 @@ def warnings_of(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -
             f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: the job waits "
             f"until the quota is raised (see `topmast tenants`)"
         )
-    return (*found, *too_large(queue, regions, spec))
+    return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
 
 
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ Victims are stopped first; the preemptor is launched when the last of them has l
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -32,6 +33,7 @@ from topmast.fast.placement.facts import (
     Up,
 )
 from topmast.fast.placement.fewest import fewest
+from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.reservation import expected_end_s, first_start, without
@@ -45,6 +47,8 @@ from topmast.model.plan import Ask, Plan, Reservation
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
 from topmast.model.states import HostState, Outcome
 from topmast.policies.base import Preemption, Profile, Score
+
+REASONS_KEPT = 10_000
 
 
 class _State(Struct):
@@ -74,9 +78,13 @@ class RegionalPlacer(EventMachine):
         self.pool = pool or Pool()
         self.state = _State(RegionSpec(region, ()))
         self.columns = Columns(self.state.region)
+        self.holds = Holds()
         self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
+        self._reasons: dict[object, PendingReason] = {}
+        self._claims: dict[str, Allocation] = {}
+        """Attempts whose victims still hold some of their slots."""
 
     # --- views for explanation and listing: read only ---------------------------------------------
 
@@ -89,7 +97,10 @@ class RegionalPlacer(EventMachine):
         columns = self.columns
         if ask is not None and ask.held is not None and ask.held.region == self.region:
             columns = without(columns, ask.held)
-        return Search(self.region, columns, state.allocations, profile, state.version, now)
+        allocations = state.allocations
+        if spoken_for := self.holds.victims():
+            allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
+        return Search(self.region, columns, allocations, profile, state.version, now)
 
     def verdicts(
         self, ask: Ask, now: float, *, preempt: bool = True
@@ -151,8 +162,39 @@ class RegionalPlacer(EventMachine):
     # --- questions --------------------------------------------------------------------------------
 
     def _ask(self, event: m.AskPlans) -> None:
-        offers = tuple(self.offer(ask) for ask in event.asks)
+        answer = self.offer if not event.hold_s else partial(self._offer_held, event)
+        offers = tuple(answer(ask) for ask in event.asks)
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
+        self._announce()
+
+    def _offer_held(self, event: m.AskPlans, ask: Ask) -> m.Offer:
+        """An offer that is kept for a while; not if data must come first, for that takes longer."""
+        self._let_go(ask.job)
+        offer = self.offer(ask)
+        if offer.plan is None:
+            self.holds.denied = self.holds.denied or len(self.holds) > 0
+        elif not ask.data_bytes and not ask.data_s:
+            ticket = m.HoldTicket(f"{event.batch}.{ask.job}", self.now + event.hold_s)
+            self.holds.take(self.columns, ticket.id, ask, offer.plan, ticket.expires_s)
+            offer = msgspec.structs.replace(offer, hold=ticket)
+        return offer
+
+    def _drop_holds(self, event: m.DropHolds) -> None:
+        for job in event.jobs:
+            self._let_go(job)
+        self._announce()
+
+    def _let_go(self, job: str) -> str:
+        """Hold nothing for a job any more; those who found no place meanwhile may find one now."""
+        hold_id = self.holds.drop(self.columns, job)
+        if hold_id:
+            self._note_room()
+        return hold_id
+
+    def _note_room(self) -> None:
+        """Something held came free: the books are as they were, but not what others were told."""
+        self._freed = self._freed or self.holds.denied
+        self.holds.denied = False
 
     def offer(self, ask: Ask) -> m.Offer:
         """The best plan for a job, or why there is none."""
@@ -164,11 +206,21 @@ class RegionalPlacer(EventMachine):
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
-        reason = pending_reason(self.columns, ask)
+        reason = self._reason(ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self._first_start(self.search(self.now, ask), ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
+
+    def _reason(self, ask: Ask) -> PendingReason:
+        """Why there is no plan: the same for all who ask for the same of the same hosts."""
+        key = (ask.groups, ask.models, ask.topology)
+        known = self._reasons.get(key)
+        if known is None:
+            if len(self._reasons) >= REASONS_KEPT:
+                self._reasons.clear()
+            known = self._reasons[key] = pending_reason(self.columns, ask)
+        return known
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
@@ -204,8 +256,14 @@ class RegionalPlacer(EventMachine):
 
     def _commit(self, event: m.CommitPlan) -> None:
         plan = event.plan
+        kept = self.holds.drop(self.columns, plan.job)
         why = self._no_longer_fits(plan, event)
+        if why and event.hold not in ("", kept):
+            why = f"{why}, and its hold had expired"
         if why:
+            if kept:
+                self._note_room()
+                self._announce()
             self.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
             return
         held = self.state.allocations
@@ -292,8 +350,8 @@ class RegionalPlacer(EventMachine):
             for host in event.suspects:
                 self._suspect(host)
         self.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
-        for waiting in list(self.state.allocations.values()):
-            if waiting.hold is Hold.CLAIMED and not waiting.waiting_for:
+        for waiting in list(self._claims.values()):
+            if not waiting.waiting_for:
                 self._launch_or_refuse(waiting)
                 self.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
         self._announce()
@@ -391,13 +449,19 @@ class RegionalPlacer(EventMachine):
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
     def next_wakeup_s(self) -> float | None:
-        """When the first suspect host is trusted again."""
-        return min(self.state.suspect.values(), default=None)
+        """When the first suspect host is trusted again, or the first hold expires."""
+        trusted_s = min(self.state.suspect.values(), default=None)
+        if not self.holds:
+            return trusted_s
+        times = (trusted_s, self.holds.next_expiry_s())
+        return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _wake(self, event: m.Wake) -> None:
         for host, until_s in list(self.state.suspect.items()):
             if until_s <= self.now:
                 self.decide(SuspicionOver(host))
+        if self.holds.drop_due(self.columns, self.now):
+            self._note_room()
         self._announce()
 
     def _held(self, job: str, epoch: int) -> Allocation | None:
@@ -422,12 +486,13 @@ class RegionalPlacer(EventMachine):
             hold=Hold.CLAIMED,
             waiting_for=list(fact.waiting_for),
         )
-        self.state.allocations[event.plan.job] = allocation
+        self.state.allocations[event.plan.job] = self._claims[event.plan.job] = allocation
         self.columns.hold(allocation)
         self.state.version += 1
 
     def _apply_launched(self, fact: Launched, event: m.Message) -> None:
         allocation = self.state.allocations[fact.job]
+        self._claims.pop(fact.job, None)
         allocation.hold = Hold.STARTING
         allocation.start_s = self.now
         self.columns.note(allocation)
@@ -452,8 +517,9 @@ class RegionalPlacer(EventMachine):
 
     def _apply_freed(self, fact: SlotsFreed, event: m.Message) -> None:
         allocation = self.state.allocations.pop(fact.job)
+        self._claims.pop(fact.job, None)
         self.columns.let_go(allocation)
-        for other in self.state.allocations.values():
+        for other in self._claims.values():
             if fact.job in other.waiting_for:
                 other.waiting_for.remove(fact.job)
         self._more()
@@ -493,7 +559,9 @@ class RegionalPlacer(EventMachine):
 
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
+        self._reasons = {}
         self.columns = Columns(region)
+        self.holds.forget()
         self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
@@ -510,6 +578,8 @@ class RegionalPlacer(EventMachine):
     def restore(self, blob: bytes) -> None:
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=_State)
+        held = self.state.allocations
+        self._claims = {job: a for job, a in held.items() if a.hold is Hold.CLAIMED}
         self._configure_columns(self.state.region)
 
     def held_gpus(self) -> float:
@@ -523,6 +593,7 @@ class RegionalPlacer(EventMachine):
         m.AskPlans: _ask,
         m.CommitPlan: _commit,
         m.StopAttempt: _stop_attempt,
+        m.DropHolds: _drop_holds,
         m.SetHost: _set_host,
         m.HostChanged: _host_changed,
         m.AttemptRunning: _running,
