@@ -66,6 +66,13 @@ def routes(service: Service) -> APIRouter:
     _datasets(router, service)
 
     @router.get(
+        "/hosts/{host}/story", tags=["fleet"], summary="One host with its history",
+        **returns(v.HostStory),
+    )  # fmt: skip
+    async def host_story(host: str) -> Response:
+        return answer(await service.host_story(host))
+
+    @router.get(
         "/usage",
         tags=["fleet"],
         summary="GPU-hours held, kept and lost",

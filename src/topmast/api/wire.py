@@ -21,6 +21,7 @@ REF = "#/components/schemas/{name}"
 SHOWN = (
     views.JobPage,
     views.JobView,
+    views.HostStory,
     views.JobStory,
     views.Receipt,
     views.BulkReceipt,

@@ -66,7 +66,9 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Rebuild the past from a state folder."""
         options = ReplayOptions(
-            state=session.state_folder(), until_s=values.moment_s(until), json=session.json
+            state=session.state_folder(),
+            until_s=values.moment_s(until, "--until"),
+            json=session.json,
         )
         document = root.replay(options)
         session.show(document, lambda: _say_past(document))
@@ -105,7 +107,7 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         options = BenchOptions(
             jobs=jobs,
             clients=clients,
-            duration_s=values.duration_s(duration),
+            duration_s=values.duration_s(duration, "--duration"),
             seed=seed,
             state=session.state,
             json=session.json,

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
-from topmast.cli.output import Cell, Column, Row, say_table
+from topmast.cli.jobs import say_history
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "regions", panel=FLEET, example="topmast regions")(regions)
     command(app, "clusters", panel=FLEET, example="topmast clusters --region east")(clusters)
-    command(app, "hosts", panel=FLEET, example="topmast hosts --cluster east-1")(hosts)
+    command(
+        app, "hosts", panel=FLEET,
+        example="topmast hosts --cluster east-1\ntopmast hosts --history east-1-0",
+    )(hosts)  # fmt: skip
     command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
     command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
     command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
@@ -73,7 +78,9 @@ def regions(session: Session) -> None:
 def clusters(session: Session, region: RegionOption = None) -> None:
     """Engine, hosts, GPUs and jobs, by cluster."""
     with session.client() as client:
-        found = [row for row in client.clusters() if region in (None, row.region)]
+        everywhere = client.clusters()
+    values.known(region, (row.region for row in everywhere), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
         Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
@@ -95,21 +102,49 @@ def hosts(
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only those of one cluster.")
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            autocompletion=complete_hosts,
+            help="One host, with who put it aside, and when it was lost.",
+        ),
+    ] = None,
 ) -> None:
     """State, place, GPUs and jobs, by host."""
+    if history is not None:
+        _host_story(session, history)
+        return
     with session.client() as client:
-        found = [
-            row
-            for row in client.hosts()
-            if region in (None, row.region) and cluster in (None, row.cluster)
-        ]
+        rows = client.hosts()
+    values.known(region, (row.region for row in rows), "region")
+    values.known(cluster, (row.cluster for row in rows), "cluster")
+    found = [row for row in rows if region in (None, row.region) and cluster in (None, row.cluster)]
     session.show({"hosts": found}, lambda: _say_hosts(found))
+
+
+def _host_story(session: Session, host: str) -> None:
+    with session.client() as client:
+        story = client.host_story(host)
+
+    def tell() -> None:
+        _say_hosts([story.host])
+        say()
+        if story.history:
+            say_history(story.history)
+        else:
+            say("nothing was done to it, and it was never lost")
+
+    session.show(story, tell)
 
 
 def gpus(session: Session, region: RegionOption = None) -> None:
     """GPUs free, held and unavailable, by model and cluster."""
     with session.client() as client:
-        found = [row for row in client.gpus() if region in (None, row.region)]
+        everywhere = client.gpus()
+        if region not in (None, *(row.region for row in everywhere)):
+            values.known(region, (row.name for row in client.regions()), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("GPU", whole=True), Column("REGION"), Column("CLUSTER"), Column("TOTAL", right=True),
         Column("FREE", right=True), Column("HELD", right=True), Column("UNAVAILABLE", right=True),

@@ -32,6 +32,7 @@ from topmast.model.views import (
     Explanation,
     GpuView,
     Health,
+    HostStory,
     HostView,
     JobPage,
     JobStory,
@@ -296,6 +297,10 @@ class Client:
     def tenants(self) -> list[TenantView]:
         """The quota of each tenant, and what it uses, borrows and lends."""
         return self._transport.get(dict[str, list[TenantView]], "/tenants")["tenants"]
+
+    def host_story(self, host: str) -> HostStory:
+        """A host with its history."""
+        return self._transport.get(HostStory, _path("hosts", host, "story"))
 
     def cordon(self, host: str) -> HostView:
         """Place nothing more on a host; what runs there goes on."""

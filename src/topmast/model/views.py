@@ -9,11 +9,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from topmast.model.reason import ClusterVerdict
+from topmast.model.reason import Change, ClusterVerdict
 
 
 class JobView(Struct, frozen=True):
-    """One job as it stands. ``attempts`` counts the times it was placed."""
+    """One job as it stands.
+
+    ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
+    """
 
     id: str
     name: str
@@ -42,6 +45,7 @@ class JobView(Struct, frozen=True):
     datasets: tuple[str, ...]
     group: str
     cause: str
+    refusals: int = 0
 
 
 class JobPage(Struct, frozen=True):
@@ -128,6 +132,8 @@ class RegionVerdict(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """Why a job stands where it stands, and what would change that.
 
+    ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
+    each kind in words.
     ``expected_start_s`` is None until a forecast exists; ``basis`` then says what it rests on.
     """
 
@@ -142,6 +148,7 @@ class Explanation(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     expected_start_s: float | None = None
     basis: str = ""
+    changes: tuple[Change, ...] = ()
 
 
 class RegionView(Struct, frozen=True):
@@ -189,6 +196,13 @@ class HostView(Struct, frozen=True):
     rack: str
     jobs: tuple[str, ...]
     agent_pid: int | None = None
+
+
+class HostStory(Struct, frozen=True):
+    """A host with its history: who took it out of service and put it back, and when it was lost."""
+
+    host: HostView
+    history: tuple[HistoryView, ...]
 
 
 class GpuView(Struct, frozen=True):

@@ -88,8 +88,48 @@ def test_listings_can_be_narrowed(
     """To a region or a cluster."""
     server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/gpus", {"gpus": GPUS})
     server.on("GET", "/clusters", {"clusters": CLUSTERS})
+    server.on("GET", "/regions", {"regions": REGIONS})
     rows = call(*arguments, "--json").document[arguments[0]]
     assert [row["name"] for row in rows] == want
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["hosts", "--region", "eats"], "no region 'eats' (did you mean 'east'?)"),
+        (["hosts", "--cluster", "easst-1"], "no cluster 'easst-1' (did you mean 'east-1'?)"),
+        (["clusters", "--region", "nowhere"], "no region 'nowhere' (one of: east, west)"),
+        (["gpus", "--region", "eats"], "no region 'eats' (did you mean 'east'?)"),
+        (["queue", "--tenant", "defualt"], "no tenant 'defualt' (did you mean 'default'?)"),
+    ],
+)
+def test_a_name_of_nothing_is_no_empty_table(
+    arguments: list[str], want: str, server: FakeServer, call: Call
+) -> None:
+    """Who mistypes a name is told, with the nearest that there is."""
+    server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/gpus", {"gpus": GPUS})
+    server.on("GET", "/clusters", {"clusters": CLUSTERS}).on(
+        "GET", "/regions", {"regions": REGIONS}
+    )
+    server.on("GET", "/tenants", {"tenants": TENANTS})
+    server.on("GET", "/jobs", v.JobPage((), None, {}))
+    called = call(*arguments)
+    assert (called.code, called.error) == (1, f"topmast: {want}")
+
+
+def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:
+    """Who put it aside, and when; or that there is nothing to tell."""
+    line = v.HistoryView(
+        1e9, "host-cordoned", "h0 was cordoned by ann", {"host": "h0", "by": "ann"}
+    )
+    server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], (line,)))
+    out = call("hosts", "--history", "h0").out
+    assert "h0 was cordoned by ann" in out
+    assert call("hosts", "--history", "h0", "--json").document["history"][0]["kind"] == (
+        "host-cordoned"
+    )
+    server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], ()))
+    assert "never lost" in call("hosts", "--history", "h0").out
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])

@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.changes import region_changes
+from topmast.fast.placement.changes.trials import Place, Trials
 from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.explain import pending_reason, verdict
+from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.facts import (
     HostReachable,
     HostSet,
@@ -34,7 +36,7 @@ from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.overlay import Overlay
-from topmast.fast.placement.reservation import first_start, without
+from topmast.fast.placement.reservation import expected_end_s, first_start, without
 from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
 from topmast.model import messages as m
@@ -42,7 +44,7 @@ from topmast.model.errors import NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band
 from topmast.model.plan import Ask, Plan, Reservation
-from topmast.model.reason import ClusterVerdict, PendingReason
+from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
 from topmast.model.states import HostState, Outcome
 from topmast.policies.base import Preemption, Profile, Score
 
@@ -99,17 +101,62 @@ class RegionalPlacer(EventMachine):
             allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
         return Search(self.region, columns, allocations, profile, state.version, now)
 
-    def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
+    def verdicts(
+        self, ask: Ask, now: float, *, preempt: bool = True
+    ) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
         search = self.search(now, ask)
-        may_preempt = self.profile.preemption is Preemption.BAND
+        preempt = preempt and self._may_preempt(ask)
+        verdicts = Verdicts(search, ask, preempt=preempt)
         answers = []
         for name in sorted(self.columns.clusters):
             found = search.best(ask, name).plan
-            if found is None and may_preempt and ask.band > Band.OPPORTUNISTIC:
+            if found is None and preempt:
                 found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
-            answers.append((verdict(search, ask, name, found), found))
+            answers.append((verdicts.of(name, found), found))
         return answers
+
+    def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
+        """What there is to say of every cluster, by name, when the region is ruled out."""
+        verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
+        return [verdicts.barred(name, why, detail) for name in sorted(self.columns.clusters)]
+
+    def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
+        """Those that a plan stops and that have not let go yet, and what that costs."""
+        return victims_of(self.search(now), plan)
+
+    def place(
+        self, ask: Ask, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
+    ) -> Place | None:
+        """Where the gang has a place, once the jobs ``gone`` are. As `Trials.place`."""
+        search = self.search(now, ask)
+        if gone:
+            held = search.allocations
+            search.columns = search.columns.trial()
+            for job in gone:
+                if job in held:
+                    search.columns.give_back(held[job].plan.seats, held[job].needs())
+            search.allocations = {job: held[job] for job in held if job not in gone}
+        return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
+
+    def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
+        """What would have to change here for a gang that has no place. As `region_changes`."""
+        held_here = ask.held is not None and ask.held.region == self.region
+        trials = Trials(
+            self.search(now, ask),
+            ask,
+            preempt=preempt and self._may_preempt(ask),
+            unheld=self.columns if held_here else None,
+        )
+        return list(region_changes(trials))
+
+    def expected_ends(self, now: float) -> dict[str, float]:
+        """When each attempt is expected to let go of its seats, by job."""
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return {job: expected_end_s(held[job], default_s, now) for job in held}
+
+    def _may_preempt(self, ask: Ask) -> bool:
+        return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
 
     # --- questions --------------------------------------------------------------------------------
 

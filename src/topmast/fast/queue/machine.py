@@ -616,7 +616,10 @@ class GlobalQueue(EventMachine):
             return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
         line = self.pending.line_of(record.id)
         if line is None:
-            return PendingReason.PENDING_EVALUATION, "waits out a delay after a failure"
+            return (
+                PendingReason.PENDING_EVALUATION,
+                f"waits out a delay: {record.cause or 'a failure'}",
+            )
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and line.reason in never:
             # Only those that could be asked have said never.
@@ -891,6 +894,8 @@ class GlobalQueue(EventMachine):
     def _apply_unplanned(self, fact: f.Unplanned, event: m.Message) -> None:
         record = self.jobs[fact.job]
         self._unbook(record)
+        record.refusals += 1
+        record.cause = f"the region refused the plan: {fact.why}"
         record.over_quota = False
         record.region = record.cluster = record.model = None
         record.hosts = ()

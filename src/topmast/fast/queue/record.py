@@ -33,6 +33,7 @@ class JobRecord(Struct):
     preemptions: int = 0
     restarts: int = 0
     host_losses: int = 0
+    refusals: int = 0
     not_before_s: float = 0.0
     avoid_hosts: tuple[str, ...] = ()
     step: int | None = None
@@ -95,4 +96,5 @@ class JobRecord(Struct):
             datasets=spec.datasets,
             group=spec.group,
             cause=self.cause,
+            refusals=self.refusals,
         )
