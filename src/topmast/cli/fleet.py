@@ -10,12 +10,12 @@ import typer
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
-from topmast.cli.output import Cell, Column, Row, say_table
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import HostView
+    from topmast.model.views import DrainView, HostView
 
 HostsArgument = Annotated[
     list[str],
@@ -42,7 +42,7 @@ def add(app: typer.Typer) -> None:
     command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
     command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
     command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-h0")(uncordon)
-    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1")(drain)
+    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1 --dry-run")(drain)
 
 
 def regions(session: Session) -> None:
@@ -158,12 +158,28 @@ def uncordon(session: Session, hosts: HostsArgument) -> None:
     _put_aside(session, hosts, lambda client, host: client.uncordon(host))
 
 
-def drain(session: Session, hosts: HostsArgument) -> None:
-    """Cordon hosts, and move away what runs there.
+def drain(
+    session: Session,
+    hosts: HostsArgument,
+    now: Annotated[
+        bool, typer.Option("--now", help="Stop also what has no other place yet; it waits for one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would move, where to, and what not.")
+    ] = False,
+) -> None:
+    """Cordon hosts, and move away what runs there, as soon as there is another place for it.
 
-    A job that is moved goes on from its checkpoint elsewhere.
+    A job that is moved goes on from its checkpoint elsewhere in the region. One that may not be
+    preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
-    _put_aside(session, hosts, lambda client, host: client.drain(host))
+    if dry_run:
+        with session.client() as client, for_each(hosts) as attempt:
+            plans = attempt(client.drain_plan)
+            if plans:
+                session.show({"drains": plans}, lambda: _say_drains(plans))
+        return
+    _put_aside(session, hosts, lambda client, host: client.drain(host, now=now))
 
 
 def _put_aside(
@@ -186,6 +202,30 @@ def _say_hosts(found: Sequence[HostView]) -> None:
         for row in found
     ]  # fmt: skip
     say_table(_HOST_COLUMNS, rows)
+    for row in found:
+        for job, why in row.stays.items():
+            say(f"{job} is still on {row.name}: {why}")
+
+
+def _say_drains(plans: Sequence[DrainView]) -> None:
+    columns = [
+        Column("JOB", whole=True), Column("FROM"), Column("TO"), Column("COSTS GPU-S", right=True),
+        Column("WHY NOT"),
+    ]  # fmt: skip
+    rows: list[Row] = [
+        [
+            move.job, _listed(move.hosts),
+            f"{move.to_cluster}: {_listed(move.to_hosts)}" if move.moves else "",
+            f"{move.cost_gpu_s:.0f}", move.why,
+        ]
+        for plan in plans
+        for move in plan.moves
+    ]  # fmt: skip
+    if rows:
+        say_table(columns, rows)
+    for plan in plans:
+        if not plan.moves:
+            say(f"nothing runs on {plan.host}")
 
 
 def _listed(jobs: Sequence[str]) -> str:

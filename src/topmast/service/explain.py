@@ -13,7 +13,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan, Reservation
 from topmast.model.reason import ClusterVerdict, PendingReason, Rejection
-from topmast.model.states import WAITING
+from topmast.model.states import WAITING, HostState
 from topmast.model.units import format_bytes, format_duration
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 
@@ -35,7 +35,7 @@ def explain_job(
 ) -> Explanation:
     """Explain a job of the queue; reads the machines, changes nothing."""
     if record.state not in WAITING or record.plan is not None:
-        return _explain_placed(queue, record)
+        return _explain_placed(queue, record, _stays(placers, record, now))
     inquiry = _inquire(queue, placers, record.spec, record, now)
     reason, detail = queue.reason_of(record)
     if reason is PendingReason.PENDING_EVALUATION:
@@ -163,7 +163,17 @@ def _kept(kept: Reservation) -> str:
     )
 
 
-def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
+def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float) -> str:
+    """Why a job is on a host that is drained, in words; empty if it is on none."""
+    placer = placers.get(record.region or "")
+    if record.plan is None or placer is None:
+        return ""
+    drained = [h for h in record.hosts if placer.host_state(h) is HostState.DRAINING]
+    why = next((d.why for d in placer.departures(tuple(drained), now) if d.job == record.id), "")
+    return f"; {', '.join(drained)} is drained, and it {why}" if why else ""
+
+
+def _explain_placed(queue: GlobalQueue, record: JobRecord, stays: str) -> Explanation:
     """A job with a place, or with none to wait for any more."""
     reason, _ = queue.reason_of(record)
     plan = record.plan
@@ -181,6 +191,7 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
         )
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+        summary += stays
     return Explanation(
         job=record.id,
         name=record.spec.name,

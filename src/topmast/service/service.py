@@ -18,6 +18,7 @@ from msgspec import Struct
 
 import topmast
 from topmast.fast.placement.explain import fits_when_empty
+from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -316,22 +317,33 @@ class Service:
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers),
             "clusters": lambda: fleet.clusters(placers),
-            "hosts": lambda: fleet.hosts(placers, self.pid_of),
+            "hosts": lambda: fleet.hosts(placers, self.pid_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
             "datasets": lambda: fleet.datasets(queue, self.board.of_copy),
         }
         return await self._ask(questions[what])
 
-    async def set_host(self, host: str, state: HostState, by: str) -> v.HostView:
-        """Cordon, drain or return a host."""
+    async def set_host(
+        self, host: str, state: HostState, by: str, *, at_once: bool = False
+    ) -> v.HostView:
+        """Cordon, drain or return a host; a drain ``at_once`` stops also what has no place elsewhere."""
+        region = await self._ask(lambda: self._placer_of(host).region)
+        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
         views: tuple[v.HostView, ...] = await self.list("hosts")
-        region = next((h.region for h in views if h.name == host), None)
-        if region is None:
-            raise NotFound(f"no host '{host}'")
-        await self._tell(ids.placer(region), m.SetHost(host, state, by))
-        views = await self.list("hosts")
         return next(h for h in views if h.name == host)
+
+    async def drain_plan(self, host: str) -> v.DrainView:
+        """What a drain of a host does now, or would do."""
+        now = self.clock.now()
+        return await self._ask(lambda: fleet.drain_plan(self._placer_of(host), host, now))
+
+    def _placer_of(self, host: str) -> RegionalPlacer:
+        """The placer of a host's region. Raises NotFound."""
+        for placer in self.machines.placers.values():
+            if host in placer.columns.index:
+                return placer
+        raise NotFound(f"no host '{host}'")
 
     # --- datasets -------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Victims are stopped first; the preemptor is launched when the last of them has l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,6 +22,8 @@ from topmast.fast.placement.facts import (
     HostSuspected,
     Kept,
     Launched,
+    PlaceBooked,
+    PlaceGivenUp,
     RegionSet,
     SlotsFreed,
     SlotsTaken,
@@ -31,7 +33,9 @@ from topmast.fast.placement.facts import (
 )
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.index import Pool
+from topmast.fast.placement.migration import GOING, Departure, departures, room_for
 from topmast.fast.placement.overlay import Overlay
+from topmast.fast.placement.places import Place, suits
 from topmast.fast.placement.reservation import first_start, without
 from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
@@ -39,10 +43,13 @@ from topmast.model import messages as m
 from topmast.model.errors import NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import Ask, Plan, Reservation, Victim
 from topmast.model.reason import ClusterVerdict, PendingReason
 from topmast.model.states import HostState, Outcome
 from topmast.policies.base import Preemption, Profile, Score
+
+KEPT_S = 60.0
+"""How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
 
 
 class _State(Struct):
@@ -56,6 +63,10 @@ class _State(Struct):
     down: dict[str, bool] = {}
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
+    places: dict[str, Place] = {}
+    """By job, seats kept for attempts that are being moved."""
+    places_used: int = 0
+    places_missed: int = 0
 
 
 class RegionalPlacer(EventMachine):
@@ -108,12 +119,31 @@ class RegionalPlacer(EventMachine):
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
 
     def offer(self, ask: Ask) -> m.Offer:
-        """The best plan for a job, or why there is none."""
+        """The best plan for a job, or why there is none. A place that is kept for it goes first."""
+        kept = self.kept_offer(ask)
+        if kept is not None:
+            return kept
         search = self.search(self.now, ask)
+        if ask.room_gpu_s is not None:
+            plan = room_for(search, ask)
+            return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
         found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
+
+    def kept_offer(self, ask: Ask) -> m.Offer | None:
+        """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
+        place = self.state.places.get(ask.job)
+        if place is None or not suits(place, ask, self.columns):
+            return None
+        return m.Offer(
+            ask.job, msgspec.structs.replace(place.plan, region_version=self.state.version)
+        )
+
+    def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
+        """What becomes of each attempt on hosts of this region that are drained."""
+        return departures(self.search(now), hosts)
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
@@ -162,19 +192,28 @@ class RegionalPlacer(EventMachine):
             self.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
             return
         held = self.state.allocations
-        victims = [held[v.job] for v in plan.victims if v.job in held]
+        victims = [v for v in plan.victims if v.job in held]
+        place = self.state.places.get(plan.job)
+        if place is not None:
+            self.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
         self.decide(SlotsTaken(tuple(v.job for v in victims)))
         self.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=bool(victims)))
         for victim in victims:
-            self._stop(victim, Outcome.PREEMPTED, f"preempted by {plan.job}")
+            cause = f"migrated for {plan.job}" if victim.to else f"preempted by {plan.job}"
+            self._stop(held[victim.job], Outcome.PREEMPTED, cause, victim.to)
         if not victims:
             self._launch(held[plan.job])
+        if place is not None:
+            self._announce()
 
     def _no_longer_fits(self, plan: Plan, event: m.CommitPlan) -> str:
         """Re-validate a plan against the books as they are; empty when it fits."""
         if plan.job in self.state.allocations:
             return "the job holds slots already"
         trial = Overlay(self.columns)
+        place = self.state.places.get(plan.job)
+        if place is not None:
+            trial.give_back(place.plan.seats, place.needs)
         for victim in plan.victims:
             held = self.state.allocations.get(victim.job)
             if held is None:
@@ -191,6 +230,20 @@ class RegionalPlacer(EventMachine):
         for seat in plan.seats:
             if trial.overdrawn(seat, needs[seat.group]):
                 return f"host {seat.host} has not enough free"
+        return self._no_place_is_left(plan.victims, trial)
+
+    def _no_place_is_left(self, victims: Iterable[Victim], trial: Overlay) -> str:
+        """Whose place is not there any more, of those who are to move; empty if all are."""
+        for victim in victims:
+            held = self.state.allocations.get(victim.job)
+            if held is None or victim.to is None:
+                continue
+            needs = held.needs()
+            trial.take(victim.to.seats, needs)
+            rows = [self.columns.index.get(host) for host in victim.to.hosts]
+            there = all(row is not None and self.columns.available[row] for row in rows)
+            if not there or any(trial.overdrawn(s, needs[s.group]) for s in victim.to.seats):
+                return f"the place for {victim.job} is not free"
         return ""
 
     def _launch(self, allocation: Allocation) -> None:
@@ -210,12 +263,17 @@ class RegionalPlacer(EventMachine):
             ),
         )
 
-    def _stop(self, allocation: Allocation, why: Outcome, cause: str) -> None:
-        """Tell a launched attempt to stop, and the queue that it was told."""
-        self.decide(Stopping(allocation.job, why))
+    def _stop(
+        self, allocation: Allocation, why: Outcome, cause: str, to: Plan | None = None
+    ) -> None:
+        """Tell a launched attempt to stop, and the queue that it was told; keep the place it goes ``to``."""
         job, epoch = allocation.job, allocation.epoch
+        if to is not None:
+            grace_s = allocation.spec.checkpoint.grace_s
+            self.decide(PlaceBooked(job, to, self.now + grace_s + KEPT_S))
+        self.decide(Stopping(job, why))
         self.send(ids.cluster(allocation.plan.cluster), m.StopGang(job, epoch, why, cause))
-        self.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause))
+        self.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
 
     # --- the end of attempts -------------------------------------------------------------------------
 
@@ -241,6 +299,8 @@ class RegionalPlacer(EventMachine):
         if allocation is None:
             return
         self.decide(SlotsFreed(event.job))
+        if event.outcome is not Outcome.PREEMPTED and event.job in self.state.places:
+            self.decide(PlaceGivenUp(event.job, used=False))
         if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
             for host in event.suspects:
                 self._suspect(host)
@@ -260,9 +320,10 @@ class RegionalPlacer(EventMachine):
             self._free(allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
 
     def _announce(self) -> None:
-        """Tell the queue, once an event, that something came free."""
+        """Tell the queue, once an event, that something came free; hosts that are drained go first."""
         if self._freed:
             self._freed = False
+            self._drain(tuple(h for h, s in self.state.wanted.items() if s is HostState.DRAINING))
             clusters = tuple(c for c in self.columns.grown if c in self.columns.clusters)
             self.columns.grown.clear()
             self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version, clusters))
@@ -306,16 +367,29 @@ class RegionalPlacer(EventMachine):
         if not known or (event.state is HostState.HEALTHY and not trusted):
             self.decide(HostSet(event.host, event.state))
         if event.state is HostState.DRAINING:
-            for allocation in list(self.state.allocations.values()):
-                movable = allocation.spec.preemptible and allocation.hold is not Hold.STOPPING
-                if movable and event.host in allocation.plan.hosts:
-                    cause = f"host {event.host} is drained"
-                    if allocation.hold is Hold.CLAIMED:
-                        self._free(allocation, Outcome.PREEMPTED, cause)
-                    else:
-                        self._stop(allocation, Outcome.PREEMPTED, cause)
+            self._drain((event.host,), event.at_once)
         self._announce()
         return None
+
+    def _drain(self, hosts: tuple[str, ...], at_once: bool = False) -> None:
+        """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+        held = self.state.allocations
+        host_of = {
+            a.job: next(host for host in a.plan.hosts if host in hosts)
+            for a in held.values()
+            if hosts and a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+        }
+        for job, host in host_of.items():
+            if held[job].hold is Hold.CLAIMED:
+                self._free(held[job], Outcome.PREEMPTED, f"host {host} is drained")
+        if not any(held[job].hold in GOING for job in host_of if job in held):
+            return
+        for leaving in self.departures(hosts, self.now):
+            if leaving.to is not None or (at_once and leaving.may_stop):
+                host = host_of[leaving.job]
+                moved, stopped = f"migrated off host {host} (drain)", f"host {host} is drained"
+                cause = moved if leaving.to is not None else stopped
+                self._stop(held[leaving.job], Outcome.PREEMPTED, cause, leaving.to)
 
     def _host_changed(self, event: m.HostChanged) -> None:
         if event.host in self.columns.index and self.state.down.get(event.host, False) is event.up:
@@ -344,13 +418,17 @@ class RegionalPlacer(EventMachine):
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
     def next_wakeup_s(self) -> float | None:
-        """When the first suspect host is trusted again."""
-        return min(self.state.suspect.values(), default=None)
+        """When the first suspect host is trusted again, or the first place is kept no more."""
+        places_s = (place.until_s for place in self.state.places.values())
+        return min((*self.state.suspect.values(), *places_s), default=None)
 
     def _wake(self, event: m.Wake) -> None:
         for host, until_s in list(self.state.suspect.items()):
             if until_s <= self.now:
                 self.decide(SuspicionOver(host))
+        for job, place in list(self.state.places.items()):
+            if place.until_s <= self.now:
+                self.decide(PlaceGivenUp(job, used=False))
         self._announce()
 
     def _held(self, job: str, epoch: int) -> Allocation | None:
@@ -411,6 +489,20 @@ class RegionalPlacer(EventMachine):
                 other.waiting_for.remove(fact.job)
         self._more()
 
+    def _apply_booked(self, fact: PlaceBooked, event: m.Message) -> None:
+        needs = self.state.allocations[fact.job].needs()
+        self.state.places[fact.job] = Place(fact.plan, needs, fact.until_s)
+        self.columns.take(fact.plan.seats, needs)
+        self.state.version += 1
+
+    def _apply_given_up(self, fact: PlaceGivenUp, event: m.Message) -> None:
+        place = self.state.places.pop(fact.job)
+        self.columns.give_back(place.plan.seats, place.needs)
+        self.columns.grown[place.plan.cluster] = None
+        self.state.places_used += fact.used
+        self.state.places_missed += not fact.used
+        self._more()
+
     def _apply_host(self, fact: HostSet, event: m.Message) -> None:
         if fact.state is HostState.HEALTHY:
             self.state.wanted.pop(fact.host, None)
@@ -450,6 +542,8 @@ class RegionalPlacer(EventMachine):
         self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
+        for place in self.state.places.values():
+            self.columns.take(place.plan.seats, place.needs)
         for host in self.columns.index:
             self.columns.set_state(host, self.host_state(host))
         self.pool.put(self.columns)
@@ -492,6 +586,8 @@ class RegionalPlacer(EventMachine):
         Kept: _apply_kept,
         Stopping: _apply_stopping,
         SlotsFreed: _apply_freed,
+        PlaceBooked: _apply_booked,
+        PlaceGivenUp: _apply_given_up,
         HostSet: _apply_host,
         HostReachable: _apply_reachable,
         HostSuspected: _apply_suspected,

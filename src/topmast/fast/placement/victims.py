@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from topmast.fast.placement import evictions
 from topmast.fast.placement.columns import Floats, Ints, cpus_of
@@ -47,6 +48,30 @@ def cheapest(
     question = question_of(index, ask, weights, choices, cluster_cost)
     terms = _terms(index, ask, profile, weights, now)
     return _Hunt(index, question, terms, choices).best()
+
+
+def cheapest_among(
+    index: Index,
+    ask: Ask,
+    profile: Profile,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster_cost: Floats,
+    now: float,
+    among: NDArray[np.bool_],
+) -> Cleared | None:
+    """As `cheapest`, with victims of whatever band out of some rows (A), each at the weight of its band."""
+    choices = choices_in(index, ask, allowed)
+    if not choices:
+        return None
+    question = question_of(index, ask, weights, choices, cluster_cost)
+    terms = _terms(index, ask, profile, weights, now)._replace(threshold=len(THRESHOLDS) - 1)
+    hunt = _Hunt(index, question, terms, choices)
+    hunt.scratch.fate[~among] = STAYS
+    try:
+        return hunt.best()
+    finally:
+        hunt.scratch.fate[:] = UNDECIDED
 
 
 def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now: float) -> Terms:
