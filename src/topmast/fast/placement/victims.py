@@ -65,13 +65,10 @@ def cheapest_among(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    terms = _terms(index, ask, profile, weights, now)._replace(threshold=len(THRESHOLDS) - 1)
-    hunt = _Hunt(index, question, terms, choices)
-    hunt.scratch.fate[~among] = STAYS
-    try:
-        return hunt.best()
-    finally:
-        hunt.scratch.fate[:] = UNDECIDED
+    terms = _terms(index, ask, profile, weights, now)._replace(
+        threshold=len(THRESHOLDS) - 1, by_name=True, named=among
+    )
+    return _Hunt(index, question, terms, choices).best()
 
 
 def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now: float) -> Terms:
@@ -91,6 +88,7 @@ def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now:
         price=weights.preemption / 3600.0,
         by_name=by_name,
         named=holders.named(ask.outranked or ()),
+        flat=by_name,
         usable=usable,
         cpus=cpus_of(needs),
         memory=float(needs.memory_bytes),
