@@ -13,31 +13,25 @@ from topmast.cli.output import note, say
 if TYPE_CHECKING:
     from topmast.composition import System
 
-DEFAULT_PROFILE = "mast"
-
 
 def serve(options: ServeOptions) -> int:
     """`topmast up`."""
-    from topmast.composition import System
-    from topmast.model.files.fleetfile import read_fleet
-    from topmast.policies.registry import load_profile
-    from topmast.server import bind, configure_logs
-    from topmast.server import serve as serve_system
+    from topmast.roles import serve_placer, serve_queue
 
-    fleet = read_fleet(options.fleet) if options.fleet else None
-    profile = load_profile(options.profile or DEFAULT_PROFILE, options.settings)
-    configure_logs()
-    listener = bind(options.host, options.port)
-    try:
-        system = System(options.state, profile, fleet)
-        try:
-            system.open()
-            serve_system(system, listener, lambda url: _say_ready(url, system, options.json))
-        finally:
-            system.close()
-    finally:
-        listener.close()
+    if options.role == "placer":
+        serve_placer(options, lambda url: _say_placer_ready(url, options))
+    else:
+        serve_queue(options, _say_ready)
     return 0
+
+
+def _say_placer_ready(url: str, options: ServeOptions) -> None:
+    if options.json:
+        say(json.dumps({"url": url, "state": str(options.state), "regions": [options.region]}))
+    else:
+        say(f"The placer of region {options.region} is up at {url}; its queue is {options.queue}")
+        say("Stop with Ctrl-C: jobs run on.")
+    sys.stdout.flush()
 
 
 def _say_ready(url: str, system: System, as_json: bool) -> None:

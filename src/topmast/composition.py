@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +16,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
 from topmast.fast.placement.warm import warm_up
@@ -30,11 +33,14 @@ from topmast.runtime.recovery import Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.hub import Hub
+from topmast.service.regions import Regions
 from topmast.service.service import Service
 
 log = structlog.get_logger(__name__)
 
 JOURNAL = "journal.sqlite"
+ROLE = "role"
+QUEUE_ROLE = "the queue"
 KERNEL_PATIENCE_S = 1.0
 
 
@@ -46,20 +52,34 @@ def small_fleet() -> Fleet:
 
 
 class System:
-    """One process with everything in it. `open` recovers and starts; `close` leaves tasks running."""
+    """One process with everything in it, but for the placers of regions ``apart`` (name to URL).
+
+    `open` recovers and starts; `close` leaves tasks running.
+    """
 
     def __init__(
-        self, state: Path, profile: Profile, fleet: Fleet | None, clock: Clock | None = None
+        self,
+        state: Path,
+        profile: Profile,
+        fleet: Fleet | None,
+        clock: Clock | None = None,
+        *,
+        apart: Mapping[str, str] | None = None,
+        token: str = "",
+        checkpoints: Path | None = None,
     ) -> None:
         self.state = state
         self.clock = clock or SystemClock()
+        self.checkpoints = checkpoints or state / "checkpoints"
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        claim_role(state, QUEUE_ROLE)
         self.journal = open_journal(state / JOURNAL)
-        self.machines = Machines(profile)
+        self.apart = dict(apart or {})
+        self.machines = Machines(profile, {ids.placer(r): ids.relay(r) for r in self.apart})
         self.board = Board()
         self.hub = Hub(first_seq=int(self.clock.now() * 1000))
         self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, self._observe, _fail
+            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop
         )
         self.rebuilt = self._recover()
         self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
@@ -68,6 +88,7 @@ class System:
         self.blobs = Blobs(state / "workdirs")
         self.mover = StoreMover(self._stores(), clock=self.clock)
         self.engines = self._engines()
+        self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
         self.service = Service(
             self.runtime,
             self.journal,
@@ -78,6 +99,11 @@ class System:
             self.board,
             self.hub,
             self._pid_of,
+            Regions(
+                self.machines,
+                {region: Peer(region, url, token) for region, url in self.apart.items()},
+                lambda region: self.ends[region].up,
+            ),
         )
 
     def _recover(self) -> Rebuilt:
@@ -90,7 +116,8 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
-        _load_kernels()
+        load_kernels()
+        self._check_regions_apart()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
@@ -98,12 +125,17 @@ class System:
         for name, engine in self.engines.items():
             engine.open(self._poster(ids.cluster(name)))
         self.mover.open(self._poster(ids.QUEUE))
+        for region, end in self.ends.items():
+            self.runtime.post(ids.QUEUE, m.LinkDown(region, end.why))
+            end.open(uuid.uuid4().hex)
         self.runtime.start()
         configured.result()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.hub.close()
+        for end in self.ends.values():
+            end.close()
         self.runtime.stop()
         for engine in self.engines.values():
             engine.close()
@@ -129,6 +161,9 @@ class System:
     def _release(self, send: m.Send) -> None:
         """Carry a message out of the process: to an engine, or to the mover."""
         message = send.message
+        if isinstance(message, m.Forward):
+            self.ends[send.to.removeprefix("link/")].carry(message)
+            return
         if send.to == ids.MOVER:
             if isinstance(message, m.StartCopy):
                 self.mover.start_copy(message)
@@ -145,6 +180,20 @@ class System:
         elif isinstance(message, m.AskTruth):
             engine.ask_truth()
 
+    def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:
+        """Take a batch from a region's placer; what is only shown to people goes to the board."""
+        left = tuple(p for p in batch.parcels if not self.board.note(p.message))
+        return self.ends[region].receive(msgspec.structs.replace(batch, parcels=left))
+
+    def _end(self, region: str, url: str, token: str) -> LinkEnd:
+        """This end of the link to a region's placer; the queue is told whether it can be reached."""
+
+        def changed(up: bool, why: str) -> None:
+            news = m.LinkUp(region) if up else m.LinkDown(region, why)
+            self.runtime.post(ids.QUEUE, news)
+
+        return LinkEnd(region, ids.QUEUE, Peer(region, url, token), self.runtime, changed)
+
     def _stores(self) -> Mapping[str, str]:
         """Where each region keeps its datasets: as the fleet says, or a folder of the state."""
         stores = {}
@@ -157,7 +206,7 @@ class System:
     def _engines(self) -> dict[str, Engine]:
         engines: dict[str, Engine] = {}
         for region in self.fleet.regions:
-            for cluster in region.clusters:
+            for cluster in region.clusters if region.name not in self.apart else ():
                 if cluster.engine != "local":
                     raise InvalidInput(
                         f"engine '{cluster.engine}' is not available",
@@ -169,19 +218,44 @@ class System:
                     region.name,
                     self.state / "engines" / cluster.name,
                     clock=self.clock,
-                    dataset_path=self._dataset_path,
+                    dataset_path=self.dataset_path,
                     blob_path=self.blobs.path,
-                    checkpoints=self.state / "checkpoints",
+                    checkpoints=self.checkpoints,
                 )
         return engines
 
-    def _dataset_path(self, dataset: str, region: str) -> Path | None:
+    def dataset_path(self, dataset: str, region: str) -> Path | None:
+        """Where tasks of a region read a dataset, when its store is a directory."""
         record = self.machines.queue.catalogue.datasets.get(dataset)
         return self.mover.local_path(region, record.spec.path) if record else None
 
     def _pid_of(self, cluster: str, host: str) -> int | None:
         engine = self.engines.get(cluster)
         return engine.host_pid(host) if isinstance(engine, LocalEngine) else None
+
+    def _check_regions_apart(self) -> None:
+        """Regions named apart are in the fleet; one may not move in or out while jobs run there."""
+        names = [region.name for region in self.fleet.regions]
+        for name in self.apart:
+            if name not in names:
+                raise InvalidInput(
+                    f"the fleet has no region '{name}'", field="--placer",
+                    remedy=f"known: {', '.join(names)}",
+                )  # fmt: skip
+            here = self.machines.placers.get(name)
+            if here is not None and here.state.allocations:
+                raise InvalidInput(
+                    f"jobs run in region '{name}' under this process", field="--placer",
+                    remedy="start without it, drain the region, and try again",
+                )  # fmt: skip
+            self.machines.leave(name)
+        for record in self.machines.queue.jobs.values():
+            name = record.plan.region if record.plan else ""
+            if name in self.machines.relays and name not in self.apart:
+                raise InvalidInput(
+                    f"job {record.id} runs in region '{name}' under a process of its own",
+                    field="--placer", remedy=f"name it: --placer {name}=URL",
+                )  # fmt: skip
 
     def _check_clusters_in_use(self) -> None:
         """A cluster that still runs jobs may not disappear from the fleet file."""
@@ -212,7 +286,22 @@ class System:
         return msgspec.structs.replace(fleet, datasets=tuple(datasets))
 
 
-def _load_kernels() -> None:
+def claim_role(state: Path, role: str) -> None:
+    """Note at the first start what a state folder is for; raises InvalidInput when it is another's."""
+    file = state / ROLE
+    fresh = not (state / JOURNAL).exists()
+    known = file.read_text("utf-8").strip() if file.exists() else ""
+    known = known or ("" if fresh else QUEUE_ROLE)
+    if known not in ("", role):
+        raise InvalidInput(
+            f"{state} belongs to {known}, not to {role}", field="--state",
+            remedy="one folder for each process",
+        )  # fmt: skip
+    if not known or not file.exists():
+        file.write_text(f"{role}\n", encoding="utf-8")
+
+
+def load_kernels() -> None:
     """Compile at the first start on a machine, and say so; load what was compiled at all others."""
     patience = threading.Timer(
         KERNEL_PATIENCE_S,
@@ -226,7 +315,7 @@ def _load_kernels() -> None:
         patience.cancel()
 
 
-def _fail(error: BaseException) -> NoReturn:
+def fail_stop(error: BaseException) -> NoReturn:
     """End the process at once: memory may be ahead of the disk, and must not be acted on."""
     log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""`topmast up`: a system behind its REST interface, on loopback."""
+"""`topmast up`: an application behind its sockets, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 import topmast
-from topmast.api import create_api
-from topmast.composition import System
 from topmast.model.errors import InvalidInput, Unavailable
 
 SERVER_FILE = "server.json"
@@ -39,18 +38,21 @@ def configure_logs(level: int = logging.INFO) -> None:
     )
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket on loopback; port 0 takes a free one. Raises InvalidInput, Unavailable."""
+def bind(host: str, port: int, *, token: str = "", field: str = "--host") -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises InvalidInput, Unavailable.
+
+    Without a ``token`` it must be on loopback.
+    """
     name = "127.0.0.1" if host == "localhost" else host
     try:
         loopback = ipaddress.ip_address(name).is_loopback
     except ValueError:
-        raise InvalidInput(f"'{host}' is not an address", field="--host") from None
-    if not loopback:
+        raise InvalidInput(f"'{host}' is not an address", field=field) from None
+    if not loopback and not token:
         raise InvalidInput(
-            f"{host} can be reached from outside, and there is no authentication yet",
-            field="--host",
-            remedy="127.0.0.1, with a tunnel for remote users",
+            f"{host} can be reached from outside, and nothing tells friend from stranger",
+            field=field,
+            remedy="127.0.0.1, with a tunnel for remote users; for links between processes, a token",
         )
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.
@@ -67,12 +69,26 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(system: System, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins."""
+def url_of(listener: socket.socket) -> str:
+    """What to write to reach a listening socket."""
     address, port = listener.getsockname()[:2]
-    url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+def serve(
+    app: ASGIApp,
+    state: Path,
+    listeners: Sequence[socket.socket],
+    ready: Callable[[str], None],
+    leave: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
+
+    The first listener is the one that clients on this machine are told of. ``leave`` ends what would
+    keep the server from shutting down.
+    """
     config = uvicorn.Config(
-        create_api(system.service),
+        app,
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -81,15 +97,15 @@ def serve(system: System, listener: socket.socket, ready: Callable[[str], None])
         log_level="warning",
         timeout_graceful_shutdown=3,
     )
-    asyncio.run(_serve(_Server(config, system), listener, url, system.state, ready))
+    asyncio.run(_serve(_Server(config, leave), listeners, state, ready))
 
 
 class _Server(uvicorn.Server):
     """Says when it has started, and ends the event streams first when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, system: System) -> None:
+    def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
         super().__init__(config)
-        self._system = system
+        self._leave = leave
         self.when_started: Callable[[], Awaitable[None]] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -100,7 +116,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """SIGTERM or SIGINT: leave in good order; a second Ctrl-C waits for no request."""
-        self._system.hub.close()
+        self._leave()
         # uvicorn would note the signal and raise it again when it has shut down: SIGTERM would
         # then end the process before the journal is closed.
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -108,15 +124,20 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    server: _Server, listener: socket.socket, url: str, state: Path, ready: Callable[[str], None]
+    server: _Server,
+    listeners: Sequence[socket.socket],
+    state: Path,
+    ready: Callable[[str], None],
 ) -> None:
+    url = url_of(listeners[0])
+
     async def announce() -> None:
         _announce(state, url)
         ready(url)
 
     server.when_started = announce
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=list(listeners))
     finally:
         with contextlib.suppress(FileNotFoundError):
             (state / SERVER_FILE).unlink()

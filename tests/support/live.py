@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -39,8 +39,15 @@ class Server:
         fleet: Path | None,
         settings: Mapping[str, str] | None = None,
         snapshot_records: int | None = None,
+        arguments: Sequence[str] = (),
+        port: int = 0,
     ) -> None:
-        """``snapshot_records``: after how many records to save a snapshot, instead of very many."""
+        """``snapshot_records``: after how many records to save a snapshot, instead of very many.
+
+        ``arguments``: more of them for `up`, for a process that is only a part of the system.
+        """
+        self.arguments = tuple(arguments)
+        self.port = port
         self.state = state
         self.fleet = fleet
         self.settings = dict(settings or {})
@@ -65,7 +72,8 @@ class Server:
     @property
     def command(self) -> list[str]:
         """What is run to start it."""
-        command = [sys.executable, *self.program, "up", "--state", str(self.state), "--port", "0"]
+        command = [sys.executable, *self.program, "up", "--state", str(self.state)]
+        command += ["--port", str(self.port), *self.arguments]
         if self.fleet is not None:
             command += ["--fleet", str(self.fleet)]
         for name, value in self.settings.items():

@@ -8,7 +8,7 @@ leaves them, so that `restart` can kill them at any moment and `rebuilt` can com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -58,11 +58,17 @@ class World:
     """
 
     def __init__(
-        self, fleet: Fleet | None, options: Profile | None = None, *, obedient: bool = True
+        self,
+        fleet: Fleet | None,
+        options: Profile | None = None,
+        *,
+        obedient: bool = True,
+        elsewhere: Mapping[str, str] | None = None,
     ) -> None:
+        self.elsewhere = dict(elsewhere or {})
         self.options = options or profile()
         self.fleet = fleet or Fleet(())
-        self.machines = Machines(self.options)
+        self.machines = Machines(self.options, self.elsewhere)
         self.journal = MemoryJournal()
         self.now = 0.0
         self.obedient = obedient
@@ -137,15 +143,16 @@ class World:
         seq = self.journal.written[-1].seq if self.journal.written else 0
         while waiting:
             send = waiting.popleft()
-            machine = self.machines.at(send.to)
+            to = self.machines.route(send.to)
+            machine = self.machines.at(to)
             if machine is None:
                 sends.append(send)
                 continue
             outcome = machine.handle(send.message, self.now)
             if outcome.facts:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)
-                records.append(Record(seq + len(records) + 1, self.now, send.to, event, facts))
-                if send.to == ids.QUEUE:
+                records.append(Record(seq + len(records) + 1, self.now, to, event, facts))
+                if to == ids.QUEUE:
                     trail.add(send.message, outcome.facts, self.now)
             replies.append(outcome.reply)
             waiting.extend(outcome.sends)
@@ -220,7 +227,7 @@ class World:
 
     def rebuilt(self) -> Machines:
         """Other machines, made from the journal alone."""
-        machines = Machines(self.options)
+        machines = Machines(self.options, self.elsewhere)
         rebuild(machines, self.journal)
         return machines
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.responses import Response
 from starlette.types import ASGIApp
 
 import topmast
-from topmast.api import events, fleet, jobs, problems
-from topmast.api.guard import LoopbackOnly
-from topmast.api.wire import components
+from topmast.adapters.link import PREFIX as LINK_PREFIX
+from topmast.api import events, fleet, jobs, link, problems
+from topmast.api.guard import LinkGuard
+from topmast.api.wire import answer, components
 from topmast.service.service import Service
 
 PREFIX = "/api/v1"
 
 
-def create_api(service: Service) -> ASGIApp:
-    """The ASGI application of a service, for loopback."""
+HEALTH = "/health"
+
+
+def create_api(
+    service: Service, doors: Mapping[str, link.Door] | None = None, token: str = ""
+) -> ASGIApp:
+    """The ASGI application of a service, for loopback; and the links to regions apart."""
     app = FastAPI(
         title="Topmast",
         version=topmast.__version__,
@@ -28,6 +36,7 @@ def create_api(service: Service) -> ASGIApp:
     problems.install(app)
     for module in (jobs, fleet, events):
         app.include_router(module.routes(service), prefix=PREFIX)
+    app.include_router(link.routes(doors or {}), prefix=LINK_PREFIX)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -36,4 +45,22 @@ def create_api(service: Service) -> ASGIApp:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return LoopbackOnly(app)
+    return LinkGuard(app, token)
+
+
+def create_regional_api(door: link.Door, region: str, queue_url: str, token: str) -> ASGIApp:
+    """The ASGI application of a region's process: its link, and whether it is alive."""
+    app = FastAPI(title="Topmast", docs_url=None, redoc_url=None, openapi_url=None)
+    problems.install(app)
+    app.include_router(link.routes({region: door}), prefix=LINK_PREFIX)
+
+    @app.get(HEALTH)
+    async def health() -> Response:
+        return answer({"version": topmast.__version__, "role": "placer", "region": region})
+
+    @app.get(f"{PREFIX}/{{path:path}}")
+    async def elsewhere(path: str) -> Response:
+        detail = f"this is the placer of region {region}; the queue is at {queue_url}"
+        return problems.problem(404, "Not here", detail)
+
+    return LinkGuard(app, token, open_paths=(HEALTH,))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -43,3 +46,46 @@ class LoopbackOnly:
                 await refusal(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is one that only this machine can reach."""
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class LinkGuard:
+    """Lets in over a link who shows the token; all else goes on to the rules for this machine alone.
+
+    Without a token a link is for this machine alone too. Whatever is no link is refused on an address
+    that others can reach. ``open_paths`` may be read by anyone.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, open_paths: tuple[str, ...] = ()) -> None:
+        self.app = app
+        self.inner = LoopbackOnly(app)
+        self.token = token.encode()
+        self.open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 401 or 403."""
+        if scope["type"] != "http" or scope["path"] in self.open_paths:
+            await self.app(scope, receive, send)
+            return
+        is_link = scope["path"].startswith(f"{LINK_PREFIX}/")
+        if is_link and self.token:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if hmac.compare_digest(given, b"Bearer " + self.token):
+                await self.app(scope, receive, send)
+                return
+            refusal = problem(401, "Refused", "this link asks for a token", remedy="TOPMAST_TOKEN")
+            await refusal(scope, receive, send)
+            return
+        server = scope.get("server")
+        if server is not None and not is_loopback(server[0]):
+            refusal = problem(403, "Refused", "only links are answered on this address")
+            await refusal(scope, receive, send)
+            return
+        await self.inner(scope, receive, send)

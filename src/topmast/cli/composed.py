@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import values
+from topmast.cli import up, values
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import (
-    DEFAULT_PORT,
     BenchOptions,
     DemoOptions,
     ReplayOptions,
     Root,
-    ServeOptions,
 )
 from topmast.cli.text import moment, number
 
 
 def add(app: typer.Typer, root: Root) -> None:
     """Add the commands."""
-    _add_up(app, root)
+    up.add(app, root)
     _add_demo(app, root)
     _add_replay(app, root)
     bench = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
@@ -42,44 +39,6 @@ def add(app: typer.Typer, root: Root) -> None:
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),
     )  # fmt: skip
-
-
-def _add_up(app: typer.Typer, root: Root) -> None:
-    @command(
-        app, "up", panel=SYSTEM,
-        example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278",
-    )  # fmt: skip
-    def up(
-        session: Session,
-        fleet: Annotated[
-            Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")
-        ] = None,
-        host: Annotated[
-            str, typer.Option(callback=values.loopback, help="The address to listen on.")
-        ] = "127.0.0.1",
-        port: Annotated[
-            int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-        ] = DEFAULT_PORT,
-        profile: Annotated[
-            str | None, typer.Option(metavar="NAME", help="The policies to run with.")
-        ] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
-        ] = None,
-    ) -> int:
-        """Run the whole system in one process, until Ctrl-C."""
-        return root.serve(
-            ServeOptions(
-                fleet=fleet,
-                state=session.state_folder(),
-                host=host,
-                port=port,
-                profile=profile,
-                settings=values.assignments(settings or []),
-                json=session.json,
-            )
-        )
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:

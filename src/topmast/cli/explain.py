@@ -97,7 +97,7 @@ def _region_row(region: RegionVerdict) -> Row:
 
     scores = [cluster.score for cluster in region.clusters if cluster.score is not None]
     if not region.reachable:
-        verdict = Cell("unreachable", "red")
+        verdict = Cell(region.barred or "unreachable", "red")
     elif region.barred:
         verdict = Cell(region.barred, "red")
     elif scores:

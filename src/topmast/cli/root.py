@@ -12,7 +12,12 @@ DEFAULT_PORT = 6278
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """`topmast up`. ``fleet`` None: the fleet of the state folder, or a default one."""
+    """`topmast up`. ``fleet`` None: the fleet of the state folder, or a default one.
+
+    ``placers``: URLs of the regions that the queue's process does not place itself. ``region`` and
+    ``queue``: what a placer's process is for, and where its queue is. ``link``: one more address, for
+    links alone.
+    """
 
     fleet: Path | None
     state: Path
@@ -21,6 +26,13 @@ class ServeOptions:
     profile: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     json: bool = False
+    role: str = "all"
+    placers: dict[str, str] = field(default_factory=dict)
+    region: str | None = None
+    queue: str | None = None
+    link: str | None = None
+    token_file: Path | None = None
+    checkpoints: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

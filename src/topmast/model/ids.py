@@ -9,7 +9,10 @@ CopyId = str
 """``c`` and a number, for example ``c3``."""
 
 Address = str
-"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``."""
+"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``.
+
+Between processes also ``relay/NAME``, the stand-in for a machine elsewhere, and ``link/NAME``, its way out.
+"""
 
 QUEUE: Address = "queue"
 DESK: Address = "desk"
@@ -46,6 +49,16 @@ def cluster(name: str) -> Address:
 def engine(cluster_name: str) -> Address:
     """The address of the engine that runs cluster ``cluster_name``."""
     return f"engine/{cluster_name}"
+
+
+def relay(name: str) -> Address:
+    """The address of the stand-in for a machine in another process: a region's placer, or the queue."""
+    return f"relay/{name}"
+
+
+def link(name: str) -> Address:
+    """The address of the link that carries what the relay ``name`` sends."""
+    return f"link/{name}"
 
 
 def attempt_name(job: JobId, epoch: int) -> str:

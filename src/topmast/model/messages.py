@@ -128,10 +128,21 @@ class ConfigureRegion(Message, frozen=True):
 
 
 class AskPlans(Message, frozen=True):
-    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number."""
+    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number.
+
+    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind.
+    """
 
     batch: int
     asks: tuple[Ask, ...]
+    hold_s: float = 0.0
+
+
+class HoldTicket(Struct, frozen=True):
+    """What was offered is kept until ``expires_s``, by the region's clock."""
+
+    id: str
+    expires_s: float
 
 
 class RegionTerms(Struct, frozen=True):
@@ -145,8 +156,9 @@ class RegionTerms(Struct, frozen=True):
 class AskFleet(Message, frozen=True):
     """Where would this job best run, of these regions? Answered by ``FleetOffered``.
 
-    Regions whose placers are in other processes answer with ``PlansOffered``. A refusal is remembered for
-    the ``line`` of the job, asked about within its tenant's quota or ``over_quota``.
+    Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
+    for ``hold_s``. A refusal is remembered for the ``line`` of the job, asked about within its tenant's
+    quota or ``over_quota``.
     """
 
     batch: int
@@ -154,6 +166,7 @@ class AskFleet(Message, frozen=True):
     terms: dict[str, RegionTerms]
     line: int = 0
     over_quota: bool = False
+    hold_s: float = 0.0
 
 
 class Offer(Struct, frozen=True):
@@ -168,6 +181,7 @@ class Offer(Struct, frozen=True):
     reason: PendingReason | None = None
     retry_at_s: float | None = None
     reservation: Reservation | None = None
+    hold: HoldTicket | None = None
 
 
 class FleetOffered(Message, frozen=True):
@@ -191,7 +205,7 @@ class CommitPlan(Message, frozen=True):
     """The auction was won: take the slots, stop the victims, launch when all slots are free.
 
     ``time_left_s`` is what remains of the job's time limit, None without one; ``expected_s`` how long
-    the attempt is expected to run, None when nobody says.
+    the attempt is expected to run, None when nobody says. ``hold``: of the offer, if it had one.
     """
 
     plan: Plan
@@ -200,6 +214,7 @@ class CommitPlan(Message, frozen=True):
     band: Band
     time_left_s: float | None = None
     expected_s: float | None = None
+    hold: str = ""
 
 
 class PlanCommitted(Message, frozen=True):
@@ -261,6 +276,60 @@ class MayFit(Message, frozen=True):
     """The lines that deserve another look, by number; None for all of them."""
 
     lines: tuple[int, ...] | None
+
+
+class DropHolds(Message, frozen=True):
+    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
+
+    jobs: tuple[str, ...]
+
+
+class LinkUp(Message, frozen=True):
+    """The process of a region's placer can be reached (again)."""
+
+    region: str
+
+
+class LinkDown(Message, frozen=True):
+    """The process of a region's placer cannot be reached; ``why`` in words."""
+
+    region: str
+    why: str
+
+
+# --- between processes ------------------------------------------------------------------------
+
+
+class Forward(Message, frozen=True):
+    """A relay hands a message to its link; ``seq`` 0 if it may be lost, else it must arrive."""
+
+    seq: int
+    message: Message
+
+
+class OpenStream(Message, frozen=True):
+    """The name of what a relay sends, given once in the life of its journal."""
+
+    stream: str
+
+
+class Pair(Message, frozen=True):
+    """Who answers at the other end, and up to which of our messages it has applied them."""
+
+    stream: str
+    applied: int
+
+
+class Heard(Message, frozen=True):
+    """Every message of the other end up to ``seq`` is applied with this commit."""
+
+    seq: int
+
+
+class Acked(Message, frozen=True):
+    """The other end has every message up to ``seq`` on its disk."""
+
+    seq: int
 
 
 # --- the placers and the clusters -------------------------------------------------------------
@@ -492,6 +561,48 @@ class CopyProgress(Message, frozen=True):
     bytes: int
 
 
+ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | DropHolds
+"""What a queue may say to a placer in another process."""
+
+ToQueue = (
+    PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
+    | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress
+)  # fmt: skip
+"""What a placer in another process may say to its queue."""
+
+
+class Parcel(Struct, frozen=True):
+    """A message on a link. ``seq`` counts from 1 those that must arrive; 0 is one that may be lost."""
+
+    seq: int
+    message: ToPlacer | ToQueue
+
+
+class Deliver(Message, frozen=True):
+    """Parcels of the stream ``stream`` came in for the machine at ``to``.
+
+    ``peer``: whom the sender takes this end for, empty while it does not know; ``applied``: up to
+    which message of this end it had applied them when it sent this.
+    """
+
+    to: Address
+    stream: str
+    peer: str
+    applied: int
+    parcels: tuple[Parcel, ...]
+
+
+class Receipt(Struct, frozen=True):
+    """What became of parcels: all up to ``applied`` are on the disk of the stream ``stream``'s owner.
+
+    ``refused``: why nothing was taken; empty when it was.
+    """
+
+    stream: str
+    applied: int
+    refused: str = ""
+
+
 Event = (
     Wake | Recovered
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
@@ -502,5 +613,6 @@ Event = (
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
     | EngineTruth
+    | DropHolds | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""

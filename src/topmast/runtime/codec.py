@@ -11,6 +11,7 @@ from topmast.fast.clusters.facts import ClusterFact
 from topmast.fast.placement.facts import PlacerFact
 from topmast.fast.queue.facts import QueueFact
 from topmast.model.messages import Event, Message
+from topmast.runtime.relay import RelayFact
 
 _encoder = msgspec.json.Encoder()
 _events: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Event)
@@ -18,6 +19,7 @@ _facts: dict[str, msgspec.json.Decoder[list[Struct]]] = {
     "queue": msgspec.json.Decoder(list[QueueFact]),
     "placer": msgspec.json.Decoder(list[PlacerFact]),
     "cluster": msgspec.json.Decoder(list[ClusterFact]),
+    "relay": msgspec.json.Decoder(list[RelayFact]),
 }
 
 

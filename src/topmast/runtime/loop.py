@@ -180,7 +180,8 @@ class Runtime:
         reply: Any = None
         waiting = deque([(to, message, True)])
         while waiting:
-            address, event, is_first = waiting.popleft()
+            to, event, is_first = waiting.popleft()
+            address = self.machines.route(to)
             machine = self.machines.at(address)
             if machine is None:
                 self._outbox.append(Send(address, event))

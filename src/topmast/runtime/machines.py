@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from topmast.fast.clusters.machine import ClusterManager
 from topmast.fast.placement.desk import Desk
@@ -13,16 +13,21 @@ from topmast.model import ids
 from topmast.policies.base import Profile
 from topmast.policies.registry import policies_of
 from topmast.ports import Machine
+from topmast.runtime.relay import Relay
 
 
 class Machines:
-    """The queue, and a placer or cluster manager for every address that names one.
+    """The queue, and a placer, cluster manager or relay for every address that names one.
 
+    ``elsewhere`` lists machines that live in another process, each with the relay that stands in.
     Raises InvalidInput for a profile that names a policy that does not exist.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(
+        self, profile: Profile, elsewhere: Mapping[ids.Address, ids.Address] | None = None
+    ) -> None:
         self.profile = profile
+        self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
         self.queue = GlobalQueue(profile, policies.order)
@@ -30,7 +35,16 @@ class Machines:
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()
         self.desk = Desk(self.placers, self.pool, profile, self._score)
-        self._by_address: dict[str, Machine] = {ids.QUEUE: self.queue}
+        self.relays: dict[str, Relay] = {}
+        self._by_address: dict[str, Machine] = {}
+        if ids.QUEUE not in self._elsewhere:
+            self._by_address[ids.QUEUE] = self.queue
+        for relay in self._elsewhere.values():
+            self.at(relay)  # it hears `Recovered` at every start
+
+    def route(self, address: ids.Address) -> ids.Address:
+        """Who takes what is sent to an address: the machine itself, or its relay."""
+        return self._elsewhere.get(address, address)
 
     def at(self, address: str) -> Machine | None:
         """The machine at an address; None for one that lies outside (an engine, the mover)."""
@@ -46,7 +60,21 @@ class Machines:
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(name)
             self._by_address[address] = self.clusters[name]
+        elif kind == "relay":
+            self.relays[name] = Relay(name)
+            self._by_address[address] = self.relays[name]
         return self._by_address.get(address)
+
+    def leave(self, region: str) -> None:
+        """A region that was placed here is placed elsewhere from now on."""
+        if self.placers.pop(region, None) is not None:
+            del self._by_address[ids.placer(region)]
+
+    def copy_of_placer(self, region: str, books: bytes) -> RegionalPlacer:
+        """A placer with the books of one that lives elsewhere, to look at."""
+        copy = RegionalPlacer(region, self.profile, self._score)
+        copy.restore(books)
+        return copy
 
     def addressed(self) -> Iterator[tuple[str, Machine]]:
         """Every machine that keeps something, in the order in which they were first spoken to."""

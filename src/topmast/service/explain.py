@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.auction import no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
@@ -86,7 +88,11 @@ def _inquire_as(
     job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
     held = queue.held_from(spec, record, over_quota)
     regions, plans = [], []
-    for name in sorted(placers):
+    for name in sorted({*placers, *queue.reach.apart}):
+        absent = _absent(queue, placers, name)
+        if absent is not None:
+            regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
+            continue
         cost = costs.get(name, DataCost())
         ask = queue.ask_for(
             spec, name, over_quota, choices, cost,
@@ -100,6 +106,15 @@ def _inquire_as(
         regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, verdicts))
     plans.sort(key=lambda p: (bool(p.victims), p.score, p.region, p.cluster))
     return _Inquiry(over_quota, regions, plans, costs)
+
+
+def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
+    """Since when and why a region cannot be asked; None for one that can be."""
+    absence = queue.reach.absent.get(region)
+    if absence is not None:
+        since = datetime.fromtimestamp(absence.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{Rejection.UNREACHABLE} (unreachable since {since}: {absence.why})"
+    return None if region in placers else f"{Rejection.UNREACHABLE} (its books cannot be read)"
 
 
 def _judge(
@@ -117,10 +132,11 @@ def _judge(
             return PendingReason.WAITING_FOR_DATA, f"would be copied to {best.region}"
         return None, ""
     if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
-        return PendingReason.WAITING_FOR_DATA, "no region may or can hold its data"
+        reason = no_region(inquiry.costs.values())
+        return reason, queue.out_of_reach() or "no region may or can hold its data"
     verdicts = [v for region in inquiry.regions for v in region.clusters]
-    if any(v.ever for v in verdicts):
-        return PendingReason.INSUFFICIENT_CAPACITY, ""
+    if queue.reach.absent or any(v.ever for v in verdicts):
+        return PendingReason.INSUFFICIENT_CAPACITY, queue.out_of_reach()
     if any(v.largest_gpus for v in verdicts):
         return PendingReason.TOPOLOGY_DOES_NOT_FIT, ""
     return PendingReason.NO_MATCHING_HARDWARE, ""
@@ -184,6 +200,8 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord, stays: str) -> Explan
     elif record.state in WAITING:
         victims = ", ".join(v.job for v in plan.victims)
         summary = f"its GPUs in {plan.region}/{plan.cluster} come free when {victims} has stopped"
+        if not victims:
+            summary = f"{plan.region}/{plan.cluster} was told to start it, and has not answered yet"
     else:
         summary = (
             f"{record.id} is {record.state.value} in {plan.region}/{plan.cluster}: that plan had "
@@ -192,6 +210,8 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord, stays: str) -> Explan
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
         summary += stays
+    if plan is not None and plan.region in queue.reach.absent:
+        summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(
         job=record.id,
         name=record.spec.name,

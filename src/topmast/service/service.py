@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 import topmast
 from topmast.fast.placement.explain import fits_when_empty
-from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
-from topmast.model.errors import Conflict, InvalidInput, NotFound
+from topmast.model.errors import Conflict, InvalidInput, NotFound, Unavailable
 from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.fleet import DatasetSpec
@@ -37,19 +35,12 @@ from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.hub import Hub
+from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage
 
 T = TypeVar("T")
 MAX_BULK = 100_000
-
-
-class LogChunk(Struct, frozen=True):
-    """A piece of a task's output; ``complete`` when nothing more can come."""
-
-    data: bytes
-    next_offset: int
-    attempt: int
-    complete: bool
+HOST_LOOKS, HOST_LOOK_S = 10, 0.25
 
 
 class Service:
@@ -66,6 +57,7 @@ class Service:
         board: Board,
         hub: Hub,
         pid_of: fleet.Pids,
+        regions: Regions | None = None,
     ) -> None:
         self.runtime = runtime
         self.machines = runtime.machines
@@ -77,6 +69,7 @@ class Service:
         self.board = board
         self.hub = hub
         self.pid_of = pid_of
+        self.regions = regions or Regions(runtime.machines)
         self.started_s = clock.now()
         self._can_fit: dict[tuple[Any, ...], bool] = {}
 
@@ -123,15 +116,17 @@ class Service:
 
     def _fits_somewhere(self, spec: JobSpec) -> bool:
         groups = tuple(GroupAsk("", g.count, g.resources) for g in spec.groups)
-        versions = tuple(id(p.columns) for p in self.machines.placers.values())
-        key = (groups, spec.topology, versions)
+        shapes = self.regions.shapes()
+        if shapes is None:
+            return True  # nobody knows yet what a region apart could hold
+        key = (groups, spec.topology, shapes)
         if key not in self._can_fit:
             if len(self._can_fit) > 10_000:
                 self._can_fit.clear()
             ask = Ask("", groups, spec.topology, Band.NORMAL, preempt=False)
             self._can_fit[key] = any(
                 fits_when_empty(placer.columns, ask, cluster)
-                for placer in list(self.machines.placers.values())
+                for placer in self.regions.placers.values()
                 for cluster in placer.columns.clusters
             )
         return self._can_fit[key]
@@ -174,10 +169,11 @@ class Service:
     async def dry_run(self, document: Any, user: str) -> v.Explanation:
         """What would become of a job, without submitting it."""
         spec = self._read(document, user, "job")
+        await self.regions.look()
         warnings = self._warnings(spec)
         return await self._ask(
             lambda: explain_spec(
-                self.machines.queue, self.machines.placers, spec, self.clock.now(), warnings
+                self.machines.queue, self.regions.placers, spec, self.clock.now(), warnings
             )
         )
 
@@ -270,8 +266,9 @@ class Service:
             record = queue.jobs.get(job)
             if record is None:
                 return None
-            return explain_job(queue, self.machines.placers, record, self.clock.now())
+            return explain_job(queue, self.regions.placers, record, self.clock.now())
 
+        await self.regions.look()
         found = await self._ask(question)
         if found is not None:
             return found
@@ -299,21 +296,29 @@ class Service:
         if not 0 <= epoch <= view.attempts:
             raise NotFound(f"job '{job}' has had {view.attempts} attempts")
         over = epoch < view.attempts or view.finish_s is not None
-        cluster = view.cluster
+        cluster, region = view.cluster, view.region
         if epoch < view.attempts:
             rows = await asyncio.to_thread(self.journal.attempts_of, job)
-            cluster = next((r.cluster for r in rows if r.epoch == epoch), None)
+            found = next((r for r in rows if r.epoch == epoch), None)
+            cluster, region = (found.cluster, found.region) if found else (None, None)
+        if region is not None and self.regions.is_apart(region):
+            chunk = await asyncio.to_thread(
+                self.regions.log, region, job, epoch, task, offset, limit
+            )
+            chunk = chunk or LogChunk(b"", offset, epoch, True)
+            return msgspec.structs.replace(chunk, complete=over and chunk.complete)
         engine = self.engines.get(cluster or "")
         path = engine.log_path(job, epoch, task) if engine else None
         if path is None:
             return LogChunk(b"", 0, epoch, over)
-        return await asyncio.to_thread(_read_chunk, path, offset, limit, epoch, over)
+        return await asyncio.to_thread(read_chunk, path, offset, limit, epoch, over)
 
     # --- the fleet ------------------------------------------------------------------------------------
 
     async def list(self, what: str) -> tuple[Any, ...]:
         """Regions, clusters, hosts, gpus, tenants or datasets."""
-        queue, placers = self.machines.queue, self.machines.placers
+        await self.regions.look()
+        queue, placers = self.machines.queue, self.regions.placers
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers),
             "clusters": lambda: fleet.clusters(placers),
@@ -328,22 +333,34 @@ class Service:
         self, host: str, state: HostState, by: str, *, at_once: bool = False
     ) -> v.HostView:
         """Cordon, drain or return a host; a drain ``at_once`` stops also what has no place elsewhere."""
-        region = await self._ask(lambda: self._placer_of(host).region)
-        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
         views: tuple[v.HostView, ...] = await self.list("hosts")
-        return next(h for h in views if h.name == host)
+        region = next((h.region for h in views if h.name == host), None)
+        if region is None:
+            raise NotFound(f"no host '{host}'")
+        absence = self.machines.queue.reach.absent.get(region)
+        if absence is not None:
+            raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
+        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
+        for _ in range(HOST_LOOKS):
+            views = await self.list("hosts")
+            found = next(h for h in views if h.name == host)
+            if not self.regions.is_apart(region) or found.state == state.value:
+                break
+            await asyncio.sleep(HOST_LOOK_S)  # the order is on its way
+        return found
 
     async def drain_plan(self, host: str) -> v.DrainView:
         """What a drain of a host does now, or would do."""
+        await self.regions.look()
         now = self.clock.now()
-        return await self._ask(lambda: fleet.drain_plan(self._placer_of(host), host, now))
 
-    def _placer_of(self, host: str) -> RegionalPlacer:
-        """The placer of a host's region. Raises NotFound."""
-        for placer in self.machines.placers.values():
-            if host in placer.columns.index:
-                return placer
-        raise NotFound(f"no host '{host}'")
+        def plan() -> v.DrainView:
+            for placer in self.regions.placers.values():
+                if host in placer.columns.index:
+                    return fleet.drain_plan(placer, host, now)
+            raise NotFound(f"no host '{host}'")
+
+        return await self._ask(plan)
 
     # --- datasets -------------------------------------------------------------------------------------
 
@@ -432,12 +449,3 @@ class Service:
         return v.Health(
             topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq
         )
-
-
-def _read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(min(max(0, offset), size))
-        data = file.read(max(0, min(limit, 1 << 20)))
-        end = file.tell()
-    return LogChunk(data, end, epoch, over and end >= size)

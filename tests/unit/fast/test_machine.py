@@ -18,11 +18,13 @@ from topmast.model import messages as m
 from topmast.policies.registry import policies_of
 from topmast.runtime.codec import decode_event, encode_event
 from topmast.runtime.machines import Machines
+from topmast.runtime.relay import Relay, RelayFact
 
 MACHINES: dict[str, tuple[Callable[[], EventMachine], Any]] = {
     "queue": (lambda: Machines(profile()).queue, QueueFact),
     "placer": (lambda: RegionalPlacer("east", profile(), policies_of(profile()).score), PlacerFact),
     "cluster": (lambda: ClusterManager("east-1"), ClusterFact),
+    "relay": (lambda: Relay("east"), RelayFact),
 }
 
 

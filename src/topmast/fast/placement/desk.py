@@ -51,7 +51,7 @@ class Desk(EventMachine):
         for region, terms in event.terms.items():
             if region not in here:
                 ask = in_region(event.ask, terms)
-                self.send(ids.placer(region), m.AskPlans(event.batch, (ask,)))
+                self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
         if here:
             offers = self._offers(event.ask, here)
             if all(offer.plan is None for offer in offers.values()):

@@ -77,7 +77,7 @@ class Scratch(NamedTuple):
     """(A) whether it is a victim of the offers taken."""
     gone: NDArray[np.bool_]
     """(A) false but while a host is looked at without them."""
-    open: F64
+    unsettled: F64
     """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
 
 
@@ -671,7 +671,7 @@ def best_section(
 ) -> tuple[float, int, int, int, int, int]:
     """The best section for a gang on several hosts: score below ``best``, cluster, choice, level, section.
 
-    The last number counts the sections written to ``s.open``: those whose bound is below what was found
+    The last number counts the sections written to ``s.unsettled``: those whose bound is below what was found
     for them, and below ``best``. O(sections * their hosts + those looked at * `section_offer`).
     """
     at_cluster, at_choice, at_level, at_section = NOWHERE, NOWHERE, NOWHERE, NOWHERE
@@ -700,9 +700,9 @@ def best_section(
                         at_cluster, at_choice = cluster, choice
                         at_level, at_section = level, section
                     if bound < truth - HAIR and start + bound < best and count < OPEN_LIMIT:
-                        s.open[count, 0] = start + bound
-                        s.open[count, 1], s.open[count, 2] = cluster, choice
-                        s.open[count, 3], s.open[count, 4] = level, section
+                        s.unsettled[count, 0] = start + bound
+                        s.unsettled[count, 1], s.unsettled[count, 2] = cluster, choice
+                        s.unsettled[count, 3], s.unsettled[count, 4] = level, section
                         count += 1
     return best, at_cluster, at_choice, at_level, at_section, count
 

@@ -122,7 +122,7 @@ class Holders:
                 charged=np.zeros(size),
                 victim=np.zeros(size, np.bool_),
                 gone=np.zeros(size, np.bool_),
-                open=np.zeros((OPEN_LIMIT, 5)),
+                unsettled=np.zeros((OPEN_LIMIT, 5)),
             )
         return self._scratch
 

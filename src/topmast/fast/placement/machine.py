@@ -7,6 +7,7 @@ Victims are stopped first; the preemptor is launched when the last of them has l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -32,6 +33,7 @@ from topmast.fast.placement.facts import (
     Up,
 )
 from topmast.fast.placement.fewest import fewest
+from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.migration import GOING, Departure, departures, room_for
 from topmast.fast.placement.overlay import Overlay
@@ -83,6 +85,7 @@ class RegionalPlacer(EventMachine):
         self.pool = pool or Pool()
         self.state = _State(RegionSpec(region, ()))
         self.columns = Columns(self.state.region)
+        self.holds = Holds()
         self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
@@ -98,7 +101,10 @@ class RegionalPlacer(EventMachine):
         columns = self.columns
         if ask is not None and ask.held is not None and ask.held.region == self.region:
             columns = without(columns, ask.held)
-        return Search(self.region, columns, state.allocations, profile, state.version, now)
+        allocations = state.allocations
+        if spoken_for := self.holds.victims():
+            allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
+        return Search(self.region, columns, allocations, profile, state.version, now)
 
     def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
@@ -115,8 +121,39 @@ class RegionalPlacer(EventMachine):
     # --- questions --------------------------------------------------------------------------------
 
     def _ask(self, event: m.AskPlans) -> None:
-        offers = tuple(self.offer(ask) for ask in event.asks)
+        answer = self.offer if not event.hold_s else partial(self._offer_held, event)
+        offers = tuple(answer(ask) for ask in event.asks)
         self.send(ids.QUEUE, m.PlansOffered(event.batch, self.region, self.state.version, offers))
+        self._announce()
+
+    def _offer_held(self, event: m.AskPlans, ask: Ask) -> m.Offer:
+        """An offer that is kept for a while; not if data must come first, for that takes longer."""
+        self._let_go(ask.job)
+        offer = self.offer(ask)
+        if offer.plan is None:
+            self.holds.denied = self.holds.denied or len(self.holds) > 0
+        elif not ask.data_bytes and not ask.data_s:
+            ticket = m.HoldTicket(f"{event.batch}.{ask.job}", self.now + event.hold_s)
+            self.holds.take(self.columns, ticket.id, ask, offer.plan, ticket.expires_s)
+            offer = msgspec.structs.replace(offer, hold=ticket)
+        return offer
+
+    def _drop_holds(self, event: m.DropHolds) -> None:
+        for job in event.jobs:
+            self._let_go(job)
+        self._announce()
+
+    def _let_go(self, job: str) -> str:
+        """Hold nothing for a job any more; those who found no place meanwhile may find one now."""
+        hold_id = self.holds.drop(self.columns, job)
+        if hold_id:
+            self._note_room()
+        return hold_id
+
+    def _note_room(self) -> None:
+        """Something held came free: the books are as they were, but not what others were told."""
+        self._freed = self._freed or self.holds.denied
+        self.holds.denied = False
 
     def offer(self, ask: Ask) -> m.Offer:
         """The best plan for a job, or why there is none. A place that is kept for it goes first."""
@@ -143,7 +180,9 @@ class RegionalPlacer(EventMachine):
 
     def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
         """What becomes of each attempt on hosts of this region that are drained."""
-        return departures(self.search(now), hosts)
+        search = self.search(now)
+        search.allocations = self.state.allocations
+        return departures(search, hosts)
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
@@ -187,8 +226,14 @@ class RegionalPlacer(EventMachine):
 
     def _commit(self, event: m.CommitPlan) -> None:
         plan = event.plan
+        kept = self.holds.drop(self.columns, plan.job)
         why = self._no_longer_fits(plan, event)
+        if why and event.hold not in ("", kept):
+            why = f"{why}, and its hold had expired"
         if why:
+            if kept:
+                self._note_room()
+                self._announce()
             self.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
             return
         held = self.state.allocations
@@ -418,9 +463,11 @@ class RegionalPlacer(EventMachine):
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
     def next_wakeup_s(self) -> float | None:
-        """When the first suspect host is trusted again, or the first place is kept no more."""
-        places_s = (place.until_s for place in self.state.places.values())
-        return min((*self.state.suspect.values(), *places_s), default=None)
+        """When the first suspect host is trusted again, or the first place or hold expires."""
+        times = [*self.state.suspect.values()]
+        times += [place.until_s for place in self.state.places.values()]
+        held_s = self.holds.next_expiry_s()
+        return min(times if held_s is None else [*times, held_s], default=None)
 
     def _wake(self, event: m.Wake) -> None:
         for host, until_s in list(self.state.suspect.items()):
@@ -429,6 +476,8 @@ class RegionalPlacer(EventMachine):
         for job, place in list(self.state.places.items()):
             if place.until_s <= self.now:
                 self.decide(PlaceGivenUp(job, used=False))
+        if self.holds.drop_due(self.columns, self.now):
+            self._note_room()
         self._announce()
 
     def _held(self, job: str, epoch: int) -> Allocation | None:
@@ -539,6 +588,7 @@ class RegionalPlacer(EventMachine):
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
         self.columns = Columns(region)
+        self.holds.forget()
         self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
@@ -570,6 +620,7 @@ class RegionalPlacer(EventMachine):
         m.AskPlans: _ask,
         m.CommitPlan: _commit,
         m.StopAttempt: _stop_attempt,
+        m.DropHolds: _drop_holds,
         m.SetHost: _set_host,
         m.HostChanged: _host_changed,
         m.AttemptRunning: _running,

@@ -42,12 +42,24 @@ def cheapest(
     now: float,
 ) -> Cleared | None:
     """The place of least score, victims included, in all clusters of finite cost (C)."""
-    choices = choices_in(index, ask, allowed)
-    if not choices or (ask.band <= Band.OPPORTUNISTIC and ask.outranked is None):
+    if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
         return None
+    return hunt(index, ask, profile, weights, allowed, cluster_cost, now).best()
+
+
+def hunt(
+    index: Index,
+    ask: Ask,
+    profile: Profile,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster_cost: Floats,
+    now: float,
+) -> Hunt:
+    """A search for victims that has not begun."""
+    choices = choices_in(index, ask, allowed)
     question = question_of(index, ask, weights, choices, cluster_cost)
-    terms = _terms(index, ask, profile, weights, now)
-    return _Hunt(index, question, terms, choices).best()
+    return Hunt(index, question, _terms(index, ask, profile, weights, now), choices)
 
 
 def cheapest_among(
@@ -68,7 +80,7 @@ def cheapest_among(
     terms = _terms(index, ask, profile, weights, now)._replace(
         threshold=len(THRESHOLDS) - 1, by_name=True, named=among
     )
-    return _Hunt(index, question, terms, choices).best()
+    return Hunt(index, question, terms, choices).best()
 
 
 def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now: float) -> Terms:
@@ -96,7 +108,7 @@ def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now:
     )
 
 
-class _Hunt:
+class Hunt:
     """One search; the best place so far, and what it costs."""
 
     def __init__(
@@ -115,8 +127,9 @@ class _Hunt:
 
     def best(self) -> Cleared | None:
         """On one host, or on several of a section."""
-        self._on_one_host()
-        if self.question.tasks > 1:
+        if self.choices:
+            self._on_one_host()
+        if self.choices and self.question.tasks > 1:
             self._in_a_section()
         return self.found
 
@@ -138,7 +151,7 @@ class _Hunt:
         q, p, s = self.question, self.terms, self.scratch
         found = evictions.best_section(self.arrays, self.holders.held, q, p, s, self.score)
         score, cluster, at, level, section, count = found
-        open_sections = sorted(s.open[:count].tolist())
+        open_sections = sorted(s.unsettled[:count].tolist())
         if cluster != NOWHERE:
             self._settle(cluster, at, section, {})
             self.score = score
@@ -154,14 +167,14 @@ class _Hunt:
         while stack and self.nodes < NODES_LIMIT:
             fates = stack.pop()
             self.nodes += 1
-            base, bound, truth, branch = self._offer(at, section, fates)
+            base, bound, truth, branch = self.offer(at, section, fates)
             if start + base + truth < self.score - HAIR:
                 self._settle(cluster, at, section, fates)
                 self.score = start + base + truth
             if branch != NONE and start + base + bound < self.score - HAIR:
                 stack += [{**fates, branch: STAYS}, {**fates, branch: GOES}]
 
-    def _offer(
+    def offer(
         self, at: int, section: int, fates: dict[int, int]
     ) -> tuple[float, float, float, int]:
         """What is paid for those who go; bound, truth and branch of the rest."""

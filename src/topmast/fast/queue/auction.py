@@ -10,7 +10,7 @@ from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.pending import Candidate
 from topmast.model.messages import Offer
 from topmast.model.plan import Plan, Reservation
-from topmast.model.reason import PRECEDENCE, PendingReason
+from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
 class Asking(Struct):
@@ -45,6 +45,13 @@ def most_hopeful(reasons: Iterable[PendingReason | None]) -> PendingReason:
     """Of the regions' reasons the one nearest to a start: if one could hold the job, that decides."""
     there = [reason for reason in reasons if reason is not None]
     return max(there, key=PRECEDENCE.index, default=PendingReason.NO_MATCHING_HARDWARE)
+
+
+def no_region(costs: Iterable[DataCost]) -> PendingReason:
+    """Why no region may be asked: one that could be is out of reach, or the data is elsewhere."""
+    if any(cost.barred is Rejection.UNREACHABLE for cost in costs):
+        return PendingReason.INSUFFICIENT_CAPACITY
+    return PendingReason.WAITING_FOR_DATA
 
 
 def earliest(times_s: Iterable[float | None]) -> float | None:

@@ -16,13 +16,15 @@ from msgspec import Struct
 
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
+from topmast.fast.queue.auction import Asking, earliest, most_hopeful, no_region, winner
 from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Candidate, Pending, effective_band
+from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -66,6 +68,7 @@ class _State(Struct):
     used_at_s: float = 0.0
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
+    sizes: dict[int, float] = {}
 
 
 class GlobalQueue(EventMachine):
@@ -80,6 +83,7 @@ class GlobalQueue(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.durations = Durations(profile.default_duration_s)
+        self.mix = Mix()
         self.pending = self._nobody_waits()
         self._finished: list[str] = []
         self._next_job = 1
@@ -91,6 +95,7 @@ class GlobalQueue(EventMachine):
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
         self.defragmentation = Defragmentation(profile)
+        self.reach = Reach()
         self._placed: dict[str, JobRecord] = {}
         self._asking: Asking | None = None
         self._batch = 0
@@ -126,20 +131,26 @@ class GlobalQueue(EventMachine):
         if self.pending.stirred or self._quota_seen != self.ledger.changes:
             return 0.0
         return earliest(
-            (self.pending.next_release_s(), self.pending.next_retry_s(), self.backfill.due_s)
+            (
+                self.pending.next_release_s(),
+                self.pending.next_retry_s(),
+                self.backfill.due_s,
+                self.reach.next_retry_s(),
+            )
         )
 
     def _wake(self, event: m.Wake) -> None:
         for record in self.pending.release(self.now):
             self._enqueue(record)
         self.pending.reopen_due(self.now)
-        if self.backfill.is_due(self.now):
+        if self.reach.retry(self.now) or self.backfill.is_due(self.now):
             self.pending.reopen()
         if self._quota_seen != self.ledger.changes:
             self._quota_seen = self.ledger.changes
             self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
             self.pending.rerank(self.now)
+            self.mix.settle()
         self._budget = ASKS_PER_WAKE
         if self._asking is not None:
             if self._asking.deadline_s > self.now:
@@ -189,7 +200,7 @@ class GlobalQueue(EventMachine):
         if not regions:
             detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
             retry_at_s = earliest(c.retry_at_s for c in costs.values())
-            self._close(candidate, PendingReason.WAITING_FOR_DATA, detail, retry_at_s)
+            self._close(candidate, no_region(costs.values()), detail, retry_at_s)
             return
         self._ask(candidate, choices, costs, regions, preempt=False)
 
@@ -223,8 +234,9 @@ class GlobalQueue(EventMachine):
             room_gpu_s=room_gpu_s,
         )  # fmt: skip
         terms = {region: self.terms(region, costs[region]) for region in regions}
-        line = self.pending.line(record.id).number
-        self.send(ids.DESK, m.AskFleet(self._batch, ask, terms, line, candidate.over_quota))
+        line, hold_s = self.pending.line(record.id).number, self.reach.hold_s()
+        question = m.AskFleet(self._batch, ask, terms, line, candidate.over_quota, hold_s)
+        self.send(ids.DESK, question)
 
     def question(
         self,
@@ -253,6 +265,7 @@ class GlobalQueue(EventMachine):
             reserve=reserve,
             outranked=outranked,
             room_gpu_s=room_gpu_s,
+            mix=self.mix.current,
         )
 
     def ask_for(
@@ -308,7 +321,30 @@ class GlobalQueue(EventMachine):
         band = effective_band(spec.band, over_quota)
         return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
+    def _link_up(self, event: m.LinkUp) -> None:
+        """A region is back: it may have room for those that were refused everywhere else."""
+        self.reach.find(event.region)
+        self.pending.reopen()
+
+    def _link_down(self, event: m.LinkDown) -> None:
+        """A region is gone: decide without it what it was asked about, and ask it no more."""
+        self.reach.lose(event.region, event.why, self.now)
+        asking = self._asking
+        if asking is None:
+            return
+        asking.offers.pop(event.region, None)
+        if asking.free_best is not None and asking.free_best.region == event.region:
+            asking.free_best = None
+        if event.region in asking.awaited:
+            asking.awaited.remove(event.region)
+            asking.silent += (event.region,)
+            if not asking.awaited:
+                self._auction(asking)
+                self._advance()
+
     def _offered(self, event: m.PlansOffered) -> None:
+        if self.reach.hear(event.region):
+            self.pending.reopen()
         asking = self._asking
         if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
             return
@@ -332,7 +368,9 @@ class GlobalQueue(EventMachine):
         """Regions that did not answer in time are passed over this once."""
         asking = self._asking
         if asking is not None:
-            asking.silent = tuple(asking.awaited)
+            asking.silent += tuple(asking.awaited)
+            for region in asking.awaited:
+                self.reach.miss(region, ASK_TIMEOUT_S, self.now)
             self._auction(asking)
             self._advance()
 
@@ -344,12 +382,14 @@ class GlobalQueue(EventMachine):
         self._asking = None
         candidate = asking.candidate
         record = self.jobs.get(candidate.job)
-        if record is None or self.pending.line_of(record.id) is None:
-            return  # it was cancelled while the regions thought about it
         best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+        gone = record is None or self.pending.line_of(record.id) is None
+        self._release_holds(asking, None if gone else best)
+        if record is None or gone:
+            return  # it was cancelled while the regions thought about it
         may_preempt = self._may_preempt(record, asking)
         may_win = best is not None and not asking.costs[best.region].missing
-        near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
+        near = self._with_data(asking)
         if best is not None and may_win and not (best.victims and may_preempt):
             self._commit(record, asking, best)
         elif near and self._may_move(record, asking):
@@ -387,6 +427,17 @@ class GlobalQueue(EventMachine):
             if freed:
                 self.pending.reopen()
 
+    def _release_holds(self, asking: Asking, best: Plan | None) -> None:
+        """Tell the regions apart that lost the auction to keep their offers no longer."""
+        for region, offer in asking.offers.items():
+            if offer.hold is not None and offer.plan is not best:
+                self.send(ids.placer(region), m.DropHolds((offer.job,)))
+
+    def _with_data(self, asking: Asking) -> list[str]:
+        """Regions that can be asked and have the job's data already."""
+        near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
+        return [region for region in near if region not in self.reach.absent]
+
     def _may_move(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or asking.moves or not record.spec.gpus_milli():
             return False
@@ -397,7 +448,7 @@ class GlobalQueue(EventMachine):
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or self.profile.preemption is Preemption.NONE:
             return False
-        if not any(c.barred is None and not c.missing for c in asking.costs.values()):
+        if not self._with_data(asking):
             return False
         band = effective_band(record.spec.band, asking.candidate.over_quota)
         return self.profile.preemption is Preemption.RANK or band > Band.OPPORTUNISTIC
@@ -405,6 +456,8 @@ class GlobalQueue(EventMachine):
     def _commit(self, record: JobRecord, asking: Asking, plan: Plan) -> None:
         """Write the attempt and its class down, and let the region carry it out."""
         over_quota = asking.candidate.over_quota
+        offer = asking.offers.get(plan.region)
+        hold = offer.hold.id if offer is not None and offer.hold is not None else ""
         plan = self._counted(record.spec, plan)
         may = self._may_borrow if over_quota else self._is_within
         if plan.gpus_milli and not may(record.spec, plan.held()):
@@ -424,6 +477,7 @@ class GlobalQueue(EventMachine):
                 effective_band(record.spec.band, over_quota),
                 record.time_left_s(),
                 expected_s,
+                hold,
             ),
         )
 
@@ -558,6 +612,10 @@ class GlobalQueue(EventMachine):
         """For every region, by name: what it takes to have the job's data there."""
         costs = {}
         for region in sorted(r.name for r in self.fleet.regions):
+            absence = self.reach.absent.get(region)
+            if absence is not None:
+                costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)
+                continue
             cost = self.catalogue.cost(spec.datasets, region, self.now)
             if cost.missing and not self.profile.on_demand_copies and not cost.copying:
                 cost = DataCost(barred=Rejection.DATA_ELSEWHERE, detail=cost.missing[0][0])
@@ -577,12 +635,23 @@ class GlobalQueue(EventMachine):
         """The dominant reason of a waiting job, None for one that does not wait."""
         if record.state not in WAITING:
             return None, ""
+        if record.plan is not None and not record.plan.victims:
+            return PendingReason.PENDING_EVALUATION, f"{record.plan.region} was told to start it"
         if record.plan is not None:
             return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
         line = self.pending.line_of(record.id)
         if line is None:
             return PendingReason.PENDING_EVALUATION, "waits out a delay after a failure"
+        never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
+        if self.reach.absent and line.reason in never:
+            # Only those that could be asked have said never.
+            return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
         return line.reason, line.detail
+
+    def out_of_reach(self) -> str:
+        """The regions that cannot be asked now, in words; empty when all can be."""
+        names = sorted(self.reach.absent)
+        return f"out of reach: {', '.join(names)}" if names else ""
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -621,13 +690,18 @@ class GlobalQueue(EventMachine):
 
     def _refused(self, event: m.PlanRefused) -> None:
         record = self._current(event.job, event.epoch)
-        if record is not None:
-            self.decide(f.Unplanned(record.id, event.why))
+        if record is None:
+            return
+        self.decide(f.Unplanned(record.id, event.why))
+        if record.cancelling:  # the order to stop it crossed the refusal on its way
+            self.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
 
     def _starting(self, event: m.AttemptStarting) -> None:
         record = self._current(event.job, event.epoch)
         if record is not None and may_move(record.state, JobState.STARTING):
             self.decide(f.Moved(record.id, JobState.STARTING))
+            if record.cancelling:  # the order to stop it crosses this news on its way
+                self.decide(f.Moved(record.id, JobState.CANCELLING, record.cause))
 
     def _running(self, event: m.AttemptRunning) -> None:
         record = self._current(event.job, event.epoch)
@@ -797,6 +871,7 @@ class GlobalQueue(EventMachine):
             number = fact.first_number + offset
             record = JobRecord(ids.job_id(number), number, spec, self.now)
             self.jobs[record.id] = record
+            self.mix.saw(spec)
             self._enqueue(record)
         self._next_job = fact.first_number + len(event.jobs)
         if event.key:
@@ -973,6 +1048,7 @@ class GlobalQueue(EventMachine):
                 used_at_s,
                 used,
                 self.durations.histories,
+                self.mix.weights,
             )
         )
 
@@ -988,6 +1064,7 @@ class GlobalQueue(EventMachine):
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
+        self.mix = Mix(state.sizes)
         self._placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
@@ -1012,6 +1089,8 @@ class GlobalQueue(EventMachine):
         m.PlanCommitted: _committed,
         m.PlanRefused: _refused,
         m.CapacityChanged: _capacity,
+        m.LinkUp: _link_up,
+        m.LinkDown: _link_down,
         m.MayFit: _may_fit,
         m.AttemptStarting: _starting,
         m.AttemptRunning: _running,

@@ -1,0 +1,164 @@
+"""Follows one gang through the search, step by step, with the numbers that the real code computes.
+
+    python examples/one_gang.py
+
+Its output is in docs/internals/one-gang.md, word for word; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from topmast.fast.placement import kernels, victims
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import costs_in
+from topmast.fast.placement.preemption import cost_gpu_s
+from topmast.fast.placement.search import Search
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.job import (
+    MILLI,
+    Accelerator,
+    Band,
+    JobSpec,
+    Level,
+    Resources,
+    TaskGroup,
+    Topology,
+)
+from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.policies.registry import load_profile
+
+NOW = 3_600.0
+HOSTS = {"r1": 3, "r2": 3}
+RUNNING = (
+    # job, GPUs on each of its hosts, band, started, last checkpoint
+    ("j1", {"r1-0": 8}, Band.LOW, 0.0, 3_000.0),
+    ("j2", {"r1-1": 4}, Band.LOW, 600.0, 3_540.0),
+    ("j3", {"r1-1": 4, "r1-2": 4}, Band.NORMAL, 600.0, 3_480.0),
+    ("j4", {"r2-0": 8}, Band.HIGH, 0.0, 3_500.0),
+    ("j5", {"r2-1": 2}, Band.OPPORTUNISTIC, 1_200.0, 3_590.0),
+    ("j6", {"r2-1": 6, "r2-2": 8}, Band.LOW, 1_200.0, 3_560.0),
+)
+
+
+def region() -> RegionSpec:
+    """One cluster: two racks of three hosts with eight GPUs each."""
+    hosts = tuple(
+        HostSpec(f"{rack}-{i}", "H100", 8, rack=rack)
+        for rack, count in HOSTS.items()
+        for i in range(count)
+    )
+    return RegionSpec("east", (ClusterSpec("east-1", hosts),))
+
+
+def fill(columns: Columns) -> dict[str, Allocation]:
+    """What runs there."""
+    held: dict[str, Allocation] = {}
+    columns.allocations = held
+    for job, hosts, band, start_s, kept_s in RUNNING:
+        seats = []
+        for name, gpus in hosts.items():
+            free = [
+                s for s, milli in enumerate(columns.slots(columns.index[name])) if milli == MILLI
+            ]
+            seats.append(Seat("main", len(seats), name, tuple(free[:gpus])))
+        total = sum(hosts.values())
+        needs = Resources((Accelerator("H100", total * MILLI // len(hosts)),))
+        spec = JobSpec(job, (TaskGroup("main", len(hosts), needs, "train"),), band=band)
+        plan = Plan(job, "east", "east-1", "H100", total * MILLI, tuple(seats), Level.RACK, 0.0, {})
+        held[job] = Allocation(
+            plan,
+            1,
+            spec,
+            band,
+            start_s,
+            None,
+            Hold.RUNNING,
+            [],
+            running_s=start_s,
+            kept_until_s=kept_s,
+        )
+        columns.hold(held[job])
+    return held
+
+
+def main() -> None:
+    """Tell the story."""
+    columns = Columns(region())
+    held = fill(columns)
+    profile = load_profile("mast")
+    task = Resources((Accelerator("H100", 8 * MILLI),))
+    ask = Ask(
+        "j7",
+        (GroupAsk("main", 2, task),),
+        Topology(Level.POD, Level.RACK),
+        Band.HIGH,
+        preempt=False,
+    )
+    print("the gang: 2 tasks of 8 GPUs, band high, at most a pod, preferably a rack")
+    show_hosts(columns)
+    show_free(columns)
+    search = Search("east", columns, held, profile, 0, NOW)
+    print("\non free GPUs alone:", search.best(ask).plan)
+    show_victims(search, ask)
+
+
+def show_hosts(columns: Columns) -> None:
+    """What the index knows of every host."""
+    index = columns.lookup
+    arrays, cleared = index.arrays, index.holders.held.cleared
+    print("\nhost   free   free without those below low / normal / high")
+    for row, host in enumerate(columns.hosts):
+        without = " / ".join(str(n) for n in cleared[:3, row])
+        print(f"{host.name:5}  {arrays.whole[row]:4}   {without}")
+
+
+def show_free(columns: Columns) -> None:
+    """The sections at each level, and whether their free GPUs hold the gang."""
+    arrays = columns.lookup.arrays
+    print("\nsection              hosts with 0..8 free GPUs      tasks that fit")
+    for level, name in enumerate(("rack", "pod", "datacenter", "cluster")):
+        low, high = arrays.by_cluster[0, 0, level].tolist()
+        for section in range(low, high):
+            hist = kernels.hist_of(arrays, section)
+            fits = sum(int(n) * (free // 8) for free, n in enumerate(hist))
+            print(f"{name:10} {section - low}         {' '.join(f'{n:2}' for n in hist)}    {fits}")
+
+
+def show_victims(search: Search, ask: Ask) -> None:
+    """What stopping everybody costs, what each rack offers, and the plan that wins."""
+    columns, profile = search.columns, search.profile
+    print("\nattempt  band           GPUs   lost since its checkpoint   cost, GPU-s   as a score")
+    for attempt in search.allocations.values():
+        cost = cost_gpu_s(attempt, profile, NOW)
+        lost, gpus = attempt.lost_gpu_s(NOW), attempt.plan.gpus_milli // MILLI
+        may = (
+            f"{profile.score.preemption * cost / 3600:.3f}" if attempt.band < ask.band else "stays"
+        )
+        print(
+            f"{attempt.job:8} {attempt.band.name.lower():13} {gpus:5}   {lost:25.0f}   {cost:11.0f}   {may:>10}"
+        )
+    index = columns.lookup
+    hunt = victims.hunt(
+        index, ask, profile, profile.score, (0,), costs_in(columns, ask, profile.score, None), NOW
+    )
+    print("\nsection      bound   truth   whom to branch on")
+    for level, name in ((1, "rack"), (2, "pod")):
+        low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
+        for section in range(low, high):
+            _, bound, truth, branch = hunt.offer(0, section, {})
+            whom = "" if branch < 0 else index.holders.jobs[branch][1]
+            print(f"{name:6} {section - low}   {bound:7.3f} {truth:7.3f}   {whom}")
+    plan = search.best(msgspec.structs.replace(ask, preempt=True)).plan
+    assert plan is not None
+    print(
+        "\nthe plan:", ", ".join(plan.hosts), "instead of", ", ".join(v.job for v in plan.victims)
+    )
+    for term, value in plan.terms.items():
+        print(f"  {term:13} {value:7.3f}")
+    print(f"  {'score':13} {plan.score:7.3f}")
+
+
+if __name__ == "__main__":
+    main()

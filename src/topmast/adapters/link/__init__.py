@@ -1,0 +1,9 @@
+"""The way between two processes: batches of messages over HTTP, in order, said again until heard."""
+
+from __future__ import annotations
+
+from topmast.adapters.link.end import LinkEnd
+from topmast.adapters.link.peer import Peer
+from topmast.adapters.link.wire import PREFIX, Batch, decode_batch, encode_receipt
+
+__all__ = ["PREFIX", "Batch", "LinkEnd", "Peer", "decode_batch", "encode_receipt"]

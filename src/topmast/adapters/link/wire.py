@@ -1,0 +1,87 @@
+"""What goes over a link, as JSON. Each side takes only what the other may say."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.model.messages import Message, Parcel, Receipt, ToPlacer, ToQueue
+
+PREFIX = "/api/link/v1"
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+
+class Batch(Struct, frozen=True):
+    """One request. Without parcels it asks whether the other end is there, and who it is."""
+
+    stream: str
+    peer: str
+    applied: int
+    parcels: tuple[Parcel, ...] = ()
+
+
+class _PlacerParcel(Struct, frozen=True):
+    seq: int
+    message: ToPlacer
+
+
+class _QueueParcel(Struct, frozen=True):
+    seq: int
+    message: ToQueue
+
+
+class _PlacerBatch(Struct, frozen=True):
+    stream: str
+    peer: str
+    applied: int
+    parcels: tuple[_PlacerParcel, ...] = ()
+
+
+class _QueueBatch(Struct, frozen=True):
+    stream: str
+    peer: str
+    applied: int
+    parcels: tuple[_QueueParcel, ...] = ()
+
+
+_encoder = msgspec.json.Encoder()
+_for_placer = msgspec.json.Decoder(_PlacerBatch)
+_for_queue = msgspec.json.Decoder(_QueueBatch)
+_receipts = msgspec.json.Decoder(Receipt)
+
+
+def encode_parcel(seq: int, message: Message) -> bytes:
+    """One parcel as JSON."""
+    return _encoder.encode({"seq": seq, "message": message})
+
+
+def encode_batch(stream: str, peer: str, applied: int, parcels: list[bytes]) -> bytes:
+    """A batch of parcels that are JSON already."""
+    raw = [msgspec.Raw(parcel) for parcel in parcels]
+    return _encoder.encode({"stream": stream, "peer": peer, "applied": applied, "parcels": raw})
+
+
+def decode_batch(data: bytes, *, for_queue: bool) -> Batch:
+    """The batch of a request; raises InvalidInput for what this side does not take."""
+    decoder: msgspec.json.Decoder[_QueueBatch] | msgspec.json.Decoder[_PlacerBatch]
+    decoder = _for_queue if for_queue else _for_placer
+    try:
+        batch = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidInput(
+            f"not a batch of this version: {error}", field="body",
+            remedy="run the same version on both sides",
+        ) from None  # fmt: skip
+    parcels = tuple(Parcel(p.seq, p.message) for p in batch.parcels)
+    return Batch(batch.stream, batch.peer, batch.applied, parcels)
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """The answer to a batch."""
+    return _encoder.encode(receipt)
+
+
+def decode_receipt(data: bytes) -> Receipt:
+    """The answer to a batch; raises msgspec.DecodeError for anything else."""
+    return _receipts.decode(data)

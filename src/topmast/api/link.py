@@ -1,0 +1,93 @@
+"""The link between a queue and the placers that run apart from it: not for people, and no part of REST."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from msgspec import Struct
+
+from topmast.adapters.link import Batch, decode_batch, encode_receipt
+from topmast.adapters.link.wire import MAX_BATCH_BYTES
+from topmast.api.wire import answer, read_bytes
+from topmast.model.errors import NotFound
+from topmast.model.messages import Receipt
+from topmast.service.regions import LogChunk
+
+
+class Door(Struct, frozen=True):
+    """Who takes what comes in for a region: batches, and questions by name."""
+
+    receive: Callable[[Batch], Future[Receipt]]
+    for_queue: bool
+    books: Callable[[], Future[bytes]] | None = None
+    log: Callable[[str, int, int, int, int], LogChunk | None] | None = None
+    dataset: Callable[[str], Path | None] | None = None
+    workdir: Callable[[str], Path | None] | None = None
+
+
+def routes(doors: Mapping[str, Door]) -> APIRouter:
+    """One address for every region whose link ends here."""
+    router = APIRouter(include_in_schema=False)
+    door_of = partial(_door_of, doors)
+
+    @router.post("/{region}")
+    async def receive(region: str, request: Request) -> Response:
+        door = door_of(region)
+        batch = decode_batch(await read_bytes(request, MAX_BATCH_BYTES), for_queue=door.for_queue)
+        receipt = await asyncio.wrap_future(door.receive(batch))
+        return Response(encode_receipt(receipt), media_type="application/json")
+
+    @router.get("/{region}/books")
+    async def books(region: str) -> Response:
+        door = door_of(region)
+        if door.books is None:
+            raise NotFound("the books of a region are with its placer")
+        blob = await asyncio.wrap_future(door.books())
+        return Response(blob, media_type="application/json")
+
+    @router.get("/{region}/log")
+    async def log(
+        region: str, job: str, epoch: int, rank: int, offset: int, limit: int
+    ) -> Response:
+        door = door_of(region)
+        if door.log is None:
+            raise NotFound("what tasks write is with their placer")
+        chunk = await asyncio.to_thread(door.log, job, epoch, rank, offset, limit)
+        if chunk is None:
+            raise NotFound("nothing is written yet")
+        mark = b"1" if chunk.complete else b"0"
+        return Response(mark + chunk.data, media_type="application/octet-stream")
+
+    _add_questions_of_placers(router, door_of)
+    return router
+
+
+def _door_of(doors: Mapping[str, Door], region: str) -> Door:
+    if region not in doors:
+        raise NotFound(f"no link to region '{region}' ends here")
+    return doors[region]
+
+
+def _add_questions_of_placers(router: APIRouter, door_of: Callable[[str], Door]) -> None:
+    @router.get("/{region}/datasets/{name:path}")
+    async def dataset(region: str, name: str) -> Response:
+        door = door_of(region)
+        if door.dataset is None:
+            raise NotFound("the catalogue is with the queue")
+        path = door.dataset(name)
+        return answer(str(path) if path is not None else "")
+
+    @router.get("/{region}/workdirs/{digest}")
+    async def workdir(region: str, digest: str) -> Response:
+        door = door_of(region)
+        path = door.workdir(digest) if door.workdir is not None else None
+        if path is None:
+            raise NotFound("no such work folder")
+        data = await asyncio.to_thread(path.read_bytes)
+        return Response(data, media_type="application/octet-stream")

@@ -1,0 +1,131 @@
+"""`topmast up`: the whole system, or the part of it that this process shall be."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.root import DEFAULT_PORT, Root, ServeOptions
+
+
+class Role(StrEnum):
+    """What a process is for."""
+
+    ALL = "all"
+    QUEUE = "queue"
+    PLACER = "placer"
+
+
+Fleet = Annotated[Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")]
+Host = Annotated[str, typer.Option(help="The address to listen on: loopback, but for a placer.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+ProfileName = Annotated[str | None, typer.Option(metavar="NAME", help="The policies to run with.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+]
+ItsRole = Annotated[
+    Role, typer.Option(help="What this process is: everything, the queue, or one placer.")
+]
+Placers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="REGION=URL", help="Queue: a region whose placer runs there; may be repeated."
+    ),
+]
+Region = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Placer: the region that it is for.")
+]
+Queue = Annotated[str | None, typer.Option(metavar="URL", help="Placer: where its queue is.")]
+Link = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Queue: one more address, for placers alone."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What processes show each other, else $TOPMAST_TOKEN."),
+]
+Checkpoints = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where jobs keep checkpoints: the same for all processes."),
+]
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the command."""
+
+    @command(
+        app, "up", panel=SYSTEM,
+        example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
+        "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
+        "topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east",
+    )  # fmt: skip
+    def up(
+        session: Session,
+        fleet: Fleet = None,
+        host: Host = "127.0.0.1",
+        port: Port = DEFAULT_PORT,
+        profile: ProfileName = None,
+        settings: Settings = None,
+        role: ItsRole = Role.ALL,
+        placer: Placers = None,
+        region: Region = None,
+        queue: Queue = None,
+        link: Link = None,
+        token_file: TokenFile = None,
+        checkpoints: Checkpoints = None,
+    ) -> int:
+        """Run the whole system in one process, until Ctrl-C.
+
+        With --role it is a part of it: the queue, or the placer of one region.
+        """
+        if role is not Role.PLACER or not _has_token(token_file):
+            values.loopback(host)
+        options = ServeOptions(
+            fleet=fleet,
+            state=session.state_folder(),
+            host=host,
+            port=port,
+            profile=profile,
+            settings=values.assignments(settings or []),
+            json=session.json,
+            role=role.value,
+            placers=values.assignments(placer or []),
+            region=region,
+            queue=queue,
+            link=link,
+            token_file=token_file,
+            checkpoints=checkpoints.expanduser().absolute() if checkpoints else None,
+        )
+        _check(options, role)
+        return root.serve(options)
+
+
+def _has_token(file: Path | None) -> bool:
+    """Whether a token is given; whether it is one, the root finds out."""
+    return file is not None or bool(os.environ.get("TOPMAST_TOKEN"))
+
+
+def _check(options: ServeOptions, role: Role) -> None:
+    """Each role has options of its own; raises BadParameter for those of another."""
+    own = {
+        "--placer": (bool(options.placers), Role.QUEUE),
+        "--link": (options.link is not None, Role.QUEUE),
+        "--region": (options.region is not None, Role.PLACER),
+        "--queue": (options.queue is not None, Role.PLACER),
+    }
+    for name, (given, needed) in own.items():
+        if given and role is not needed:
+            raise typer.BadParameter(f"{name} goes with --role {needed.value}")
+    if role is Role.PLACER and not (options.region and options.queue):
+        raise typer.BadParameter("a placer needs --region NAME and --queue URL")
+    if role is Role.PLACER and options.fleet is not None:
+        raise typer.BadParameter("a placer is told its part of the fleet by the queue")
+    if role is Role.QUEUE and not options.placers:
+        raise typer.BadParameter("name the placers that run apart: --placer REGION=URL")

@@ -1,0 +1,69 @@
+"""Which regions can be asked: those whose placers live in other processes may be out of reach."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+SILENCE_S = 30.0
+"""How long a region that did not answer in time is not asked, unless it is heard of before."""
+
+HOLD_S = 10.0
+"""How long a region apart keeps what it offers: twice as long as anybody waits for an answer."""
+
+
+class Absence(Struct, frozen=True):
+    """A region that is not asked: since when, why, and until when, if time alone ends it."""
+
+    since_s: float
+    why: str
+    until_s: float | None = None
+
+
+class Reach:
+    """Working memory: a link tells at every start whether its region is there."""
+
+    def __init__(self) -> None:
+        self.apart: dict[str, bool] = {}
+        """Regions that are asked over a link."""
+        self.absent: dict[str, Absence] = {}
+
+    def lose(self, region: str, why: str, now: float) -> None:
+        """The link to a region is down; the first moment counts."""
+        self.apart[region] = True
+        known = self.absent.get(region)
+        self.absent[region] = Absence(known.since_s if known else now, why)
+
+    def find(self, region: str) -> None:
+        """The link to a region is up."""
+        self.apart[region] = True
+        self.absent.pop(region, None)
+
+    def miss(self, region: str, patience_s: float, now: float) -> None:
+        """A region did not answer in time, though nobody says that its link is down."""
+        if region not in self.absent:
+            why = f"no answer within {patience_s:g} s"
+            self.absent[region] = Absence(now, why, now + SILENCE_S)
+
+    def hear(self, region: str) -> bool:
+        """A region says something; whether it had been given up for its silence."""
+        known = self.absent.get(region)
+        if known is None or known.until_s is None:
+            return False
+        del self.absent[region]
+        return True
+
+    def hold_s(self) -> float:
+        """How long regions apart shall keep what they offer. In this process nothing comes in between."""
+        return HOLD_S if self.apart else 0.0
+
+    def next_retry_s(self) -> float | None:
+        """When the first silent region is asked again."""
+        times = [a.until_s for a in self.absent.values() if a.until_s is not None]
+        return min(times, default=None)
+
+    def retry(self, now: float) -> bool:
+        """Give silent regions whose time has come another chance; whether there was any."""
+        due = [r for r, a in self.absent.items() if a.until_s is not None and a.until_s <= now]
+        for region in due:
+            del self.absent[region]
+        return bool(due)

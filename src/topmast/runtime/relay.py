@@ -1,0 +1,220 @@
+"""A relay stands in for a machine that lives in another process (ADR: remote placers).
+
+What is sent to that machine is numbered and written down in the commit that caused it, and said again
+until the other end has it on its disk. What comes from there is applied in order, each message once:
+the number up to which all is applied is written down in the commit that applies it. Questions and
+their answers change no books; they pass without a number, at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.machine import EventMachine, Fact
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import Conflict
+from topmast.ports import Outcome
+
+MAY_BE_LOST: tuple[type[m.Message], ...] = (m.AskPlans, m.PlansOffered, m.DropHolds, m.Progress)
+"""Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
+
+OTHER_JOURNAL = "it answers with another journal than the one spoken to before"
+NOT_OPEN = "it has only begun to start"
+NOT_PAIRED = "it has not reached this side itself yet"
+LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
+
+
+class StreamOpened(Fact, frozen=True):
+    """What this relay sends has a name."""
+
+    stream: str
+
+
+class Paired(Fact, frozen=True):
+    """The other end is known, and no other one is heard from now on."""
+
+    peer: str
+
+
+class Severed(Fact, frozen=True):
+    """One of the two journals lacks what was exchanged: nothing is said or heard any more."""
+
+    why: str
+
+
+class Posted(Fact, frozen=True):
+    """The event is message ``seq`` to the other end."""
+
+    seq: int
+
+
+class Applied(Fact, frozen=True):
+    """Everything from the other end up to ``seq`` is applied."""
+
+    seq: int
+
+
+RelayFact = StreamOpened | Paired | Severed | Posted | Applied
+
+
+class _State(Struct):
+    stream: str = ""
+    peer: str = ""
+    sent: int = 0
+    applied: int = 0
+    severed: str = ""
+    outbox: list[m.Parcel] = []
+    """Sent, and not known to have arrived."""
+
+
+class Relay(EventMachine):
+    """The stand-in for a machine elsewhere. It is silent until `Recovered`: the old goes before the new."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.state = _State()
+        self._speaks = False
+
+    def handle(self, event: m.Message, now: float) -> Outcome:
+        """Take what concerns the link itself; any other event is for the machine elsewhere."""
+        if type(event) in self.handlers:
+            return super().handle(event, now)
+        self.now, self._event, self._facts, self._sends = now, event, [], []
+        self._post(event)
+        return Outcome(tuple(self._facts), tuple(self._sends))
+
+    # --- sending --------------------------------------------------------------------------------------
+
+    def _post(self, event: m.Message) -> None:
+        if isinstance(event, MAY_BE_LOST):
+            self.send(ids.link(self.name), m.Forward(0, event))
+            return
+        self.decide(Posted(self.state.sent + 1))
+        if self._speaks:
+            self.send(ids.link(self.name), m.Forward(self.state.sent, event))
+
+    def _recovered(self, event: m.Recovered) -> None:
+        """Say again what the other end may not have."""
+        self._speaks = True
+        for parcel in self.state.outbox:
+            self.send(ids.link(self.name), m.Forward(parcel.seq, parcel.message))
+
+    def _acked(self, event: m.Acked) -> None:
+        """Keep no longer what has arrived. Not written down: after a restart it is said again, in vain."""
+        outbox = self.state.outbox
+        arrived = sum(1 for parcel in outbox if parcel.seq <= event.seq)
+        del outbox[:arrived]
+
+    # --- receiving ------------------------------------------------------------------------------------
+
+    def _deliver(self, event: m.Deliver) -> m.Receipt:
+        """Apply what is next in order, drop what was applied before, leave what lies behind a gap."""
+        state = self.state
+        refused = self._refusal(event)
+        if refused:
+            return m.Receipt(state.stream, state.applied, refused)
+        last = state.applied
+        for parcel in event.parcels:
+            if parcel.seq > last + 1:
+                break
+            if parcel.seq in (0, last + 1):
+                self.send(event.to, parcel.message)
+            last = max(last, parcel.seq)
+        if last > state.applied:
+            # It comes last in the cascade, and so into the commit that has all of them.
+            self.send(ids.relay(self.name), m.Heard(last))
+        return m.Receipt(state.stream, last)
+
+    def _refusal(self, event: m.Deliver) -> str:
+        state = self.state
+        if not state.stream:
+            return NOT_OPEN
+        if event.peer not in ("", state.stream) or (state.peer and event.stream != state.peer):
+            return OTHER_JOURNAL
+        if not state.severed and state.peer and event.applied > state.sent:
+            self.decide(Severed(LOST_HISTORY))
+        if not state.peer and event.parcels:
+            return NOT_PAIRED
+        return state.severed
+
+    def _heard(self, event: m.Heard) -> None:
+        self.decide(Applied(event.seq))
+
+    # --- who is who ------------------------------------------------------------------------------------
+
+    def _open(self, event: m.OpenStream) -> m.Receipt:
+        if not self.state.stream:
+            self.decide(StreamOpened(event.stream))
+        return m.Receipt(self.state.stream, self.state.applied, self.state.severed)
+
+    def _pair(self, event: m.Pair) -> Conflict | None:
+        """Accept the other end, if its journal goes with this one.
+
+        It may not lack what it has acknowledged, nor know what was never sent. Neither can be seen by
+        mistake: what is sent here only grows, and acknowledgements come in the order of the answers.
+        """
+        state = self.state
+        if state.peer and event.stream != state.peer:
+            return Conflict(OTHER_JOURNAL)
+        first = state.outbox[0].seq if state.outbox else state.sent + 1
+        if not state.severed and not first - 1 <= event.applied <= state.sent:
+            self.decide(Severed(LOST_HISTORY))
+        if state.severed:
+            return Conflict(state.severed)
+        if not state.peer:
+            self.decide(Paired(event.stream))
+        return None
+
+    # --- facts -----------------------------------------------------------------------------------------
+
+    def _apply_opened(self, fact: StreamOpened, event: m.Message) -> None:
+        self.state.stream = fact.stream
+
+    def _apply_paired(self, fact: Paired, event: m.Message) -> None:
+        self.state.peer = fact.peer
+
+    def _apply_severed(self, fact: Severed, event: m.Message) -> None:
+        self.state.severed = fact.why
+
+    def _apply_posted(self, fact: Posted, event: Any) -> None:
+        self.state.sent = fact.seq
+        self.state.outbox.append(m.Parcel(fact.seq, event))
+
+    def _apply_applied(self, fact: Applied, event: m.Message) -> None:
+        self.state.applied = fact.seq
+
+    # --- time and snapshots ----------------------------------------------------------------------------
+
+    def next_wakeup_s(self) -> float | None:
+        """Never: the link has the clock."""
+        return None
+
+    def snapshot(self) -> bytes:
+        """The counters and what has not arrived, as JSON."""
+        return msgspec.json.encode(self.state)
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a state written by ``snapshot``."""
+        self.state = msgspec.json.decode(blob, type=_State)
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.Recovered: _recovered,
+        m.Acked: _acked,
+        m.Deliver: _deliver,
+        m.Heard: _heard,
+        m.OpenStream: _open,
+        m.Pair: _pair,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
+        StreamOpened: _apply_opened,
+        Paired: _apply_paired,
+        Severed: _apply_severed,
+        Posted: _apply_posted,
+        Applied: _apply_applied,
+    }

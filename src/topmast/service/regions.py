@@ -1,0 +1,119 @@
+"""The books of every region for people to look at: those of this process, and copies of those apart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+from msgspec import Struct
+
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.model.errors import TopmastError
+from topmast.runtime.machines import Machines
+
+FRESH_S = 0.2
+"""How old a copy may be."""
+
+log = structlog.get_logger(__name__)
+
+
+class Elsewhere(Protocol):
+    """Asks the process of one region."""
+
+    def get(self, path: str, params: dict[str, str | int] | None = None) -> bytes:
+        """What it has at ``path``; raises Unavailable."""
+        ...
+
+
+class LogChunk(Struct, frozen=True):
+    """A piece of a task's output; ``complete`` when nothing more can come."""
+
+    data: bytes
+    next_offset: int
+    attempt: int
+    complete: bool
+
+
+class Regions:
+    """``peers`` are the regions apart; ``reached`` tells whether the link to one is up."""
+
+    def __init__(
+        self,
+        machines: Machines,
+        peers: Mapping[str, Elsewhere] | None = None,
+        reached: Callable[[str], bool] = lambda region: True,
+    ) -> None:
+        self._machines = machines
+        self._peers = dict(peers or {})
+        self._reached = reached
+        self._copies: dict[str, RegionalPlacer] = {}
+        self._copied_s: dict[str, float] = {}
+        self._shapes: dict[str, int] = {}
+
+    @property
+    def placers(self) -> dict[str, RegionalPlacer]:
+        """Every placer whose books are known here, as of the last `look` for those apart."""
+        here = self._machines.placers
+        return {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
+
+    def shapes(self) -> tuple[int, ...] | None:
+        """Changes when the hosts of a region do; None while those of some region are not known."""
+        if any(name not in self._shapes for name in self._peers):
+            return None
+        here = (id(p.columns) for n, p in self._machines.placers.items() if n not in self._peers)
+        return (*here, *self._shapes.values())
+
+    def is_apart(self, region: str) -> bool:
+        """Whether the region's placer runs in another process."""
+        return region in self._peers
+
+    async def look(self) -> None:
+        """Bring the copies up to date; what cannot be reached stays as it was seen last."""
+        if self._peers:
+            await asyncio.gather(*(asyncio.to_thread(self._copy, name) for name in self._peers))
+
+    def _copy(self, region: str) -> None:
+        asked_s = time.monotonic()
+        if not self._reached(region) or asked_s - self._copied_s.get(region, -FRESH_S) < FRESH_S:
+            return
+        try:
+            blob = self._peers[region].get("/books")
+        except TopmastError as error:
+            log.warning("the books of a region cannot be read", region=region, why=str(error))
+            return
+        copy = self._machines.copy_of_placer(region, blob)
+        known = self._copies.get(region)
+        if copy.state.region.clusters and (
+            known is None or known.state.region != copy.state.region
+        ):
+            self._shapes[region] = self._shapes.get(region, 0) + 1
+        self._copies[region], self._copied_s[region] = copy, asked_s
+
+    def log(
+        self, region: str, job: str, epoch: int, rank: int, offset: int, limit: int
+    ) -> LogChunk | None:
+        """A piece of what a task in a region apart wrote; None when there is nothing. Blocks."""
+        where: dict[str, str | int] = {
+            "job": job, "epoch": epoch, "rank": rank, "offset": offset, "limit": limit,
+        }  # fmt: skip
+        try:
+            data = self._peers[region].get("/log", where)
+        except TopmastError as error:
+            log.info("no output from a region apart", region=region, why=str(error))
+            return None
+        complete, data = data[:1] == b"1", data[1:]
+        return LogChunk(data, offset + len(data), epoch, complete)
+
+
+def read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
+    """A piece of a file; complete when it is the last, and ``over`` says that no more is written."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(min(max(0, offset), size))
+        data = file.read(max(0, min(limit, 1 << 20)))
+        end = file.tell()
+    return LogChunk(data, end, epoch, over and end >= size)

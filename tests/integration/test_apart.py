@@ -1,0 +1,206 @@
+"""The queue and the placers of its regions as processes of their own, killed and started again."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.held import Held
+from tests.support.live import Server, eventually, is_alive
+from topmast import Client
+from topmast.model.errors import TopmastError
+from topmast.model.views import RegionVerdict
+
+FLEET = """
+regions:
+  east: {clusters: {east-a: {hosts: [{count: 2, gpu: H100, gpus: 2}]}}}
+  west: {clusters: {west-a: {hosts: [{count: 2, gpu: A100, gpus: 2}]}}}
+  home: {clusters: {home-a: {hosts: [{count: 1, gpu: L4, gpus: 2}]}}}
+"""
+SETTINGS = {"min_runtime_s": "0", "backoff_s": "0.2", "suspect_s": "1"}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+class Apart:
+    """A queue with one region of its own, and the placers of two regions elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        fleet = folder / "fleet.yaml"
+        fleet.write_text(FLEET, encoding="utf-8")
+        ports = dict(zip(("queue", "east", "west"), free_ports(3), strict=True))
+        urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        names = [f"--placer={region}={urls[region]}" for region in ("east", "west")]
+        self.queue = Server(
+            folder / "queue", fleet, SETTINGS, arguments=["--role", "queue", *names],
+            port=ports["queue"],
+        )  # fmt: skip
+        self.placers = {
+            region: Server(
+                folder / region, None, SETTINGS, port=ports[region],
+                arguments=["--role", "placer", "--region", region, "--queue", urls["queue"]],
+            )
+            for region in ("east", "west")
+        }  # fmt: skip
+        self.all = [self.queue, *self.placers.values()]
+        self.client = Client(urls["queue"], user="ann")
+
+    def start(self) -> None:
+        """Start all of them; returns when every region has said which hosts it has."""
+        for server in self.all:
+            server.start()
+        for server in self.all:
+            server.wait_ready()
+        eventually(lambda: len(self.client.hosts()) == 5, "all regions are linked")
+
+    def verdict(self, job: str, region: str) -> RegionVerdict:
+        """The row of a region when a job is explained."""
+        return next(r for r in self.client.explain(job).regions if r.region == region)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[Apart]:
+    """All three processes, and afterwards nothing of them."""
+    with running(tmp_path) as processes:
+        yield processes
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Apart]:
+    """All three processes; afterwards nothing is left."""
+    processes = Apart(folder)
+    try:
+        processes.start()
+        yield processes
+    finally:
+        processes.client.close()
+        for server in processes.all:
+            server.end()
+
+
+def test_a_region_out_of_reach_loses_nothing_and_holds_up_nobody(
+    apart: Apart, tmp_path: Path
+) -> None:
+    """Its jobs run on; the others go on; explain says so; when it is back all is accounted once."""
+    client, east = apart.client, apart.placers["east"]
+    stays, ends, there, here = (
+        Held(client, tmp_path, model, 2, name=name)
+        for model, name in (("H100", "stays"), ("H100", "ends"), ("A100", "there"), ("L4", "here"))
+    )
+    tasks = [held.started() for held in (stays, ends, there, here)]
+    for held in (stays, ends, there, here):
+        held.until("RUNNING")
+    assert {client.job(h.id).region for h in (stays, there, here)} == {"east", "west", "home"}
+    eventually(lambda: client.job(stays.id).step, "steps are shown from afar")
+    east.kill()
+
+    later = Held(client, tmp_path, "A100", 2, name="later")
+    later.started()
+    waits = Held(client, tmp_path, "H100", 2, name="waits")
+    row = eventually(
+        lambda: found if not (found := apart.verdict(waits.id, "east")).reachable else None,
+        "the region is known to be out of reach",
+    )
+    assert "unreachable since" in (row.barred or "")
+    assert "out of reach: east" in client.explain(waits.id).summary
+    assert "out of reach: east" in client.explain(stays.id).summary
+    there.end()
+    with pytest.raises(TopmastError, match="out of reach"):
+        client.cordon("east-a-0")
+
+    (ends.folder / "go").touch()
+    eventually(lambda: not is_alive(tasks[1].pid), "it ends, and nobody sees it")
+    client.cancel(stays.id)
+    assert is_alive(tasks[0].pid)
+    east.start()
+    assert ends.until("SUCCEEDED").attempts == 1
+    stays.until("CANCELLED")
+    waits.started()
+    waits.until("RUNNING")
+    for held in (waits, here, later):
+        held.end()
+    assert [len(h.starts()) for h in (stays, ends, there, here, waits, later)] == [1] * 6
+    assert client.job(waits.id).attempts == 1
+
+
+def test_the_queue_dies_and_what_happened_meanwhile_is_told_to_the_next(
+    apart: Apart, tmp_path: Path
+) -> None:
+    """Regions need no queue to go on; what ended unheard is heard, once, by the one after."""
+    client = apart.client
+    ends = Held(client, tmp_path, "H100", 2, name="ends")
+    stays = Held(client, tmp_path, "A100", 2, name="stays")
+    first = [ends.started(), stays.started()]
+    ends.until("RUNNING")
+    stays.until("RUNNING")
+    apart.queue.kill()
+    (ends.folder / "go").touch()
+    eventually(lambda: not is_alive(first[0].pid), "it ends without a queue")
+    apart.placers["west"].kill()
+    apart.placers["west"].start()
+    apart.queue.start()
+    apart.queue.wait_ready()
+    assert ends.until("SUCCEEDED").attempts == 1
+    assert (stays.until("RUNNING").attempts, is_alive(first[1].pid)) == (1, True)
+    assert stays.end().attempts == 1
+    assert [len(ends.starts()), len(stays.starts())] == [1, 1]
+
+
+def test_a_region_apart_is_one_like_the_others_to_those_who_look(
+    apart: Apart, tmp_path: Path
+) -> None:
+    """Hosts, GPUs, logs, work folders and operators' orders pass through the queue."""
+    client = apart.client
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "words.txt").write_text("brought along\n")
+    job = {"name": "reader", "run": "cat words.txt", "resources": {"accelerators": "H100:1"}}
+    receipt = client.submit(job, workdir=folder)
+    client.wait(receipt.id)
+    assert client.job(receipt.id).state == "SUCCEEDED"
+    assert "brought along" in "".join(chunk.text for chunk in client.logs(receipt.id))
+    assert client.cordon("east-a-0").state == "cordoned"
+    assert {h.name for h in client.hosts() if h.region == "east"} == {"east-a-0", "east-a-1"}
+    assert sum(gpu.total for gpu in client.gpus() if gpu.region == "east") == 4
+    assert client.dry_run(job).regions[0].reachable
+
+
+def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -> None:
+    """Strangers get 401, whatever they ask; the state of a placer is no state for another region."""
+    (port,) = free_ports(1)
+    arguments = ["--role", "placer", "--region", "east", "--queue", "http://127.0.0.1:9"]
+    placer = Server(tmp_path / "east", None, port=port, arguments=arguments)
+    os.environ["TOPMAST_TOKEN"] = "a-token-for-tests-only"
+    try:
+        placer.start()
+        url = placer.wait_ready()
+    finally:
+        del os.environ["TOPMAST_TOKEN"]
+    try:
+        for path in ("/api/link/v1/east/books", "/api/link/v1/east/log", "/api/link/v1/west"):
+            assert httpx.get(url + path).status_code == 401
+        assert httpx.post(f"{url}/api/link/v1/east", content=b"{}").status_code == 401
+        good = {"Authorization": "Bearer a-token-for-tests-only"}
+        assert httpx.get(f"{url}/api/link/v1/east/books", headers=good).status_code == 200
+        assert httpx.post(f"{url}/api/link/v1/east", content=b"{", headers=good).status_code == 422
+        assert httpx.get(f"{url}/health").json()["role"] == "placer"
+        assert "the queue is at" in httpx.get(f"{url}/api/v1/jobs").text
+        assert placer.stop() == 0
+        other = [*arguments[:3], "west", *arguments[4:]]
+        stranger = Server(tmp_path / "east", None, port=port, arguments=other)
+        stranger.start()
+        assert stranger.ended() == 2
+        assert "belongs to the placer of region east" in stranger.log_tail()
+    finally:
+        placer.end()

@@ -1,0 +1,175 @@
+"""Two ends of a link and a bad line between them: real threads, real batches, no sockets."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.live import eventually
+from topmast.adapters.link import LinkEnd, Peer, decode_batch, encode_receipt
+from topmast.adapters.link import end as link_end
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import InvalidInput
+from topmast.model.states import Outcome
+from topmast.runtime.relay import Relay
+
+
+class Side(httpx.BaseTransport):
+    """A relay, its end, and the machine it serves: a list of what arrives. Also the line to it."""
+
+    def __init__(self, name: str, other: str) -> None:
+        self.name, self.other = name, other
+        self.served = ids.QUEUE if name == "queue" else ids.placer(name)
+        self.got: list[m.Message] = []
+        self.news: list[tuple[bool, str]] = []
+        self.fate: list[str] = []
+        """What happens to the next requests: ``lost``, ``answer lost``."""
+        self.requests = 0
+        self.relay = Relay(other)
+        self.end: LinkEnd
+        self._lock = threading.RLock()
+        self.tell(ids.relay(other), m.Recovered())
+
+    def connect(self, line: "Side") -> None:
+        """Give it an end whose requests go through ``line``."""
+        peer = Peer("east", "http://127.0.0.1:1", transport=line)
+        self.end = LinkEnd(
+            self.other, self.served, peer, self, lambda up, why: self.news.append((up, why))
+        )
+
+    def tell(self, to: str, message: m.Message) -> Any:
+        """What the runtime does, in short."""
+        with self._lock:
+            if to == self.served:
+                self.got.append(message)
+                return None
+            outcome = self.relay.handle(message, 0.0)
+            for send in outcome.sends:
+                if isinstance(send.message, m.Forward):
+                    self.end.carry(send.message)
+                else:
+                    self.tell(send.to, send.message)
+            return outcome.reply
+
+    def post(self, to: str, message: m.Message) -> None:
+        """Hand a message to a machine."""
+        self.tell(to, message)
+
+    def call(self, to: str, message: m.Message) -> Future[Any]:
+        """Hand a message to a machine, for its answer."""
+        answer: Future[Any] = Future()
+        reply = self.tell(to, message)
+        if isinstance(reply, Exception):
+            answer.set_exception(reply)
+        else:
+            answer.set_result(reply)
+        return answer
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """The line to this side."""
+        self.requests += 1
+        fate = self.fate.pop(0) if self.fate else ""
+        if fate == "lost":
+            raise httpx.ConnectError("the line is dead")
+        try:
+            batch = decode_batch(request.read(), for_queue=self.name == "queue")
+        except InvalidInput as error:
+            return httpx.Response(422, json={"detail": str(error)})
+        receipt = self.end.receive(batch).result()
+        if fate == "answer lost":
+            raise httpx.ReadTimeout("no answer")
+        return httpx.Response(200, content=encode_receipt(receipt))
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Side, Side]]:
+    """A queue and a placer, linked."""
+    monkeypatch.setattr(link_end, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(link_end, "FIRST_PAUSE_S", 0.01)
+    queue, east = Side("queue", "east"), Side("east", "queue")
+    queue.connect(east)
+    east.connect(queue)
+    queue.end.open("queue-journal")
+    east.end.open("east-journal")
+    eventually(lambda: queue.end.up and east.end.up, "the link is up")
+    yield queue, east
+    queue.end.close()
+    east.end.close()
+
+
+def stop(number: int) -> m.StopAttempt:
+    """An order that must arrive."""
+    return m.StopAttempt(f"j{number}", 1, Outcome.CANCELLED)
+
+
+@pytest.mark.parametrize("fate", ["lost", "answer lost"])
+def test_orders_arrive_once_and_in_order_whatever_the_line_does(
+    sides: tuple[Side, Side], fate: str
+) -> None:
+    """Requests fail, before or after they were taken; what is behind them comes after them."""
+    queue, east = sides
+    for number in range(200):
+        if number % 20 == 7:
+            east.fate += [fate]
+        queue.post("relay/east", stop(number))
+    eventually(lambda: len(east.got) == 200, "all arrive")
+    assert east.got == [stop(number) for number in range(200)]
+    eventually(lambda: not queue.relay.state.outbox, "and that is known")
+
+
+def test_many_go_in_one_request(sides: tuple[Side, Side]) -> None:
+    """What is sent while a request is under way goes with the next, all of it."""
+    queue, east = sides
+    before = east.requests
+    for number in range(1_000):
+        queue.post("relay/east", stop(number))
+    eventually(lambda: len(east.got) == 1_000, "all arrive")
+    assert east.requests - before < 500
+
+
+def test_a_question_is_lost_with_its_request_and_orders_are_not(sides: tuple[Side, Side]) -> None:
+    """It is not asked again when nobody waits for the answer any more."""
+    queue, east = sides
+    east.fate += ["lost"] * 10_000
+    eventually(lambda: not queue.end.up, "the line is known to be dead")
+    queue.post("relay/east", m.AskPlans(1, ()))
+    queue.post("relay/east", stop(1))
+    east.fate.clear()
+    eventually(lambda: queue.end.up and east.got, "the order arrives")
+    queue.post("relay/east", m.AskPlans(2, ()))
+    eventually(lambda: len(east.got) == 2, "so does a question, now")
+    assert east.got == [stop(1), m.AskPlans(2, ())]
+
+
+def test_each_side_takes_only_what_the_other_may_say(sides: tuple[Side, Side]) -> None:
+    """A placer cannot submit jobs, and a queue cannot report the end of an attempt."""
+    queue, east = sides
+    east.end.carry(m.Forward(0, m.SubmitJobs(())))
+    eventually(lambda: any("422" in why for _, why in east.news), "it is refused")
+    eventually(lambda: east.end.up, "and forgotten")
+    assert queue.got == []
+
+
+def test_silence_from_the_other_side_counts_as_out_of_reach(
+    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One way may be cut: it takes what we say, and nothing comes back."""
+    queue, _ = sides
+    monkeypatch.setattr(link_end, "SILENCE_S", 0.1)
+    queue.fate += ["lost"] * 10_000
+    eventually(lambda: not queue.end.up, "the queue notices")
+    assert "does not reach this side" in queue.end.why
+    queue.fate.clear()
+    eventually(lambda: queue.end.up, "and when it is back")
+
+
+def test_another_journal_at_the_address_is_not_the_same_region(sides: tuple[Side, Side]) -> None:
+    """A placer that lost its state must not take the place of the one that had it."""
+    queue, east = sides
+    east.relay.state.stream = "a-new-journal"
+    eventually(lambda: not queue.end.up, "the queue does not go on with it")
+    assert "another journal" in queue.end.why
