@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-DETERMINISTIC = {"model", "policies", "fast", "slow", "predict", "runtime"}
+DETERMINISTIC = {"model", "policies", "fast", "slow", "predict", "runtime", "sim"}
 MAY_SPEAK_OF_SIMULATION = {"sim", "experiments", "app.py"}
 SCREEN_LINES = 70
 

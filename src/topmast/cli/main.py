@@ -12,7 +12,18 @@ import typer
 from typer.core import TyperGroup
 
 from topmast import __version__
-from topmast.cli import completion, composed, datasets, explain, fleet, jobs, launch, traces, usage
+from topmast.cli import (
+    completion,
+    composed,
+    datasets,
+    explain,
+    fleet,
+    jobs,
+    launch,
+    simulate,
+    traces,
+    usage,
+)
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.output import note, say
 from topmast.cli.root import Root
@@ -77,6 +88,7 @@ def build(root: Root) -> typer.Typer:
     datasets.add(app)
     usage.add(app)
     composed.add(app, root)
+    simulate.add(app)
     traces.add(app)
     completion.add(app)
     return app

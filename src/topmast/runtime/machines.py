@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from topmast.fast.clusters.machine import ClusterManager
+from topmast.fast.clusters.machine import RECONCILE_S, ClusterManager
 from topmast.fast.placement.desk import Desk
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
@@ -20,13 +20,18 @@ class Machines:
     """The queue, and a placer, cluster manager or relay for every address that names one.
 
     ``elsewhere`` lists machines that live in another process, each with the relay that stands in.
+    ``reconcile_s``: how often cluster managers ask their engines what they run, None never.
     Raises InvalidInput for a profile that names a policy that does not exist.
     """
 
     def __init__(
-        self, profile: Profile, elsewhere: Mapping[ids.Address, ids.Address] | None = None
+        self,
+        profile: Profile,
+        elsewhere: Mapping[ids.Address, ids.Address] | None = None,
+        reconcile_s: float | None = RECONCILE_S,
     ) -> None:
         self.profile = profile
+        self.reconcile_s = reconcile_s
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
@@ -58,7 +63,7 @@ class Machines:
             self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
             self._by_address[address] = self.placers[name]
         elif kind == "cluster":
-            self.clusters[name] = ClusterManager(name)
+            self.clusters[name] = ClusterManager(name, self.reconcile_s)
             self._by_address[address] = self.clusters[name]
         elif kind == "relay":
             self.relays[name] = Relay(name)

@@ -6,6 +6,7 @@ region's placer: running, checkpointed, stopping, ended. It never chooses hosts.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -46,17 +47,23 @@ class _State(Struct):
 
 
 class ClusterManager(EventMachine):
-    """The machine of one cluster. All handlers cost O(tasks of the attempt) or less."""
+    """The machine of one cluster. All handlers cost O(tasks of the attempt) or less.
 
-    def __init__(self, name: str) -> None:
+    ``reconcile_s`` None: the engine never loses news, and need not be asked what it runs.
+    """
+
+    def __init__(self, name: str, reconcile_s: float | None = RECONCILE_S) -> None:
         super().__init__()
         self.name = name
+        self.reconcile_s = reconcile_s
         self.state = _State()
         self._truth_asked_s = 0.0
         # Orders are counted, to tell which a truth was asked after.
         self._orders = 0
         self._ordered: dict[str, int] = {}
         self._asked_after = 0
+        # When attempts last too long, the first in front; what no longer holds is skipped.
+        self._deadlines: list[tuple[float, str]] = []
         # Hosts that may be down, until a truth does not name them.
         self._down: dict[str, bool] = {}
 
@@ -249,37 +256,48 @@ class ClusterManager(EventMachine):
     # --- time ---------------------------------------------------------------------------------
 
     def next_wakeup_s(self) -> float | None:
-        """The earliest deadline of any attempt, or the next reconciliation. O(attempts)."""
-        times = [t for a in self.state.attempts.values() for t in self._deadlines(a)]
-        if self.state.attempts or self._down:
-            times.append(self._truth_asked_s + RECONCILE_S)
-        return min(times, default=None)
+        """The earliest deadline of any attempt, or the next reconciliation. Amortised O(log attempts)."""
+        deadlines = self._deadlines
+        while deadlines and not self._holds(*deadlines[0]):
+            heapq.heappop(deadlines)
+        first_s = deadlines[0][0] if deadlines else None
+        if self.reconcile_s is None or not (self.state.attempts or self._down):
+            return first_s
+        asks_s = self._truth_asked_s + self.reconcile_s
+        return asks_s if first_s is None else min(first_s, asks_s)
 
-    def _deadlines(self, attempt: Attempt) -> list[float]:
-        times = []
-        if attempt.phase is not AttemptPhase.RUNNING:
-            times.append(attempt.deadline_s)
-        limit_s = attempt.limit_s()
-        if limit_s is not None and attempt.phase is not AttemptPhase.STOPPING:
-            times.append(limit_s)
-        return times
+    def _holds(self, at_s: float, job: str) -> bool:
+        """Whether an attempt of the job is still to be looked after at that time."""
+        attempt = self.state.attempts.get(job)
+        return attempt is not None and at_s in _deadlines_of(attempt)
+
+    def _watch(self, attempt: Attempt) -> None:
+        """Remember when the attempt will have lasted too long. O(log attempts)."""
+        for at_s in _deadlines_of(attempt):
+            heapq.heappush(self._deadlines, (at_s, attempt.job))
 
     def _wake(self, event: m.Wake) -> None:
-        if self._truth_asked_s + RECONCILE_S <= self.now:
+        if self.reconcile_s is not None and self._truth_asked_s + self.reconcile_s <= self.now:
             self._ask_truth()
-        for attempt in list(self.state.attempts.values()):
-            limit_s = attempt.limit_s()
-            if attempt.phase is AttemptPhase.STOPPING:
-                if attempt.deadline_s <= self.now:
-                    self.decide(Prodded(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
-                    self._stop_tasks(attempt, grace_s=0.0)
-            elif limit_s is not None and limit_s <= self.now:
-                limit = attempt.spec.time_limit_s
-                self._stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
-            elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
-                late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
-                cause = f"the gang did not start within {LAUNCH_DEADLINE_S:g} s"
-                self._stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
+        due: dict[str, bool] = {}
+        while self._deadlines and self._deadlines[0][0] <= self.now:
+            due[heapq.heappop(self._deadlines)[1]] = True
+        for attempt in [a for a in self.state.attempts.values() if a.job in due] if due else ():
+            self._last_too_long(attempt)
+
+    def _last_too_long(self, attempt: Attempt) -> None:
+        limit_s = attempt.limit_s()
+        if attempt.phase is AttemptPhase.STOPPING:
+            if attempt.deadline_s <= self.now:
+                self.decide(Prodded(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
+                self._stop_tasks(attempt, grace_s=0.0)
+        elif limit_s is not None and limit_s <= self.now:
+            limit = attempt.spec.time_limit_s
+            self._stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
+        elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
+            late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
+            cause = f"the gang did not start within {LAUNCH_DEADLINE_S:g} s"
+            self._stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
 
     # --- the engine's truth -------------------------------------------------------------------
 
@@ -348,6 +366,7 @@ class ClusterManager(EventMachine):
             deadline_s=fact.deadline_s,
             time_left_s=event.time_left_s,
         )
+        self._watch(self.state.attempts[event.job])
         self._fence(event.job, event.epoch)
 
     def _apply_up(self, fact: TaskUp, event: m.Message) -> None:
@@ -372,9 +391,12 @@ class ClusterManager(EventMachine):
         attempt.why, attempt.cause = fact.why, fact.cause
         attempt.deadline_s = fact.deadline_s
         attempt.exit_code, attempt.suspects = fact.exit_code, fact.suspects
+        self._watch(attempt)
 
     def _apply_prodded(self, fact: Prodded, event: m.Message) -> None:
-        self.state.attempts[fact.job].deadline_s = fact.deadline_s
+        attempt = self.state.attempts[fact.job]
+        attempt.deadline_s = fact.deadline_s
+        self._watch(attempt)
 
     def _apply_marked(self, fact: Marked, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
@@ -403,6 +425,9 @@ class ClusterManager(EventMachine):
     def restore(self, blob: bytes) -> None:
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=_State)
+        self._deadlines = []
+        for attempt in self.state.attempts.values():
+            self._watch(attempt)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureCluster: _configure,
@@ -431,3 +456,12 @@ class ClusterManager(EventMachine):
         Closed: _apply_closed,
         Refused: _apply_refused,
     }
+
+
+def _deadlines_of(attempt: Attempt) -> list[float]:
+    """When the present phase of an attempt, or all of it, has lasted too long."""
+    times = [] if attempt.phase is AttemptPhase.RUNNING else [attempt.deadline_s]
+    limit_s = attempt.limit_s()
+    if limit_s is not None and attempt.phase is not AttemptPhase.STOPPING:
+        times.append(limit_s)
+    return times

@@ -52,6 +52,7 @@ from topmast.policies.base import Preemption, Profile, Score
 
 KEPT_S = 60.0
 """How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
+REASONS_KEPT = 10_000
 
 
 class _State(Struct):
@@ -89,6 +90,9 @@ class RegionalPlacer(EventMachine):
         self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
+        self._reasons: dict[object, PendingReason] = {}
+        self._claims: dict[str, Allocation] = {}
+        """Attempts whose victims still hold some of their slots."""
 
     # --- views for explanation and listing: read only ---------------------------------------------
 
@@ -186,11 +190,21 @@ class RegionalPlacer(EventMachine):
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
-        reason = pending_reason(self.columns, ask)
+        reason = self._reason(ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self._first_start(self.search(self.now, ask), ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
+
+    def _reason(self, ask: Ask) -> PendingReason:
+        """Why there is no plan: the same for all who ask for the same of the same hosts."""
+        key = (ask.groups, ask.models, ask.topology)
+        known = self._reasons.get(key)
+        if known is None:
+            if len(self._reasons) >= REASONS_KEPT:
+                self._reasons.clear()
+            known = self._reasons[key] = pending_reason(self.columns, ask)
+        return known
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
@@ -350,8 +364,8 @@ class RegionalPlacer(EventMachine):
             for host in event.suspects:
                 self._suspect(host)
         self.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
-        for waiting in list(self.state.allocations.values()):
-            if waiting.hold is Hold.CLAIMED and not waiting.waiting_for:
+        for waiting in list(self._claims.values()):
+            if not waiting.waiting_for:
                 self._launch_or_refuse(waiting)
                 self.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
         self._announce()
@@ -502,12 +516,13 @@ class RegionalPlacer(EventMachine):
             hold=Hold.CLAIMED,
             waiting_for=list(fact.waiting_for),
         )
-        self.state.allocations[event.plan.job] = allocation
+        self.state.allocations[event.plan.job] = self._claims[event.plan.job] = allocation
         self.columns.hold(allocation)
         self.state.version += 1
 
     def _apply_launched(self, fact: Launched, event: m.Message) -> None:
         allocation = self.state.allocations[fact.job]
+        self._claims.pop(fact.job, None)
         allocation.hold = Hold.STARTING
         allocation.start_s = self.now
         self.columns.note(allocation)
@@ -532,8 +547,9 @@ class RegionalPlacer(EventMachine):
 
     def _apply_freed(self, fact: SlotsFreed, event: m.Message) -> None:
         allocation = self.state.allocations.pop(fact.job)
+        self._claims.pop(fact.job, None)
         self.columns.let_go(allocation)
-        for other in self.state.allocations.values():
+        for other in self._claims.values():
             if fact.job in other.waiting_for:
                 other.waiting_for.remove(fact.job)
         self._more()
@@ -587,6 +603,7 @@ class RegionalPlacer(EventMachine):
 
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
+        self._reasons = {}
         self.columns = Columns(region)
         self.holds.forget()
         self.columns.allocations = self.state.allocations
@@ -607,6 +624,8 @@ class RegionalPlacer(EventMachine):
     def restore(self, blob: bytes) -> None:
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=_State)
+        held = self.state.allocations
+        self._claims = {job: a for job, a in held.items() if a.hold is Hold.CLAIMED}
         self._configure_columns(self.state.region)
 
     def held_gpus(self) -> float:

@@ -140,7 +140,10 @@ class Pending:
     # --- order ------------------------------------------------------------------------------------
 
     def rerank(self, now: float) -> None:
-        """Bring the order up to ``now``. O(jobs log jobs)."""
+        """Bring the order up to ``now``. O(jobs log jobs), or O(1) if time does not change it."""
+        if not self.ranking.order.by_time:
+            self.ranking.ranked_at_s = now
+            return
         self.ranking.rerank(now)
         if self._stopped is not None:
             self.reopen()  # somebody else may stand in front now
@@ -277,7 +280,7 @@ class Pending:
         self._limited.clear()
         self.changes += 1
         self._stopped = None
-        self.stirred = True
+        self.stirred = len(self.ranking) > 0
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""

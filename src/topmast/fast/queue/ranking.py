@@ -29,6 +29,8 @@ LATE_LIMIT = 1 << 16
 """So many inserts are kept beside the sorted rows before they are sorted in."""
 MANY = 64
 """More inserts than this, and not few beside what is there, are sorted in at once."""
+FEW = 16
+"""So many inserts, and a sixteenth of what is there, are worth keeping beside the sorted rows."""
 FIRST_CAPACITY = 1 << 10
 SCAN_FIRST, SCAN_MOST = 64, 1 << 16
 
@@ -258,7 +260,10 @@ class Ranking:
             self._keys = np.zeros((len(self._jobs), keys.shape[1]))
         self._keys[rows] = keys
         many = len(staged) > MANY and 8 * len(staged) > len(self)
-        if many or len(self._within.late) + len(staged) > LATE_LIMIT:
+        late = len(self._within.late) + len(staged)
+        # What was inserted is looked through one by one, what is sorted in, many at a time.
+        too_many = late > FEW + len(self) // 16
+        if many or too_many or late > LATE_LIMIT:
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:

@@ -1,0 +1,233 @@
+"""`simulate` and `compare`: a trace, a fleet and one profile or several under a virtual clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import RESEARCH, Session, command
+from topmast.cli.output import Column, note, say, say_fields, say_table
+from topmast.cli.text import number
+
+LINE_S = 10.0
+"""How often progress is told where there is no terminal to draw on."""
+DRAW_S = 0.2
+FORMAT_HELP = "How the trace is written: topmast, pai, pai-tasks, openb, philly, helios, gavel, ..."
+
+
+TraceOption = Annotated[Path, typer.Option("--trace", metavar="FILE", help="The jobs to run.")]
+FleetOption = Annotated[
+    Path, typer.Option("--fleet", metavar="FILE", help="The fleet to run them on.")
+]
+FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help=FORMAT_HELP)]
+SeedOption = Annotated[int, typer.Option("--seed", help="The seed of all that is drawn.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+]
+OverheadsOption = Annotated[
+    str,
+    typer.Option("--overheads", metavar="default|none", help="none: nothing but work takes time."),
+]
+ThroughputsOption = Annotated[
+    Path | None, typer.Option("--throughputs", metavar="FILE", help="A table of throughputs.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N jobs.")
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="T", help="Only jobs submitted from then.")
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before then.")
+]
+LoadOption = Annotated[
+    float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")
+]
+SkipOption = Annotated[
+    bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be read.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Write tables and the summary there.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(
+        app, "simulate", panel=RESEARCH,
+        example="topmast simulate --trace jobs.csv --fleet fleet.yaml --profile mast\n"
+        "topmast simulate --trace philly.csv.gz --format philly --fleet fleet.yaml "
+        "--profile easy --out run/",
+    )(simulate)  # fmt: skip
+    command(
+        app, "compare", panel=RESEARCH,
+        example="topmast compare --trace jobs.csv --fleet fleet.yaml "
+        "--profile fifo --profile sjf --out runs/",
+    )(compare)  # fmt: skip
+
+
+def simulate(
+    session: Session,
+    trace: TraceOption,
+    fleet: FleetOption,
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="The policies to run with.")
+    ] = "mast",
+    format: FormatOption = "topmast",
+    seed: SeedOption = 0,
+    settings: SetOption = None,
+    overheads: OverheadsOption = "default",
+    throughputs: ThroughputsOption = None,
+    limit: LimitOption = None,
+    from_: FromOption = None,
+    to: ToOption = None,
+    load: LoadOption = 1.0,
+    skip_bad_rows: SkipOption = False,
+    out: OutOption = None,
+) -> None:
+    """Run a trace through the scheduler on a virtual fleet."""
+    from topmast.experiments.run import RunOptions
+    from topmast.experiments.run import simulate as run
+
+    options = RunOptions(
+        trace=trace, format=format, fleet=fleet, profile=profile, seed=seed,
+        settings=values.assignments(settings or []), overheads=with_overheads(overheads),
+        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_) or 0.0,
+        to_s=values.duration_s(to), load=load, skip_bad_rows=skip_bad_rows, out=out,
+    )  # fmt: skip
+    progress = Progress()
+    document = run(options, progress)
+    progress.clear()
+    _warn(document)
+    session.show(document, lambda: say_summary(document))
+
+
+def compare(
+    session: Session,
+    trace: TraceOption,
+    fleet: FleetOption,
+    profiles: Annotated[
+        list[str],
+        typer.Option("--profile", metavar="NAME", help="The policies of a run; give several."),
+    ],
+    format: FormatOption = "topmast",
+    seed: SeedOption = 0,
+    settings: SetOption = None,
+    overheads: OverheadsOption = "default",
+    throughputs: ThroughputsOption = None,
+    limit: LimitOption = None,
+    from_: FromOption = None,
+    to: ToOption = None,
+    load: LoadOption = 1.0,
+    skip_bad_rows: SkipOption = False,
+    out: OutOption = None,
+) -> None:
+    """Run a trace under several profiles, side by side."""
+    from topmast.experiments.compare import compare as run
+    from topmast.experiments.run import RunOptions
+
+    options = RunOptions(
+        trace=trace, format=format, fleet=fleet, profile="", seed=seed,
+        settings=values.assignments(settings or []), overheads=with_overheads(overheads),
+        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_) or 0.0,
+        to_s=values.duration_s(to), load=load, skip_bad_rows=skip_bad_rows, out=out,
+    )  # fmt: skip
+    document = run(options, profiles, lambda over, runs: note(f"{over} of {runs} runs over"))
+    _warn(document)
+    session.show(document, lambda: say_comparison(document))
+
+
+def _warn(document: Mapping[str, Any]) -> None:
+    for warning in document["warnings"]:
+        note(f"warning: {warning}")
+
+
+def with_overheads(text: str) -> bool:
+    """What ``--overheads`` says."""
+    if text not in ("default", "none"):
+        raise typer.BadParameter(f"{text!r} is neither 'default' nor 'none'")
+    return text == "default"
+
+
+class Progress:
+    """A line on stderr: how many jobs are over, and which time it is in the simulated world."""
+
+    def __init__(self) -> None:
+        self._draws = sys.stderr.isatty()
+        self._told_s = time.monotonic()
+        self._drawn = False
+
+    def __call__(self, over: int, jobs: int, now_s: float) -> None:
+        now = time.monotonic()
+        if now - self._told_s < (DRAW_S if self._draws else LINE_S):
+            return
+        self._told_s = now
+        text = f"{over} of {jobs} jobs over, day {now_s / 86_400:.1f}"
+        if not self._draws:
+            note(text)
+            return
+        full = 30 * over // max(jobs, 1)
+        sys.stderr.write(f"\r[{'#' * full}{'.' * (30 - full)}] {text}\x1b[K")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def clear(self) -> None:
+        """Leave the line as if nothing had been there."""
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+_FIGURES = (
+    "jobs", "finished", "failed", "never_startable", "waiting", "makespan_s", "allocation_rate",
+    "allocation_rate_waiting", "goodput_rate", "preemptions", "migrations", "restarts",
+    "lost_gpu_s", "events", "wall_s", "jobs_per_s",
+)  # fmt: skip
+
+
+def say_summary(document: Mapping[str, Any]) -> None:
+    """The summary for people: the figures, then the distributions."""
+    say_fields((name, number(document[name])) for name in _FIGURES)
+    say()
+    names = ("jct_s", "wait_s", "first_wait_s", "ftf_rho")
+    columns = [Column(""), *(Column(x, right=True) for x in ("MEAN", "P50", "P90", "P99"))]
+    rows = [
+        [name, *(_figure(document[name][x]) for x in ("mean", "p50", "p90", "p99"))]
+        for name in names
+    ]
+    say_table(columns, rows)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def say_comparison(document: Mapping[str, Any]) -> None:
+    """A row for every profile."""
+    titles = (
+        "PROFILE",
+        "FINISHED",
+        "JCT",
+        "P90",
+        "WAIT",
+        "P90",
+        "ALLOCATED",
+        "GOODPUT",
+        "PREEMPTED",
+    )
+    rows = [
+        [
+            name, number(d["finished"]),
+            *(_figure(d[x][part]) for x in ("jct_s", "wait_s") for part in ("mean", "p90")),
+            number(d["allocation_rate"]), number(d["goodput_rate"]), number(d["preemptions"]),
+        ]
+        for name, d in document["profiles"].items()
+    ]  # fmt: skip
+    say_table([Column(title, right=title != "PROFILE") for title in titles], rows)

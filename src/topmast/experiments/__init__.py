@@ -1,0 +1,1 @@
+"""Experiments: runs of the simulator from files to files, and comparisons of them."""

@@ -1,0 +1,128 @@
+"""The page of a run, or of several beside one another: figures in a table, and plots."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from topmast import plot
+
+POINTS = 1_000
+"""So many points draw a distribution; more are a larger file and no clearer."""
+DAY_S = 86_400.0
+FIGURES = (
+    "jobs", "finished", "failed", "never_startable", "waiting", "makespan_s", "allocation_rate",
+    "allocation_rate_waiting", "goodput_rate", "stranded_gpu_rate", "preemptions", "migrations",
+    "restarts", "lost_gpu_s", "non_collocation_rate",
+)  # fmt: skip
+SPREADS = ("jct_s", "wait_s", "first_wait_s", "ftf_rho")
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1f2937}table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;"
+    "border-bottom:1px solid #e5e7eb}th:first-child,td:first-child{text-align:left}"
+    "svg{max-width:100%;height:auto}h1{font-size:1.5rem}"
+)
+
+
+class Curves(Struct):
+    """What plots need of one run: quantiles, and the fleet over time."""
+
+    jct_s: list[float] = []
+    wait_s: list[float] = []
+    timeline: list[tuple[float, float, float, float]] = []
+    """End of an interval, and its GPUs present, allocated and queued."""
+
+
+def quantiles(values: array[float]) -> list[float]:
+    """Enough of a distribution to draw it. O(n log n)."""
+    if not values:
+        return []
+    shares = np.linspace(0.0, 1.0, min(len(values), POINTS) + 1)
+    return [float(x) for x in np.quantile(np.array(values), shares)]
+
+
+class Overview:
+    """Adds up the rows of a timeline over regions and bands, as they are written."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, float, float, float]] = []
+        self._seen: dict[str, bool] = {}
+
+    def note(self, row: Sequence[Any]) -> None:
+        """One row of `timeline.csv`."""
+        _, end_s, region, _, present, _, allocated, queued = row
+        if not self.rows or self.rows[-1][0] != end_s:
+            self.rows.append((end_s, 0.0, 0.0, 0.0))
+            self._seen = {}
+        if region in self._seen:
+            present = 0.0  # it was counted with another band
+        self._seen[region] = True
+        last = self.rows[-1]
+        self.rows[-1] = (end_s, last[1] + present, last[2] + allocated, last[3] + queued)
+
+
+def write_report(
+    folder: Path,
+    name: str,
+    title: str,
+    documents: Mapping[str, Mapping[str, Any]],
+    curves: Mapping[str, Curves],
+) -> None:
+    """Write ``name``.html, .svg and .png into ``folder``; a column and a line for every run."""
+    drawn = plot.figure(1, 3, inches=(4.6, 3.6))
+    for run, curve in curves.items():
+        for axis, values in enumerate((curve.jct_s, curve.wait_s)):
+            if values:
+                plot.steps(drawn, values, run, axis=axis)
+    _over_time(drawn, curves)
+    for axis, what in enumerate(("Completion time", "Time waited")):
+        plot.wide_range(drawn, axis=axis)
+        plot.label(drawn, what, "seconds", "share of jobs", axis=axis)
+    plot.label(drawn, "GPUs over time", "days", "GPUs", axis=2)
+    plot.legend(drawn, axis=2)
+    _, picture = plot.save(drawn, folder, name)
+    svg = picture.read_text(encoding="utf-8")
+    svg = svg[svg.index("<svg") :]
+    page = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
+        f"<style>{_STYLE}</style><h1>{escape(title)}</h1>\n{svg}\n{_table(documents)}\n</html>\n"
+    )
+    (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+
+def _over_time(drawn: Any, curves: Mapping[str, Curves]) -> None:
+    axes = drawn.axes[2]
+    alone = len(curves) == 1
+    for run, curve in curves.items():
+        if not curve.timeline:
+            continue
+        end_s, present, allocated, queued = zip(*curve.timeline, strict=True)
+        days = [x / DAY_S for x in end_s]
+        if alone:
+            axes.plot(days, present, label="present", color="#6b7280", linestyle="--")
+            axes.plot(days, queued, label="queued")
+        axes.plot(days, allocated, label="allocated" if alone else run)
+
+
+def _table(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = [[name, *(_text(d.get(name)) for d in documents.values())] for name in FIGURES]
+    for name in SPREADS:
+        rows += [
+            [f"{name} {part}", *(_text(d[name][part]) for d in documents.values())]
+            for part in ("mean", "p50", "p90", "p99")
+        ]
+    ratios = [_text(d["demand_supply_ratio"]["max"]) for d in documents.values()]
+    rows.append(["demand / supply, bands from high, worst region", *ratios])
+    head = "".join(f"<th>{escape(name)}" for name in ("", *documents))
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(x)}" for x in row) for row in rows)
+    return f"<table><tr>{head}\n{body}\n</table>"
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,181 @@
+"""One run from files to files: a trace, a fleet and a profile in, a summary and tables out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.experiments.outputs import SUMMARY, tables_in, write_json
+from topmast.experiments.report import Curves, Overview, quantiles, write_report
+from topmast.fast.placement.warm import warm_up
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import read_fleet
+from topmast.model.fleet import Fleet
+from topmast.policies.base import Profile
+from topmast.policies.registry import load_profile
+from topmast.sim.settings import PREFIX, Settings, read_settings
+from topmast.sim.simulation import Result, Simulation, Waits
+from topmast.traces.reading import read
+from topmast.traces.throughputs import Throughputs, read_throughputs
+from topmast.traces.trace import Trace
+
+Tell = Callable[[int, int, float], None]
+"""Shown now and then: jobs that are over, jobs in all, the virtual time."""
+TOLD = 1_000
+"""So many of the jobs that could not start are listed by name."""
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """What to run. ``from_s`` and ``to_s`` cut the trace by time of submission."""
+
+    trace: Path
+    format: str
+    fleet: Path
+    profile: str
+    settings: Mapping[str, str] = {}
+    seed: int = 0
+    overheads: bool = True
+    throughputs: Path | None = None
+    limit: int | None = None
+    from_s: float = 0.0
+    to_s: float | None = None
+    load: float = 1.0
+    skip_bad_rows: bool = False
+    out: Path | None = None
+
+
+class Setup(Struct, frozen=True):
+    """What the files say."""
+
+    trace: Trace
+    fleet: Fleet
+    throughputs: Throughputs | None
+
+
+def load(options: RunOptions) -> Setup:
+    """Read the files of a run. Raises InvalidInput for what does not fit."""
+    fleet = read_fleet(options.fleet)
+    widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
+    trace = read(
+        options.trace,
+        options.format,
+        host_gpus=max(1, widest),
+        skip_bad_rows=options.skip_bad_rows,
+        throughputs=options.throughputs,
+    )
+    to_s = float("inf") if options.to_s is None else options.to_s
+    if not options.from_s < to_s:
+        raise InvalidInput("ends before it begins", field="--to", remedy="a time after --from")
+    trace = trace.between(options.from_s, to_s)
+    if options.limit is not None:
+        trace = trace.head(options.limit)
+    if options.load != 1.0:
+        trace = trace.with_load(options.load)
+    if not len(trace):
+        raise InvalidInput("no job is left to run", field="--trace", where=str(options.trace))
+    table = None if options.throughputs is None else read_throughputs(options.throughputs)
+    return Setup(trace, fleet, table)
+
+
+def world_of(options: RunOptions) -> tuple[Profile, Settings]:
+    """The profile and the world's settings, with the options of the command line laid over them."""
+    world = {k: v for k, v in options.settings.items() if k.startswith(PREFIX)}
+    own = {k: v for k, v in options.settings.items() if not k.startswith(PREFIX)}
+    settings = read_settings(world)
+    if not options.overheads:
+        settings = settings.without_overheads()
+        own = {"min_runtime_s": "0", **own}
+    return load_profile(options.profile, own), settings
+
+
+class Ran(Struct):
+    """A run that is over: the document of ``--json``, and what its plots need."""
+
+    document: dict[str, Any]
+    curves: Curves
+
+
+def simulate(options: RunOptions, tell: Tell | None = None) -> dict[str, Any]:
+    """`topmast simulate`: run, write the files of ``options.out``, and return the summary."""
+    return run(options, tell).document
+
+
+def run(options: RunOptions, tell: Tell | None = None) -> Ran:
+    """Run, and write the files of ``options.out``. Raises InvalidInput for what does not fit."""
+    begun_s = time.perf_counter()
+    profile, settings = world_of(options)
+    setup = load(options)
+    warm_up()
+    jobs, overview = len(setup.trace), Overview()
+    with tables_in(options.out, overview.note) as tables:
+        simulation = Simulation(
+            setup.trace,
+            setup.fleet,
+            profile,
+            settings,
+            tables,
+            options.seed,
+            time.perf_counter,
+            setup.throughputs,
+        )
+        loop_begun_s = time.perf_counter()
+        simulation.run(None if tell is None else lambda over, now_s: tell(over, jobs, now_s))
+        wall_s = time.perf_counter() - loop_begun_s
+        result = simulation.finish()
+    done = simulation.recorder.finished
+    curves = Curves(quantiles(done.jct_s), quantiles(done.wait_s), overview.rows)
+    document = _document(options, setup, result, wall_s)
+    if options.out is not None:
+        title = f"{options.profile} on {setup.trace.name}"
+        write_report(
+            options.out, "report", title, {options.profile: document}, {options.profile: curves}
+        )
+    document["total_s"] = time.perf_counter() - begun_s
+    if options.out is not None:
+        write_json(options.out / SUMMARY, document)
+    return Ran(document, curves)
+
+
+def _document(options: RunOptions, setup: Setup, result: Result, wall_s: float) -> dict[str, Any]:
+    return {
+        **result.summary,
+        "profile": options.profile,
+        "trace": setup.trace.name,
+        "skipped_rows": setup.trace.skipped,
+        "set_aside": _told(result.set_aside),
+        "still_waiting": _told(result.waiting),
+        "warnings": _warnings(setup, result),
+        "events": result.events,
+        "wall_s": wall_s,
+        "jobs_per_s": len(setup.trace) / wall_s if wall_s > 0 else 0.0,
+        "spent_s": result.spent_s,
+    }
+
+
+def _told(jobs: list[Waits]) -> list[dict[str, str]]:
+    return [
+        {"job_id": job.job_id, "reason": job.reason.value, "detail": job.detail}
+        for job in jobs[:TOLD]
+    ]
+
+
+def _warnings(setup: Setup, result: Result) -> list[str]:
+    found = []
+    if setup.trace.skipped:
+        found.append(f"{setup.trace.skipped} bad rows of the trace were skipped")
+    for jobs, what in (
+        (result.set_aside, "can never start, not even on an empty fleet, and {} set aside"),
+        (result.waiting, "still wait and nothing can help them any more: the run ended, {} left"),
+    ):
+        if jobs:
+            counts: dict[str, int] = {}
+            for job in jobs:
+                counts[job.reason.value] = counts.get(job.reason.value, 0) + 1
+            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
+            verb = what.format("were" if len(jobs) > 1 else "was")
+            found.append(f"{len(jobs)} of {len(setup.trace)} jobs {verb} ({reasons})")
+    return found

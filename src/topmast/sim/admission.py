@@ -1,0 +1,67 @@
+"""Jobs that not even an empty fleet could hold: found before they are submitted, once for every kind."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.fast.placement.explain import pending_reason
+from topmast.fast.queue.pending import shape_of
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.fleet import Fleet
+from topmast.model.job import JobSpec
+from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
+from topmast.runtime.machines import Machines
+
+
+class Verdict(Struct, frozen=True):
+    """Why no empty fleet could hold a job."""
+
+    reason: PendingReason
+    detail: str = ""
+
+
+class Admission:
+    """Asks machines of its own, on whose fleet nothing ever runs."""
+
+    def __init__(self, machines: Machines, fleet: Fleet) -> None:
+        self._machines = machines
+        self._regions = sorted(region.name for region in fleet.regions)
+        waiting: list[tuple[str, m.Message]] = [(ids.QUEUE, m.ConfigureFleet(fleet))]
+        while waiting:
+            address, message = waiting.pop(0)
+            machine = machines.at(address)
+            if machine is not None and not address.startswith("cluster/"):
+                waiting += [(s.to, s.message) for s in machine.handle(message, 0.0).sends]
+        self._known: dict[object, Verdict | None] = {}
+
+    def refuses(self, spec: JobSpec) -> Verdict | None:
+        """Why the job can never start; None if it can. A search for every kind, then O(1)."""
+        shape = shape_of(spec, ())
+        if shape not in self._known:
+            self._known[shape] = self._judge(spec)
+        return self._known[shape]
+
+    def _judge(self, spec: JobSpec) -> Verdict | None:
+        queue = self._machines.queue
+        unknown = queue.catalogue.unknown(spec.datasets)
+        if unknown:
+            return Verdict(PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+        reasons: list[Verdict] = []
+        for over_quota in (False, True):
+            choices = queue.choices(spec, over_quota)
+            if not choices:
+                continue
+            for region in self._regions:
+                cost = queue.catalogue.cost(spec.datasets, region, 0.0)
+                if cost.barred is Rejection.RESIDENCY:
+                    reasons.append(Verdict(PendingReason.WAITING_FOR_DATA, cost.detail))
+                    continue
+                ask = queue.ask_for(spec, region, over_quota, choices, cost, preempt=False)
+                placer = self._machines.placers[region]
+                if placer.search(0.0).best(ask).plan is not None:
+                    return None
+                reasons.append(Verdict(pending_reason(placer.columns, ask)))
+        if not reasons:
+            return Verdict(*queue.quota_reason(spec))
+        return max(reasons, key=lambda verdict: PRECEDENCE.index(verdict.reason))

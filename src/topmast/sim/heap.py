@@ -1,0 +1,56 @@
+"""What will happen, in order of (time, priority, sequence)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+TICKS_PER_S = 1e6
+"""Times are whole microseconds, so that what happens at one instant by the trace does so here: sums of
+decimal fractions, in binary, would miss one another by a hair."""
+Entry = tuple[float, int, int, Callable[[Any], None], Any]
+
+
+class Priority(IntEnum):
+    """Who is first of those that happen at one instant."""
+
+    NEWS = 0
+    """What engines, movers and links bring: what ends frees room before it is asked for."""
+    FAULT = 1
+    ARRIVAL = 2
+    WAKE = 3
+    """Machines decide last, when they have heard all that happened at the instant."""
+
+
+def instant(at_s: float) -> float:
+    """The whole microsecond next to a time."""
+    return math.floor(at_s * TICKS_PER_S + 0.5) / TICKS_PER_S
+
+
+def not_before(at_s: float) -> float:
+    """The first whole microsecond that is not before a time: who wants to be woken is not woken early."""
+    near_s = instant(at_s)
+    return near_s if near_s >= at_s else instant(near_s + 1.0 / TICKS_PER_S)
+
+
+class EventHeap:
+    """Entries come out by time, then priority, then the order in which they were put in."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, at_s: float, priority: int, do: Callable[[Any], None], what: Any) -> None:
+        """Have ``do(what)`` called at the instant ``at_s``. O(log n)."""
+        self._sequence += 1
+        heapq.heappush(self._entries, (instant(at_s), priority, self._sequence, do, what))
+
+    def take(self) -> Entry:
+        """Take out the next entry. O(log n)."""
+        return heapq.heappop(self._entries)

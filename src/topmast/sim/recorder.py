@@ -1,0 +1,412 @@
+"""The books: every job, attempt and copy as it happens, streamed to tables, summed up as it goes.
+
+A watcher of the loop. It hears what machines were told and decided, and keeps only the jobs that are not
+over; what is over goes into a row and into sums (`summary.py`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from topmast.fast.placement.facts import HostReachable
+from topmast.fast.queue import facts as f
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.fleet import Fleet
+from topmast.model.ids import Address
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.plan import Seat
+from topmast.model.states import TERMINAL, JobState, Outcome
+from topmast.sim.timeline import Timeline
+from topmast.sim.workload import Arrival
+
+Write = Callable[[Sequence[object]], object]
+
+JOBS = (
+    "job_id", "tenant", "user", "group", "band", "state", "submit_s", "first_start_s", "finish_s",
+    "wait_s", "region", "cluster", "gpus", "preemptions", "restarts", "lost_gpu_s", "collocated",
+)  # fmt: skip
+ALLOCATIONS = (
+    "job_id", "epoch", "region", "cluster", "host", "gpu_model", "gpus", "start_s", "end_s", "kept_s",
+    "end_reason",
+)  # fmt: skip
+COPIES = ("dataset", "from", "to", "bytes", "start_s", "end_s", "cause")
+FAILURES = (Outcome.FAILED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
+
+
+class Tables(Struct, frozen=True):
+    """Where rows go: a function for each table."""
+
+    jobs: Write
+    allocations: Write
+    timeline: Write
+    copies: Write
+
+
+class Job(Struct):
+    """One job that is not over, and its running attempt."""
+
+    arrival: Arrival
+    load_at_submit: float
+    """The integral of jobs present over time, at submission."""
+    kind: object
+    first_start_s: float | None = None
+    held_s: float = 0.0
+    end_s: float = 0.0
+    preemptions: int = 0
+    restarts: int = 0
+    lost_gpu_s: float = 0.0
+    collocated: bool = True
+    region: str = ""
+    cluster: str = ""
+    model: str = ""
+    ended: Outcome | None = None
+    hosts: tuple[str, ...] = ()
+    epoch: int = 0
+    start_s: float | None = None
+    gpus_on: dict[str, float] = {}
+    waits: bool = False
+    load_at_end: float | None = None
+
+
+class Finished(Struct):
+    """Columns over the jobs that succeeded, in the order in which they did."""
+
+    jct_s: array[float]
+    wait_s: array[float]
+    first_wait_s: array[float]
+    fairness: array[float]
+    band: array[int]
+    tenant: array[int]
+    model: array[int]
+    gpus: array[float]
+
+
+class Totals(Struct):
+    """Sums over the whole run."""
+
+    states: dict[str, int] = {}
+    attempts: int = 0
+    preemptions: int = 0
+    migrations: int = 0
+    restarts: int = 0
+    lost_gpu_s: float = 0.0
+    started_elsewhere: int = 0
+    held_in_window_gpu_s: float = 0.0
+    kept_in_window_gpu_s: float = 0.0
+    present_in_window_gpu_s: float = 0.0
+    held_waiting_gpu_s: float = 0.0
+    present_waiting_gpu_s: float = 0.0
+    stranded_waiting_gpu_s: float = 0.0
+    replica_byte_s: float = 0.0
+    last_finish_s: float = 0.0
+    deadlines: int = 0
+    deadlines_met: int = 0
+
+
+class Recorder:
+    """Keeps the books of one run.
+
+    ``queue_jobs`` gives the state of a job in the queue; ``holds_data`` whether a region has all of a
+    job's datasets; ``kind_of`` the class of a job for the split of demand.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        tables: Tables,
+        timeline: Timeline,
+        window: tuple[float, float],
+        holds_data: Callable[[JobSpec, str], bool],
+        kind_of: Callable[[Arrival], object],
+    ) -> None:
+        self.tables = tables
+        self.timeline = timeline
+        self.totals = Totals()
+        self.finished = Finished(
+            array("d"), array("d"), array("d"), array("d"), array("q"), array("q"), array("q"),
+            array("d"),
+        )  # fmt: skip
+        self.tenants: dict[str, int] = {}
+        self.models: dict[str, int] = {}
+        self.jobs: dict[str, Job] = {}
+        self.names: dict[str, str] = {}
+        self.over = 0
+        self._window = window
+        self._holds_data = holds_data
+        self._kind_of = kind_of
+        self._region_number = {region: i for i, region in enumerate(timeline.regions)}
+        hosts = [(r.name, h) for r in fleet.regions for c in r.clusters for h in c.hosts]
+        self._gpus_of = {host.name: float(host.gpus) for _, host in hosts}
+        self._model_of = {host.name: host.model for _, host in hosts}
+        self._region_of = {host.name: region for region, host in hosts}
+        self._used: dict[str, float] = {}
+        self.total_gpus = sum(self._gpus_of.values())
+        self.launches = 0
+        self.tell_over: Callable[[str, JobState], None] | None = None
+        self._sizes: dict[str, int] = {}
+        self.one_copy_bytes = 0
+        self.replica_bytes = 0
+        # What holds since `_now`.
+        self._now = window[0]
+        self._queued = 0
+        self._held = 0.0
+        self._present = self.total_gpus
+        self._stranded = 0.0
+        self._load = 0.0
+        self._alive = 0
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> None:
+        """Bring all integrals up to ``now``, before anything changes. O(1), and a row per interval."""
+        passed_s = now - self._now
+        if passed_s <= 0:
+            return
+        if now >= self.timeline.next_cut_s or self.timeline.dirty:
+            self.timeline.advance(now)
+        totals = self.totals
+        if self._queued:
+            totals.held_waiting_gpu_s += self._held * passed_s
+            totals.present_waiting_gpu_s += self._present * passed_s
+            totals.stranded_waiting_gpu_s += self._stranded * passed_s
+        overlap_s = min(now, self._window[1]) - max(self._now, self._window[0])
+        if overlap_s > 0:
+            totals.present_in_window_gpu_s += self._present * overlap_s
+            totals.replica_byte_s += self.replica_bytes * overlap_s
+        self._load += passed_s * self._alive
+        self._now = now
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def submitted(self, job: str, arrival: Arrival, now: float) -> None:
+        """A job was handed to the queue."""
+        self.advance(now)
+        kind = self._kind_of(arrival)
+        known = self.jobs[job] = Job(arrival, self._load, kind)
+        self._alive += 1
+        self._wait(known, True, now)
+
+    def _wait(self, job: Job, waits: bool, now: float) -> None:
+        if job.waits is waits:
+            return
+        job.waits = waits
+        sign = 1 if waits else -1
+        self._queued += sign
+        band = job.arrival.spec.band
+        self.timeline.waits(job.kind, band, sign * job.arrival.gpus, now)
+
+    def hears(self) -> Mapping[type[m.Message], Callable[..., None]]:
+        """What to call when a machine has taken a message: address, message, facts, time."""
+        return {
+            m.LaunchGang: self._launched,
+            m.AttemptEnded: self._attempt_ended,
+            m.CancelJobs: self._moved,
+            m.HostChanged: self._host_changed,
+        }
+
+    def _launched(
+        self, to: Address, event: m.LaunchGang, facts: Sequence[Struct], now: float
+    ) -> None:
+        """A cluster takes an attempt: its GPUs are held from now on."""
+        if not facts:
+            return  # a repetition
+        self.advance(now)
+        job = self.jobs[event.job]
+        spec, region = event.spec, event.region
+        self._wait(job, False, now)
+        if job.ended is not None:
+            self._comes_back(job, event)
+        job.epoch, job.start_s, job.region, job.cluster = event.epoch, now, region, event.cluster
+        if job.first_start_s is None:
+            job.first_start_s = now
+        if spec.datasets and not self._holds_data(spec, region):
+            job.collocated = False
+        job.gpus_on = gpus_by_host(event.seats)
+        job.hosts = tuple(job.gpus_on)
+        job.model = self._model_of[job.hosts[0]]
+        self._hold(job, +1, now)
+        self.launches += 1
+
+    def _comes_back(self, job: Job, event: m.LaunchGang) -> None:
+        if job.ended in FAILURES:
+            job.restarts += 1
+        elif tuple(dict.fromkeys(seat.host for seat in event.seats)) != job.hosts:
+            self.totals.migrations += 1
+
+    def _hold(self, job: Job, sign: int, now: float) -> None:
+        gpus = job.arrival.gpus * sign
+        self._held += gpus
+        for host, taken in job.gpus_on.items():
+            before = self._used.get(host, 0.0)
+            after = before + sign * taken
+            self._used[host] = after
+            self._stranded += self._idle_beside(host, after) - self._idle_beside(host, before)
+        number = self._region_number[job.region]
+        self.timeline.runs(number, job.arrival.spec.band, gpus, now)
+
+    def _idle_beside(self, host: str, used: float) -> float:
+        """GPUs of a host that are free while others of it are in use."""
+        return self._gpus_of[host] - used if used > 1e-6 else 0.0
+
+    def _attempt_ended(
+        self, to: Address, event: m.AttemptEnded, facts: Sequence[Struct], now: float
+    ) -> None:
+        if to == ids.QUEUE:
+            for fact in facts:
+                if isinstance(fact, f.Ended) and fact.to in TERMINAL:
+                    self._over(event.job, fact.to, now)
+            return
+        job = self.jobs.get(event.job)
+        if job is None or job.start_s is None or job.epoch != event.epoch:
+            return
+        self.advance(now)
+        self._hold(job, -1, now)
+        if event.outcome is Outcome.SUCCEEDED:
+            self._gone(job)
+        else:
+            self._wait(job, True, now)
+        self._book(job, event, now)
+
+    def _book(self, job: Job, event: m.AttemptEnded, now: float) -> None:
+        """The row of an attempt, and what it adds to the sums."""
+        start_s = job.start_s
+        assert start_s is not None
+        kept_s, gpus, totals = event.kept_s, job.arrival.gpus, self.totals
+        first_s, last_s = self._window
+        totals.attempts += 1
+        totals.held_in_window_gpu_s += gpus * max(0.0, min(now, last_s) - max(start_s, first_s))
+        kept_to_s = min(start_s + kept_s, last_s)
+        totals.kept_in_window_gpu_s += gpus * max(0.0, kept_to_s - max(start_s, first_s))
+        name, write, model_of = job.arrival.spec.name, self.tables.allocations, self._model_of
+        for host, taken in job.gpus_on.items():
+            write(
+                (
+                    name, event.epoch, job.region, job.cluster, host, model_of[host], taken, start_s,
+                    now, kept_s, event.outcome.value,
+                )
+            )  # fmt: skip
+        job.held_s += now - start_s
+        job.end_s = now
+        job.lost_gpu_s += gpus * (now - start_s - kept_s)
+        job.preemptions += event.outcome is Outcome.PREEMPTED
+        job.ended = event.outcome
+        job.start_s = None
+
+    def _moved(self, to: Address, event: m.Message, facts: Sequence[Struct], now: float) -> None:
+        for fact in facts:
+            if isinstance(fact, f.Moved) and fact.to in TERMINAL:
+                self._over(fact.job, fact.to, now)
+
+    def _host_changed(
+        self, to: Address, event: m.HostChanged, facts: Sequence[Struct], now: float
+    ) -> None:
+        for fact in facts:
+            if isinstance(fact, HostReachable):
+                self.advance(now)
+                gpus = self._gpus_of[fact.host] * (1.0 if fact.up else -1.0)
+                number = self._region_number[self._region_of[fact.host]]
+                self.timeline.changes_supply(number, gpus, now)
+                self._present += gpus
+
+    def _over(self, number: str, state: JobState, now: float) -> None:
+        """A job is over: its row, its sums, and it is forgotten."""
+        self.advance(now)
+        job = self.jobs.pop(number)
+        self._wait(job, False, now)
+        self._gone(job)
+        self.over += 1
+        self.close(job, state)
+        if self.tell_over is not None:
+            self.tell_over(job.arrival.spec.name, state)
+
+    def _gone(self, job: Job) -> None:
+        """A job is there no more, though the queue may still have to hear of it."""
+        if job.load_at_end is None:
+            job.load_at_end = self._load
+            self._alive -= 1
+
+    # --- the end of a job -------------------------------------------------------------------------
+
+    def close(self, job: Job, state: JobState) -> None:
+        """Write the row of a job; one that is not over has no time of finish."""
+        arrival, totals = job.arrival, self.totals
+        spec, submit_s = arrival.spec, arrival.submit_s
+        terminal = state in TERMINAL
+        finish_s = job.end_s if terminal and job.ended is not None else None
+        wait_s = None if finish_s is None else finish_s - submit_s - job.held_s
+        self.tables.jobs(
+            (
+                spec.name, spec.tenant, spec.user, spec.group, spec.band.name.lower(), state.value,
+                submit_s, job.first_start_s, finish_s, wait_s, job.region, job.cluster,
+                arrival.gpus, job.preemptions, job.restarts, job.lost_gpu_s, int(job.collocated),
+            )
+        )  # fmt: skip
+        totals.states[state.value] = totals.states.get(state.value, 0) + 1
+        totals.preemptions += job.preemptions
+        totals.restarts += job.restarts
+        totals.lost_gpu_s += job.lost_gpu_s
+        totals.started_elsewhere += not job.collocated
+        if finish_s is None or wait_s is None:
+            return
+        totals.last_finish_s = max(totals.last_finish_s, finish_s)
+        if arrival.deadline_s == arrival.deadline_s:  # not NaN
+            totals.deadlines += 1
+            met = state is JobState.SUCCEEDED and finish_s <= submit_s + arrival.deadline_s
+            totals.deadlines_met += met
+        if state is JobState.SUCCEEDED:
+            self._count(job, finish_s, wait_s)
+
+    def _count(self, job: Job, finish_s: float, wait_s: float) -> None:
+        arrival, done = job.arrival, self.finished
+        jct_s = finish_s - arrival.submit_s
+        done.jct_s.append(jct_s)
+        done.wait_s.append(wait_s)
+        done.first_wait_s.append((job.first_start_s or 0.0) - arrival.submit_s)
+        done.band.append(int(arrival.spec.band))
+        tenants, models = self.tenants, self.models
+        done.tenant.append(tenants.setdefault(arrival.spec.tenant, len(tenants)))
+        done.model.append(models.setdefault(job.model, len(models)))
+        done.gpus.append(arrival.gpus)
+        present = ((job.load_at_end or 0.0) - job.load_at_submit) / jct_s if jct_s > 0 else 1.0
+        share = arrival.gpus * present / self.total_gpus if self.total_gpus else 1.0
+        alone_s = job.held_s * max(1.0, share)
+        done.fairness.append(jct_s / alone_s if alone_s > 0 else 1.0)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def replica_came(
+        self, dataset: str, source: str, target: str, size: int, from_s: float, to_s: float, by: str
+    ) -> None:
+        """A replica is complete; it was copied because of a job, which people know by its own name."""
+        self.advance(to_s)
+        job = self.jobs.get(by)
+        cause = by if job is None else job.arrival.spec.name
+        self.tables.copies((dataset, source, target, size, from_s, to_s, cause))
+        if dataset not in self._sizes:
+            self._sizes[dataset] = size
+            self.one_copy_bytes += size
+        self.replica_bytes += size
+        self.timeline.moved(to_s)
+
+    def replica_went(self, dataset: str, region: str, now: float) -> None:
+        """A replica was dropped."""
+        self.advance(now)
+        size = self._sizes.get(dataset, 0)
+        self.tables.copies((dataset, region, "", size, now, now, "dropped"))
+        self.replica_bytes -= size
+        self.timeline.moved(now)
+
+
+def gpus_by_host(seats: Sequence[Seat]) -> dict[str, float]:
+    """What a gang holds on each of its hosts, in the order of ranks. O(seats)."""
+    if len(seats) == 1:
+        seat = seats[0]
+        return {seat.host: len(seat.slots) * seat.slot_milli / MILLI}
+    milli: dict[str, int] = {}
+    for seat in seats:
+        milli[seat.host] = milli.get(seat.host, 0) + len(seat.slots) * seat.slot_milli
+    return {host: taken / MILLI for host, taken in milli.items()}

@@ -1,0 +1,69 @@
+"""What a simulated world is like: overheads, faults, links between scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+
+PREFIX = "sim."
+"""`--set sim.KEY=VALUE` is for the world; other keys are for the profile."""
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of the world, all in seconds unless they say otherwise.
+
+    ``startup_s``: from the launch of an attempt to its first work; ``checkpoint_s``: how long work
+    stands still for a checkpoint; ``restore_s``: taking one up again. ``task_mtbf_s`` and
+    ``host_mtbf_s``: mean time between failures of a task and of a host, None never;
+    ``host_repair_s``: the mean time a host is away. ``latency_s``: of a message between the queue and a
+    placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
+    ``timeline_s``: the interval of `timeline.csv`, None for one that gives about a thousand rows.
+    """
+
+    startup_s: float = 30.0
+    checkpoint_s: float = 5.0
+    restore_s: float = 20.0
+    task_mtbf_s: float | None = None
+    host_mtbf_s: float | None = None
+    host_repair_s: float = 3_600.0
+    latency_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
+    timeline_s: float | None = None
+
+    def without_overheads(self) -> Settings:
+        """`--overheads none`: nothing but work takes time."""
+        return msgspec.structs.replace(self, startup_s=0.0, checkpoint_s=0.0, restore_s=0.0)
+
+
+_AT_MOST = {"loss": 0.99}
+_ABOVE_ZERO = ("task_mtbf_s", "host_mtbf_s", "host_repair_s", "timeline_s")
+
+
+def read_settings(options: Mapping[str, str]) -> Settings:
+    """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
+    document = {}
+    for key, text in options.items():
+        try:
+            document[key.removeprefix(PREFIX)] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InvalidInput("not a value", field=f"--set {key}") from error
+    try:
+        settings = msgspec.convert(document, Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            str(error), field="--set sim", remedy="see docs/reference/simulation"
+        ) from error
+    for name in Settings.__struct_fields__:
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        low_ok = value > 0 if name in _ABOVE_ZERO else value >= 0
+        if not (low_ok and value <= _AT_MOST.get(name, 1e12)):
+            raise InvalidInput(f"{value} is out of range", field=f"--set sim.{name}")
+    return settings

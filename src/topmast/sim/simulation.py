@@ -1,0 +1,363 @@
+"""One run: the production machines, the simulated world around them, and who feeds and watches them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topmast import __version__
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.fleet import Fleet
+from topmast.model.job import Band, JobSpec
+from topmast.model.plan import Seat
+from topmast.model.reason import PendingReason
+from topmast.model.states import JobState
+from topmast.policies.base import Preemption, Profile
+from topmast.runtime.machines import Machines
+from topmast.sim.admission import Admission, Verdict
+from topmast.sim.clock import VirtualClock
+from topmast.sim.engine import SimulatedEngine, Work
+from topmast.sim.faults import HostFaults, mortality
+from topmast.sim.heap import EventHeap, Priority
+from topmast.sim.links import Links
+from topmast.sim.loop import Loop, Ticks
+from topmast.sim.mover import SimulatedMover
+from topmast.sim.recorder import Job, Recorder, Tables
+from topmast.sim.settings import Settings
+from topmast.sim.streams import Streams
+from topmast.sim.summary import summary_of
+from topmast.sim.timeline import Timeline
+from topmast.sim.workload import Arrival, Workload, first_and_last_s
+from topmast.traces.throughputs import Throughputs
+from topmast.traces.trace import COLUMNS, Texts, Trace
+
+LOOK_EVERY = 4_096
+"""After so many steps it is seen whether anything still happens, and progress is told."""
+ROWS_OF_TIMELINE = 500
+REPORT_S = 60.0
+"""Placers hear of checkpoints when they look for victims, at most so often: as an engine's news would
+come late, but not a message for every checkpoint that nobody asks about."""
+
+
+class Waits(Struct, frozen=True):
+    """A job that did not start, and why."""
+
+    job_id: str
+    reason: PendingReason
+    detail: str = ""
+
+
+class Result(Struct, frozen=True):
+    """What became of a run. ``set_aside``: could never start; ``waiting``: nothing could help them."""
+
+    summary: dict[str, Any]
+    set_aside: list[Waits]
+    waiting: list[Waits]
+    events: int
+    spent_s: dict[str, float]
+
+
+class Simulation:
+    """Everything of one run; `run` may be called once."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        fleet: Fleet,
+        profile: Profile,
+        settings: Settings,
+        tables: Tables,
+        seed: int = 0,
+        ticks: Ticks | None = None,
+        throughputs: Throughputs | None = None,
+    ) -> None:
+        self.trace = trace
+        self.throughputs = throughputs
+        self.fleet = fleet
+        self.profile = profile
+        self.settings = settings
+        self.seed = seed
+        self.window = first_and_last_s(trace)
+        self.clock = VirtualClock()
+        self.heap = EventHeap()
+        self.machines = Machines(profile, reconcile_s=None)  # its engines lose no news
+        self.workload = Workload(trace, fleet, throughputs)
+        self.admission = Admission(Machines(profile), fleet)
+        self.set_aside: list[Waits] = []
+        self.submitted = 0
+        self.arrivals_left = len(trace)
+        self.work = Work()
+        self.recorder = self._recorder(tables)
+        self.loop = Loop(self.machines, self.clock, self.heap, self.recorder.hears(), ticks)
+        streams = Streams(seed)
+        self.links = Links(settings, streams, self.clock, self.heap, self.loop)
+        if Links.wanted(settings):
+            self.loop.carrier = self.links
+            self.machines.desk.placers = {}  # every region is another process
+        self.mover = SimulatedMover(
+            self.clock, self.heap, self.loop.post, self._copied, self.recorder.replica_went
+        )
+        self.loop.outside[ids.MOVER] = self.mover.order
+        self.engines = self._engines(streams)
+        self._reported_s = self.window[0]
+        if profile.preemption is not Preemption.NONE:
+            self.loop.ahead = {m.AskFleet: self._ahead_of_fleet, m.AskPlans: self._ahead_of_plans}
+        self.faults = HostFaults(settings, streams, self.heap, self.clock.now)
+        self._arrivals: Iterator[Arrival] = iter(())
+        self._next: Arrival | None = None
+        self._seen = (0, 0)
+        self._depends = any(trace.depends_on.names)
+        self._awaited: dict[str, JobState | None] = {}
+        self._held_back: dict[str, Arrival] = {}
+        if self._depends:
+            self._awaited = dict.fromkeys(trace.job_id)
+            self.recorder.tell_over = self._tell_over
+
+    # --- composition ------------------------------------------------------------------------------
+
+    def _recorder(self, tables: Tables) -> Recorder:
+        first_s, last_s = self.window
+        step_s = self.settings.timeline_s or max(60.0, (last_s - first_s) / ROWS_OF_TIMELINE)
+        regions = [region.name for region in self.fleet.regions]
+        gpus = [sum(h.gpus for c in r.clusters for h in c.hosts) for r in self.fleet.regions]
+        bands = sorted({Band(b) for b in self.trace.band.tolist()}, reverse=True)
+        timeline = Timeline(
+            regions,
+            gpus,
+            bands,
+            self.window,
+            step_s,
+            self._regions_of,
+            tables.timeline,
+            stretches=self.settings.timeline_s is None,
+        )
+        return Recorder(self.fleet, tables, timeline, self.window, self._holds_data, self._kind_of)
+
+    def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
+        engines = {}
+        model_of = {
+            h.name: h.model for r in self.fleet.regions for c in r.clusters for h in c.hosts
+        }
+
+        def speed(spec: JobSpec, seats: tuple[Seat, ...]) -> float:
+            return rate(spec, [model_of[seat.host] for seat in seats])
+
+        for cluster in (c for r in self.fleet.regions for c in r.clusters):
+            engine = engines[cluster.name] = SimulatedEngine(
+                ids.cluster(cluster.name), self.settings, self.clock, self.heap, self.loop.post,
+                speed, mortality(self.settings, streams), self.work,
+            )  # fmt: skip
+            self.loop.outside[ids.engine(cluster.name)] = engine.order
+        return engines
+
+    def _ahead_of_fleet(self, event: m.AskFleet) -> Sequence[tuple[str, m.Message]]:
+        return self._checkpoints() if event.ask.preempt else ()
+
+    def _ahead_of_plans(self, event: m.AskPlans) -> Sequence[tuple[str, m.Message]]:
+        return self._checkpoints() if any(ask.preempt for ask in event.asks) else ()
+
+    def _checkpoints(self) -> Sequence[tuple[str, m.Message]]:
+        """Checkpoints that placers have to know of when they weigh victims. O(attempts), now and then."""
+        if self.clock.now_s - self._reported_s < REPORT_S:
+            return ()
+        self._reported_s = self.clock.now_s
+        return [
+            (engine.manager, news) for engine in self.engines.values() for news in engine.reports()
+        ]
+
+    def _kind_of(self, arrival: Arrival) -> object:
+        """Jobs with the same data are of one class for the split of demand over regions."""
+        return arrival.spec.datasets
+
+    def _regions_of(self, kind: Any) -> tuple[int, ...]:
+        """The regions that hold all the data of a class now; those that hold some; or all."""
+        datasets: tuple[str, ...] = kind
+        catalogue = self.machines.queue.catalogue
+        held = [
+            sum(
+                catalogue.datasets[name].replicas.get(region) is ReplicaState.COMPLETE
+                for name in datasets
+            )
+            for region in self.recorder.timeline.regions
+        ]
+        most = max(held)
+        return tuple(number for number, count in enumerate(held) if count == most)
+
+    def _holds_data(self, spec: JobSpec, region: str) -> bool:
+        known = self.machines.queue.catalogue.datasets
+        complete = ReplicaState.COMPLETE
+        return all(known[name].replicas.get(region) is complete for name in spec.datasets)
+
+    def _copied(self, copy: Copy) -> None:
+        now = self.clock.now_s
+        self.recorder.replica_came(
+            copy.dataset, copy.source, copy.target, copy.bytes, copy.begun_s, now, copy.cause
+        )
+
+    # --- the run ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Configure the machines, write down the replicas there are, and wait for the first job."""
+        self.clock.now_s = self.window[0]
+        self.loop.post(ids.QUEUE, (m.ConfigureFleet(self.fleet),))
+        for dataset in self.fleet.datasets:
+            for region in dataset.replicas:
+                now = self.clock.now_s
+                self.recorder.replica_came(
+                    dataset.name, "", region, dataset.size_bytes, now, now, "initial"
+                )
+        self.faults.begin(self.fleet, self.engines)
+        self._arrivals = self.workload.arrivals()
+        self._await_next()
+
+    def run(self, tell: Callable[[int, float], None] | None = None) -> None:
+        """Let things happen until every job is over or nothing can happen any more.
+
+        ``tell``, now and then, gets the number of jobs that are over and the virtual time.
+        """
+        self.begin()
+        heap, step = self.heap, self.loop.step
+        count = 0
+        while len(heap) and not self._is_over():
+            step()
+            count += 1
+            if count % LOOK_EVERY == 0:
+                if tell is not None:
+                    tell(self.recorder.over + len(self.set_aside), self.clock.now_s)
+                if self._is_stuck():
+                    break
+
+    def _is_over(self) -> bool:
+        return not self.arrivals_left and not self.recorder.jobs and not self._held_back
+
+    def _is_stuck(self) -> bool:
+        """Whether nothing has begun or ended for a long time, and nothing is on its way."""
+        before, self._seen = self._seen, (self.recorder.launches, self.recorder.over)
+        if self.arrivals_left or self.mover.in_flight or self.links.in_flight:
+            return False
+        if self.faults.pending_repairs or self.work_goes_on():
+            return False
+        return before == self._seen
+
+    def work_goes_on(self) -> bool:
+        """Whether any attempt runs or stops."""
+        return any(engine.attempts for engine in self.engines.values())
+
+    # --- arrivals ---------------------------------------------------------------------------------
+
+    def _await_next(self) -> None:
+        self._next = next(self._arrivals, None)
+        if self._next is not None:
+            self.heap.put(self._next.submit_s, Priority.ARRIVAL, self._arrive, None)
+
+    def _arrive(self, _: object) -> None:
+        """Submit all jobs of this instant together."""
+        now = self.clock.now_s
+        together: list[Arrival] = []
+        while self._next is not None and self._next.submit_s <= now:
+            together.append(self._next)
+            self._next = next(self._arrivals, None)
+        self.arrivals_left -= len(together)
+        self._submit([a for a in together if self._may_submit(a)])
+        if self._next is not None:
+            self.heap.put(self._next.submit_s, Priority.ARRIVAL, self._arrive, None)
+
+    def _may_submit(self, arrival: Arrival) -> bool:
+        verdict = self.admission.refuses(arrival.spec)
+        if verdict is not None:
+            self._set_aside(arrival, verdict)
+            return False
+        if arrival.depends_on and self._waits_for(arrival):
+            self._held_back[arrival.spec.name] = arrival
+            return False
+        return True
+
+    def _waits_for(self, arrival: Arrival) -> list[str]:
+        """The jobs that have to succeed first; one that is not in the trace counts as done."""
+        succeeded = JobState.SUCCEEDED
+        return [j for j in arrival.depends_on if self._awaited.get(j, succeeded) is not succeeded]
+
+    def _tell_over(self, job: str, state: JobState) -> None:
+        """A job is over: those that waited for it alone are submitted."""
+        self._awaited[job] = state
+        if state is not JobState.SUCCEEDED:
+            return
+        waiting = self._held_back.values()
+        ready = [a for a in waiting if job in a.depends_on and not self._waits_for(a)]
+        for arrival in ready:
+            del self._held_back[arrival.spec.name]
+        self._submit(ready)
+
+    def _set_aside(self, arrival: Arrival, verdict: Verdict) -> None:
+        self.set_aside.append(Waits(arrival.spec.name, verdict.reason, verdict.detail))
+        self.recorder.close(Job(arrival, 0.0, None), JobState.PENDING)
+
+    def _submit(self, arrivals: Sequence[Arrival]) -> None:
+        if not arrivals:
+            return
+        now = self.clock.now_s
+        for arrival in arrivals:
+            self.submitted += 1
+            job = ids.job_id(self.submitted)
+            self.work.left_s[job] = arrival.duration_s
+            self.recorder.submitted(job, arrival, now)
+        self.loop.post(ids.QUEUE, (m.SubmitJobs(tuple(a.spec for a in arrivals)),))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def finish(self) -> Result:
+        """Close the books: jobs that still wait, the last intervals, the summary."""
+        self.recorder.advance(self.clock.now_s)
+        queue, waiting = self.machines.queue, []
+        for number, job in self.recorder.jobs.items():
+            record = queue.jobs[number]
+            reason, detail = queue.reason_of(record)
+            reason = reason or PendingReason.PENDING_EVALUATION
+            waiting.append(Waits(job.arrival.spec.name, reason, detail))
+            self.recorder.close(job, record.state)
+        for arrival in self._held_back.values():
+            detail = "waits for job " + ", ".join(self._waits_for(arrival))
+            waiting.append(Waits(arrival.spec.name, PendingReason.PENDING_EVALUATION, detail))
+            self.recorder.close(Job(arrival, 0.0, None), JobState.PENDING)
+        self.recorder.timeline.advance(self.clock.now_s)
+        self.recorder.timeline.cut(self.clock.now_s)
+        summary = summary_of(self.recorder, self.window)
+        summary["never_startable"] = len(self.set_aside)
+        summary["waiting"] = len(waiting)
+        summary["seed"] = self.seed
+        summary["version"] = __version__
+        summary["config_hash"] = self.config_hash()
+        return Result(summary, self.set_aside, waiting, self.loop.events, self.loop.spent_s)
+
+    def config_hash(self) -> str:
+        """SHA-256 of all that decides the run but the seed: trace, fleet, profile, settings."""
+        digest = hashlib.sha256()
+        for part in (self.fleet, self.profile, self.settings):
+            digest.update(msgspec.json.encode(part))
+        if self.throughputs is not None:
+            digest.update(repr(self.throughputs.alone).encode())
+        for column in COLUMNS:
+            values = getattr(self.trace, column)
+            if isinstance(values, Texts):
+                digest.update("\0".join(values.names).encode())
+                digest.update(values.codes.tobytes())
+            elif isinstance(values, list):
+                digest.update("\0".join(values).encode())
+            else:
+                digest.update(values.tobytes())
+        return digest.hexdigest()
+
+
+def rate(spec: JobSpec, models: Sequence[str]) -> float:
+    """Work per second of a gang on hosts of these models: the slowest decides; 1 on the first listed."""
+    listed = spec.groups[0].resources.accelerators
+    if len(listed) < 2:
+        return 1.0
+    speeds: Mapping[str | None, float] = {a.model: a.speed for a in reversed(listed)}
+    return min(speeds[model] for model in dict.fromkeys(models)) / listed[0].speed

@@ -1,0 +1,173 @@
+"""The jobs of a trace as people would submit them: rows become job specs when their time comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI, Accelerator, Band, Checkpoint, JobSpec, Resources, TaskGroup
+from topmast.sim.heap import instant
+from topmast.traces.throughputs import Throughputs, Work
+from topmast.traces.trace import Texts, Trace
+
+CHUNK = 4_096
+"""Rows made into Python values at a time, so that a million jobs are never all objects."""
+PLACE = "checkpoints"
+"""Every job says that it checkpoints, so that its interval counts when victims are chosen."""
+NEVER_S = 1e12
+"""The interval of a job that says 0."""
+MEMORY_GB = 2**30
+"""A GB of memory is 2^30 bytes, as in job files."""
+
+
+class Arrival(Struct):
+    """A job on its way to the queue, with what the queue is not told."""
+
+    row: int
+    submit_s: float
+    duration_s: float
+    spec: JobSpec
+    gpus: float
+    depends_on: tuple[str, ...] = ()
+    home_region: str = ""
+    deadline_s: float = float("nan")
+
+
+class Workload:
+    """The arrivals of a trace, in order."""
+
+    def __init__(self, trace: Trace, fleet: Fleet, throughputs: Throughputs | None = None) -> None:
+        self.trace = trace
+        self._throughputs = throughputs
+        self._memory_of: dict[str, int] = {}
+        for host in (h for r in fleet.regions for c in r.clusters for h in c.hosts if h.gpus):
+            known = self._memory_of.get(host.model, 0)
+            self._memory_of[host.model] = max(known, host.gpu_memory_bytes or 1 << 60)
+        self._models = fleet.models()
+        self._groups: dict[tuple[Any, ...], tuple[TaskGroup, ...]] = {}
+        self._checkpoints: dict[float, Checkpoint] = {}
+        self._lists: dict[str, tuple[str, ...]] = {}
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Every job, by time of submission. O(1) each, and memory for a chunk of them."""
+        for begin in range(0, len(self.trace), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            yield from (self._arrival(begin + i, x) for i, x in enumerate(self._chunk(rows)))
+
+    def _chunk(self, rows: slice) -> Iterator[tuple[Any, ...]]:
+        trace = self.trace
+        columns = [
+            trace.job_id[rows], trace.submit_s[rows].tolist(), trace.duration_s[rows].tolist(),
+            trace.gpus[rows].tolist(), trace.tasks[rows].tolist(), trace.band[rows].tolist(),
+            *(_texts(x, rows) for x in (trace.tenant, trace.user, trace.group, trace.datasets)),
+            *(_texts(x, rows) for x in (trace.gpu_models, trace.speeds, trace.home_region)),
+            trace.cpus[rows].tolist(), trace.memory_gb[rows].tolist(),
+            trace.gpu_memory_gb[rows].tolist(), trace.preemptible[rows].tolist(),
+            trace.checkpoint_interval_s[rows].tolist(), trace.deadline_s[rows].tolist(),
+            _texts(trace.depends_on, rows), _texts(trace.model, rows),
+        ]  # fmt: skip
+        return zip(*columns, strict=True)
+
+    def _arrival(self, row: int, values: tuple[Any, ...]) -> Arrival:
+        (
+            job, submit_s, duration_s, gpus, tasks, band, tenant, user, group, datasets, models,
+            speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s, after, model,
+        ) = values  # fmt: skip
+        spec = JobSpec(
+            name=job,
+            groups=self._group(gpus, tasks, models, speeds, cpus, memory_gb, gpu_memory_gb, model),
+            tenant=tenant,
+            user=user,
+            band=Band(band),
+            datasets=self._split(datasets),
+            checkpoint=self._checkpoint(interval_s),
+            preemptible=preemptible,
+            group=group,
+            duration_s=duration_s,
+        )
+        return Arrival(
+            row,
+            instant(submit_s),
+            duration_s,
+            spec,
+            gpus * tasks,
+            self._split(after),
+            home,
+            deadline_s,
+        )
+
+    def _split(self, text: str) -> tuple[str, ...]:
+        if not text:
+            return ()
+        known = self._lists.get(text)
+        if known is None:
+            known = self._lists[text] = tuple(text.split("|"))
+        return known
+
+    def _checkpoint(self, interval_s: float) -> Checkpoint:
+        known = self._checkpoints.get(interval_s)
+        if known is None:
+            known = self._checkpoints[interval_s] = Checkpoint(PLACE, interval_s or NEVER_S)
+        return known
+
+    def _group(self, *shape: Any) -> tuple[TaskGroup, ...]:
+        """The one task group of a shape, made once: jobs that ask alike share it."""
+        known = self._groups.get(shape)
+        if known is None:
+            known = self._groups[shape] = (self._make_group(*shape),)
+        return known
+
+    def _make_group(
+        self,
+        gpus: float,
+        tasks: int,
+        models: str,
+        speeds: str,
+        cpus: float,
+        memory_gb: float,
+        gpu_memory_gb: float,
+        model: str,
+    ) -> TaskGroup:
+        milli = round(gpus * MILLI) if gpus >= 1 else max(1, round(gpus * MILLI)) if gpus else 0
+        # Any model means each of the fleet: so the queue reads it, too.
+        names = [*(self._split(models) or self._models)]
+        rates = [float(x) for x in self._split(speeds)] or [1.0] * len(names)
+        measured = {} if speeds or not model else self._measured(Work(model, round(gpus * tasks)))
+        if measured:
+            names = [n for n in names if n in measured] or [*measured]
+            names = names if models else sorted(names, key=lambda n: (-measured[n], n))
+            rates = [measured[n] / measured[names[0]] for n in names]
+        memory_of = self._memory_of
+        if gpu_memory_gb:
+            need = gpu_memory_gb * MEMORY_GB
+            fits = [i for i, n in enumerate(names) if memory_of.get(n, 0) >= need]
+            # Where no model has the memory, keep them: then none of them is in the fleet.
+            names = [names[i] for i in fits] or ["(no GPU has the memory)"]
+            rates = [rates[i] for i in fits] or [1.0]
+        accelerators = tuple(
+            Accelerator(name, milli, rate) for name, rate in zip(names, rates, strict=True)
+        )
+        resources = Resources(accelerators if milli else (), cpus, round(memory_gb * MEMORY_GB))
+        return TaskGroup("tasks", tasks, resources, run="")
+
+    def _measured(self, work: Work) -> dict[str, float]:
+        """Steps per second by GPU model, of a job type on so many GPUs, else on one."""
+        if self._throughputs is None:
+            return {}
+        return self._throughputs.speeds(work) or self._throughputs.speeds(Work(work.model, 1))
+
+
+def _texts(column: Texts, rows: slice) -> list[str]:
+    names = column.names
+    return [names[code] for code in column.codes[rows].tolist()]
+
+
+def first_and_last_s(trace: Trace) -> tuple[float, float]:
+    """The times of the first and the last submission; zeros for an empty trace."""
+    if not len(trace):
+        return 0.0, 0.0
+    return instant(float(np.min(trace.submit_s))), instant(float(np.max(trace.submit_s)))

@@ -1,0 +1,99 @@
+"""Runs of the simulator for tests: a small world, and its tables in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from tests.support.build import cluster, dataset, fleet
+from topmast.model.fleet import Fleet
+from topmast.policies.base import Profile
+from topmast.policies.registry import load_profile
+from topmast.sim.recorder import ALLOCATIONS, COPIES, JOBS, Tables
+from topmast.sim.settings import Settings
+from topmast.sim.simulation import Result, Simulation
+from topmast.sim.timeline import HEADER
+from topmast.traces.trace import Trace, trace_of
+
+Row = dict[str, Any]
+FREE = Settings().without_overheads()
+
+
+class Run(Struct):
+    """One run and everything that it wrote."""
+
+    result: Result
+    jobs: list[Row]
+    allocations: list[Row]
+    timeline: list[Row]
+    copies: list[Row]
+
+    def job(self, name: str) -> Row:
+        """The row of a job."""
+        return next(row for row in self.jobs if row["job_id"] == name)
+
+
+def run(
+    trace: Trace,
+    world: Fleet,
+    profile: str | Profile = "fifo-skip",
+    settings: Settings = FREE,
+    seed: int = 0,
+    **options: str,
+) -> Run:
+    """Simulate; ``options`` are laid over a profile given by name."""
+    made = load_profile(profile, options) if isinstance(profile, str) else profile
+    tables: dict[str, list[Row]] = {"jobs": [], "allocations": [], "timeline": [], "copies": []}
+
+    def into(name: str, header: Sequence[str]) -> Any:
+        return lambda row: tables[name].append(dict(zip(header, row, strict=True)))
+
+    simulation = Simulation(
+        trace, world, made, settings,
+        Tables(into("jobs", JOBS), into("allocations", ALLOCATIONS), into("timeline", HEADER),
+               into("copies", COPIES)),
+        seed,
+    )  # fmt: skip
+    simulation.run()
+    return Run(simulation.finish(), **tables)
+
+
+def jobs(*rows: tuple[Any, ...], **more: Any) -> Trace:
+    """A trace of (submit_s, duration_s, gpus); other columns by name."""
+    submit_s, duration_s, gpus = zip(*rows, strict=True)
+    return trace_of("test", submit_s=submit_s, duration_s=duration_s, gpus=gpus, **more)
+
+
+def small_fleet() -> Fleet:
+    """Two regions of 16 and 8 GPUs, with data in one, the other, or both."""
+    return fleet(
+        cluster("east-1", hosts=2, gpus=8),
+        cluster("west-1", hosts=1, gpus=8, model="A100"),
+        datasets=(
+            dataset("here", "east", size_bytes=4 * 10**10),
+            dataset("there", "west", size_bytes=2 * 10**10),
+            dataset("both", "east", "west"),
+        ),
+    )
+
+
+def mixed_trace(count: int, seed: int) -> Trace:
+    """Jobs of all bands, some with data, some in gangs, some that nothing could ever hold."""
+    rng = random.Random(seed)
+    pick = rng.choice
+    return trace_of(
+        "mixed",
+        submit_s=sorted(rng.uniform(0, 20_000.0) for _ in range(count)),
+        duration_s=[rng.uniform(30.0, 8_000.0) for _ in range(count)],
+        gpus=[pick((0.5, 1, 2, 4, 8)) for _ in range(count)],
+        tasks=[pick((1, 1, 1, 2)) for _ in range(count - 1)] + [64],
+        band=[pick((400, 300, 200, 200, 100, 0)) for _ in range(count)],
+        tenant=[pick(("a", "b", "c")) for _ in range(count)],
+        user=[pick(("ann", "bob")) for _ in range(count)],
+        gpu_models=[pick(("", "H100", "H100|A100", "A100")) for _ in range(count)],
+        speeds=["" for _ in range(count)],
+        datasets=[pick(("", "", "here", "there", "both", "here|both")) for _ in range(count)],
+    )

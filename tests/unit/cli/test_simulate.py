@@ -1,0 +1,158 @@
+"""`simulate`: files in, a summary and tables out, and one line for what does not fit."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Call
+
+FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
+TRACE = "job_id,submit_s,duration_s,gpus\na,0,100,8\nb,10,50,4\nc,20,5,9\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """The options that name a small trace and a small fleet."""
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    return ("--trace", str(tmp_path / "jobs.csv"), "--fleet", str(tmp_path / "fleet.yaml"))
+
+
+def test_the_document_has_what_is_promised(call: Call, files: tuple[str, ...]) -> None:
+    """`--json` prints the contract's keys; a warning about jobs set aside goes to stderr, exit 0."""
+    called = call("simulate", *files, "--profile", "fifo", "--overheads", "none", "--json")
+    assert called.code == 0
+    assert "1 of 3 jobs can never start" in called.error
+    document = called.document
+    for key in (
+        "jobs", "finished", "failed", "makespan_s", "allocation_rate", "goodput_rate",
+        "preemptions", "migrations", "lost_gpu_s", "never_startable", "allocation_rate_waiting",
+        "wall_s", "total_s", "jobs_per_s", "seed", "version", "config_hash",
+    ):  # fmt: skip
+        assert key in document
+    for key in ("jct_s", "wait_s"):
+        assert list(document[key]) == ["mean", "p50", "p90", "p99"]
+    assert (document["jobs"], document["finished"], document["never_startable"]) == (3, 2, 1)
+    assert document["jct_s"]["mean"] == (100.0 + 140.0) / 2
+    assert document["set_aside"] == [{"job_id": "c", "reason": "NoMatchingHardware", "detail": ""}]
+
+
+def test_for_people_there_are_tables(call: Call, files: tuple[str, ...]) -> None:
+    """Without `--json` the figures stand one to a line."""
+    called = call("simulate", *files, "--profile", "fifo")
+    assert called.code == 0
+    assert "finished" in called.out
+    assert "jct_s" in called.out
+
+
+def test_the_folder_holds_the_tables(call: Call, files: tuple[str, ...], tmp_path: Path) -> None:
+    """`--out` writes the summary and four tables, whose columns are promised."""
+    out = tmp_path / "out" / "run"
+    called = call("simulate", *files, "--profile", "fifo", "--out", str(out), "--json")
+    assert json.loads((out / "summary.json").read_text()) == called.document
+    heads = {
+        name: next(csv.reader((out / f"{name}.csv").open()))
+        for name in ("jobs", "allocations", "timeline", "copies")
+    }
+    assert heads["jobs"] == [
+        "job_id",
+        "tenant",
+        "user",
+        "group",
+        "band",
+        "state",
+        "submit_s",
+        "first_start_s",
+        "finish_s",
+        "wait_s",
+        "region",
+        "cluster",
+        "gpus",
+        "preemptions",
+        "restarts",
+        "lost_gpu_s",
+        "collocated",
+    ]
+    assert heads["allocations"] == [
+        "job_id",
+        "epoch",
+        "region",
+        "cluster",
+        "host",
+        "gpu_model",
+        "gpus",
+        "start_s",
+        "end_s",
+        "kept_s",
+        "end_reason",
+    ]
+    assert heads["copies"] == ["dataset", "from", "to", "bytes", "start_s", "end_s", "cause"]
+    rows = list(csv.DictReader((out / "jobs.csv").open()))
+    assert {row["job_id"]: row["state"] for row in rows} == {
+        "a": "SUCCEEDED", "b": "SUCCEEDED", "c": "PENDING"
+    }  # fmt: skip
+
+
+def test_the_same_inputs_give_the_same_bytes(
+    call: Call, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Tables are equal byte by byte, and so is the summary but for the times of this machine."""
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for out in outs:
+        call("simulate", *files, "--profile", "mast", "--seed", "5", "--out", str(out))
+    for name in ("jobs", "allocations", "timeline", "copies"):
+        assert (outs[0] / f"{name}.csv").read_bytes() == (outs[1] / f"{name}.csv").read_bytes()
+    summaries = [json.loads((out / "summary.json").read_text()) for out in outs]
+    for summary in summaries:
+        for key in ("wall_s", "total_s", "jobs_per_s", "spent_s"):
+            del summary[key]
+    assert summaries[0] == summaries[1]
+
+
+def test_a_trace_can_be_cut_and_hurried(call: Call, files: tuple[str, ...]) -> None:
+    """`--limit`, `--from`, `--to` and `--load`."""
+    base = ("simulate", *files, "--profile", "fifo", "--overheads", "none", "--json")
+    assert call(*base, "--limit", "1").document["jobs"] == 1
+    assert call(*base, "--from", "10", "--to", "20").document["jobs"] == 1
+    assert call(*base, "--limit", "2", "--load", "2").document["makespan_s"] == 150.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--profile", "fiffo"), "did you mean 'fifo'?"),
+        (("--set", "nope=1"), "nope"),
+        (("--set", "sim.nope=1"), "nope"),
+        (("--set", "sim.loss=2"), "sim.loss"),
+        (("--overheads", "some"), "neither 'default' nor 'none'"),
+        (("--format", "xml"), "format"),
+        (("--load", "0"), "load"),
+        (("--from", "20", "--to", "10"), "--to"),
+        (("--from", "1h"), "no job is left"),
+        (("--limit", "0"), "--limit"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    arguments: tuple[str, ...], says: str, call: Call, files: tuple[str, ...]
+) -> None:
+    """Misuse ends with 2 and says what was wrong."""
+    called = call("simulate", *files, *arguments)
+    assert called.code == 2
+    assert says in called.error
+
+
+def test_files_that_are_not_there(call: Call, files: tuple[str, ...], tmp_path: Path) -> None:
+    """A missing or malformed file is named."""
+    missing = call("simulate", "--trace", str(tmp_path / "no.csv"), *files[2:])
+    assert missing.code in (1, 2)
+    assert "no.csv" in missing.error
+    (tmp_path / "bad.csv").write_text("job_id,submit_s,duration_s,gpus\na,0,-5,1\n")
+    bad = call("simulate", "--trace", str(tmp_path / "bad.csv"), *files[2:])
+    assert bad.code == 2
+    assert "bad.csv:2" in bad.error
+    (tmp_path / "a-file").write_text("")
+    out = call("simulate", *files, "--out", str(tmp_path / "a-file"))
+    assert out.code == 2
+    assert "a-file" in out.error
