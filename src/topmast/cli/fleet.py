@@ -168,10 +168,10 @@ def drain(
         bool, typer.Option("--dry-run", help="Only show what would move, where to, and what not.")
     ] = False,
 ) -> None:
-    """Cordon hosts, and move away what runs there, as soon as there is another place for it.
+    """Cordon hosts, and move away what runs there.
 
-    A job that is moved goes on from its checkpoint elsewhere in the region. One that may not be
-    preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
+    A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
+    One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
     if dry_run:
         with session.client() as client, for_each(hosts) as attempt:
