@@ -9,6 +9,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.states import HostState, JobState
 from topmast.service import fleet as listing
+from topmast.service.explain import explain_job
 
 HOST = "east-1-0"
 
@@ -144,3 +145,17 @@ def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
     rows = {row.name: row for row in listing.hosts({"east": placer}, lambda *_: None, world.now)}
     assert rows[HOST].stays == {"j1": wide.why, "j2": "is stopping already"}
     assert rows["east-1-1"].stays == {}
+
+
+def test_a_job_that_stays_is_told_why() -> None:
+    """In its explanation; one that runs elsewhere hears nothing of it."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    told = {
+        name: explain_job(world.queue, world.machines.placers, world.jobs[name], world.now).summary
+        for name in ("j1", "j2")
+    }
+    assert told["j1"].endswith(f"; {HOST} is drained, and it has no other place in region east now")
+    assert "drained" not in told["j2"]
+    (region,) = listing.regions(world.queue, world.machines.placers)
+    assert (region.places_kept, region.places_used, region.places_missed) == (0, 1, 0)
