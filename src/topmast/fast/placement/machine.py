@@ -85,9 +85,8 @@ class RegionalPlacer(EventMachine):
         self.score = score
         self.pool = pool or Pool()
         self.state = _State(RegionSpec(region, ()))
-        self.columns = Columns(self.state.region)
+        self.columns = self._columns_of(self.state.region)
         self.holds = Holds()
-        self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
         self._reasons: dict[object, PendingReason] = {}
@@ -269,6 +268,9 @@ class RegionalPlacer(EventMachine):
         """Re-validate a plan against the books as they are; empty when it fits."""
         if plan.job in self.state.allocations:
             return "the job holds slots already"
+        unchanged = plan.region_version == self.state.version and not len(self.holds)
+        if unchanged and not plan.victims:
+            return ""  # nothing has happened here since it was made
         trial = Overlay(self.columns)
         place = self.state.places.get(plan.job)
         if place is not None:
@@ -601,12 +603,18 @@ class RegionalPlacer(EventMachine):
         self.state.version += 1
         self._freed = True
 
+    def _columns_of(self, region: RegionSpec) -> Columns:
+        columns = Columns(region)
+        columns.allocations = self.state.allocations
+        stops = self.profile.preemption is not Preemption.NONE
+        columns.watched = stops or self.profile.defragment
+        return columns
+
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
         self._reasons = {}
-        self.columns = Columns(region)
+        self.columns = self._columns_of(region)
         self.holds.forget()
-        self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
         for place in self.state.places.values():

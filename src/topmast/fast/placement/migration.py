@@ -147,7 +147,8 @@ def _moving(
 def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan | None:
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
-    if compiled.applies(ask) and columns.allocations is search.allocations:
+    known = columns.watched and columns.allocations is search.allocations
+    if compiled.applies(ask) and known:
         index = columns.lookup
         rows = index.holders.named(list(among))
         costs = compiled.costs_in(columns, ask, profile.score, None)

@@ -128,7 +128,7 @@ class GlobalQueue(EventMachine):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self._asking is not None:
             return self._asking.deadline_s
-        if self.pending.stirred or self._quota_seen != self.ledger.changes:
+        if self.pending.stirred or self._quota_may_help():
             return 0.0
         return earliest(
             (
@@ -145,7 +145,7 @@ class GlobalQueue(EventMachine):
         self.pending.reopen_due(self.now)
         if self.reach.retry(self.now) or self.backfill.is_due(self.now):
             self.pending.reopen()
-        if self._quota_seen != self.ledger.changes:
+        if self._quota_may_help():
             self._quota_seen = self.ledger.changes
             self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
@@ -158,6 +158,10 @@ class GlobalQueue(EventMachine):
             self._give_up_on_silent()
         else:
             self._advance()
+
+    def _quota_may_help(self) -> bool:
+        """Whether quota changed since lines were refused that it might let use more."""
+        return self.pending.wants_quota and self._quota_seen != self.ledger.changes
 
     # --- ranking ------------------------------------------------------------------------------------
 
@@ -754,7 +758,8 @@ class GlobalQueue(EventMachine):
         return f.Ended(job, JobState.RECOVERING, cause, self.now + delay_s, avoid)
 
     def _capacity(self, event: m.CapacityChanged) -> None:
-        self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+        if len(self.pending.ranking):
+            self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
 
     def _may_fit(self, event: m.MayFit) -> None:
         if event.lines is None:
