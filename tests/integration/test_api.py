@@ -113,7 +113,7 @@ ROUTES = {
     "get /jobs/{job}/logs", "put /workdirs/{digest}", "head /workdirs/{digest}", "get /regions",
     "get /clusters", "get /hosts", "get /gpus", "get /tenants", "get /datasets",
     "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
-    "get /hosts/{host}/story",
+    "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
     "get /usage", "get /health", "get /events",
 }  # fmt: skip
@@ -245,6 +245,13 @@ def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
     assert http.post("/hosts/west-a-0/drain").json()["state"] == "draining"
     assert http.post("/hosts/west-a-0/cordon", json={"user": "ann"}).json()["state"] == "cordoned"
     assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    plan = http.get("/hosts/west-a-0/drain").json()
+    assert plan == {"host": "west-a-0", "region": "west", "state": "healthy", "moves": []}
+    assert http.post("/hosts/west-a-0/drain", json={"now": True}).json()["state"] == "draining"
+    assert problem_of(http.post("/hosts/west-a-0/drain", json={"now": 1}), 422)
+    assert problem_of(http.post("/hosts/west-a-0/cordon", json={"now": True}), 422)
+    assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    assert "west-a-9" in problem_of(http.get("/hosts/west-a-9/drain"), 404)["detail"]
     story = http.get("/hosts/west-a-0/story").json()
     assert story["host"]["state"] == "healthy"
     texts = [line["text"] for line in story["history"]]

@@ -17,7 +17,7 @@ from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import HostView
+    from topmast.model.views import DrainView, HostView
 
 HostsArgument = Annotated[
     list[str],
@@ -47,7 +47,7 @@ def add(app: typer.Typer) -> None:
     command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
     command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
     command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-h0")(uncordon)
-    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1")(drain)
+    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1 --dry-run")(drain)
 
 
 def regions(session: Session) -> None:
@@ -193,12 +193,28 @@ def uncordon(session: Session, hosts: HostsArgument) -> None:
     _put_aside(session, hosts, lambda client, host: client.uncordon(host))
 
 
-def drain(session: Session, hosts: HostsArgument) -> None:
+def drain(
+    session: Session,
+    hosts: HostsArgument,
+    now: Annotated[
+        bool, typer.Option("--now", help="Stop also what has no other place yet; it waits for one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would move, where to, and what not.")
+    ] = False,
+) -> None:
     """Cordon hosts, and move away what runs there.
 
-    A job that is moved goes on from its checkpoint elsewhere.
+    A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
+    One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
-    _put_aside(session, hosts, lambda client, host: client.drain(host))
+    if dry_run:
+        with session.client() as client, for_each(hosts) as attempt:
+            plans = attempt(client.drain_plan)
+            if plans:
+                session.show({"drains": plans}, lambda: _say_drains(plans))
+        return
+    _put_aside(session, hosts, lambda client, host: client.drain(host, now=now))
 
 
 def _put_aside(
@@ -221,6 +237,30 @@ def _say_hosts(found: Sequence[HostView]) -> None:
         for row in found
     ]  # fmt: skip
     say_table(_HOST_COLUMNS, rows)
+    for row in found:
+        for job, why in row.stays.items():
+            say(f"{job} is still on {row.name}: {why}")
+
+
+def _say_drains(plans: Sequence[DrainView]) -> None:
+    columns = [
+        Column("JOB", whole=True), Column("FROM"), Column("TO"), Column("COSTS GPU-S", right=True),
+        Column("WHY NOT"),
+    ]  # fmt: skip
+    rows: list[Row] = [
+        [
+            move.job, _listed(move.hosts),
+            f"{move.to_cluster}: {_listed(move.to_hosts)}" if move.moves else "",
+            f"{move.cost_gpu_s:.0f}", move.why,
+        ]
+        for plan in plans
+        for move in plan.moves
+    ]  # fmt: skip
+    if rows:
+        say_table(columns, rows)
+    for plan in plans:
+        if not plan.moves:
+            say(f"nothing runs on {plan.host}")
 
 
 def _listed(jobs: Sequence[str]) -> str:

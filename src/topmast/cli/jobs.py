@@ -194,7 +194,10 @@ def _say_story(story: JobStory) -> None:
 
 
 def _attempts_line(job: JobView) -> str:
-    parts = [plural(job.attempts, "attempt"), plural(job.preemptions, "preemption")]
+    preemptions = plural(job.preemptions, "preemption")
+    if job.migrations:
+        preemptions += f" ({plural(job.migrations, 'move')})"
+    parts = [plural(job.attempts, "attempt"), preemptions]
     return ", ".join([*parts, plural(job.restarts, "restart")]) if job.attempts else ""
 
 

@@ -16,6 +16,7 @@ class JobView(Struct, frozen=True):
     """One job as it stands.
 
     ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
+    ``migrations``: how many of the preemptions were moves to a place found before.
     """
 
     id: str
@@ -46,6 +47,7 @@ class JobView(Struct, frozen=True):
     group: str
     cause: str
     refusals: int = 0
+    migrations: int = 0
 
 
 class JobPage(Struct, frozen=True):
@@ -152,7 +154,10 @@ class Explanation(Struct, frozen=True):
 
 
 class RegionView(Struct, frozen=True):
-    """A region at a glance. ``storage_bytes`` None is unlimited."""
+    """A region at a glance. ``storage_bytes`` None is unlimited.
+
+    Places are for work that is moved: kept now; used so far by those they were kept for; and not.
+    """
 
     name: str
     clusters: int
@@ -166,6 +171,9 @@ class RegionView(Struct, frozen=True):
     stored_bytes: int
     storage_bytes: int | None
     version: int
+    places_kept: int = 0
+    places_used: int = 0
+    places_missed: int = 0
 
 
 class ClusterView(Struct, frozen=True):
@@ -182,7 +190,10 @@ class ClusterView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """A host. ``agent_pid`` is the process that stands for it, where an engine has one."""
+    """A host. ``agent_pid`` is the process that stands for it, where an engine has one.
+
+    ``stays``: of a host that is drained, why each job that still runs there does, by job.
+    """
 
     name: str
     region: str
@@ -196,6 +207,31 @@ class HostView(Struct, frozen=True):
     rack: str
     jobs: tuple[str, ...]
     agent_pid: int | None = None
+    stays: dict[str, str] = {}
+
+
+class MoveView(Struct, frozen=True):
+    """What a drain does with a job: it ``moves`` to ``to_hosts`` of ``to_cluster``, or ``why`` not.
+
+    ``cost_gpu_s``: its work since the last checkpoint and its restart, weighted by its band.
+    """
+
+    job: str
+    hosts: tuple[str, ...]
+    moves: bool
+    to_cluster: str | None
+    to_hosts: tuple[str, ...]
+    cost_gpu_s: float
+    why: str
+
+
+class DrainView(Struct, frozen=True):
+    """What a drain of a host does, or would do, now."""
+
+    host: str
+    region: str
+    state: str
+    moves: tuple[MoveView, ...]
 
 
 class HostStory(Struct, frozen=True):

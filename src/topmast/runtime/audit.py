@@ -50,7 +50,8 @@ class Trail:
         plan = fact.plan
         gpus = f"{plan.gpus_milli / MILLI:g} {plan.model}".strip() if plan.gpus_milli else "no GPU"
         terms = ", ".join(f"{name} {value:.3g}" for name, value in sorted(plan.terms.items()))
-        victims = ", ".join(v.job for v in plan.victims)
+        victims = ", ".join(v.job for v in plan.victims if v.to is None)
+        moved = ", ".join(f"{v.job} to {', '.join(v.to.hosts)}" for v in plan.victims if v.to)
         text = (
             f"placed in {plan.region}/{plan.cluster} on {gpus} ({plan.level.name.lower()}), "
             f"score {plan.score:.3g} ({terms})"
@@ -59,6 +60,8 @@ class Trail:
             text += "; over quota, so it runs opportunistically"
         if victims:
             text += f"; preempts {victims}"
+        if moved:
+            text += f"; moves {moved}"
         self._line(
             now, fact.job, "placed", text,
             epoch=fact.epoch, region=plan.region, cluster=plan.cluster, model=plan.model,

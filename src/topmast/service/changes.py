@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes.trials import Place
+from topmast.fast.placement.changes.trials import Spot
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.machine import GlobalQueue
@@ -34,7 +34,7 @@ IN_GENERAL = 0.5
 class Start(Struct, frozen=True):
     """A place that a job would have, and what its data costs there."""
 
-    place: Place
+    place: Spot
     cost: DataCost
 
     def __str__(self) -> str:

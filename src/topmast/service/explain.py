@@ -23,7 +23,7 @@ from topmast.model.reason import (
     VictimVerdict,
     by_size,
 )
-from topmast.model.states import WAITING
+from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
 from topmast.service.quotas import quota_changes
@@ -247,6 +247,16 @@ def _kept(kept: Reservation) -> str:
     )
 
 
+def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float) -> str:
+    """Why a job is on a host that is drained, in words; empty if it is on none."""
+    placer = placers.get(record.region or "")
+    if record.plan is None or placer is None:
+        return ""
+    drained = [h for h in record.hosts if placer.host_state(h) is HostState.DRAINING]
+    why = next((d.why for d in placer.departures(tuple(drained), now) if d.job == record.id), "")
+    return f"; {', '.join(drained)} is drained, and it {why}" if why else ""
+
+
 def _explain_placed(
     queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> Explanation:
@@ -269,6 +279,7 @@ def _explain_placed(
         )
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+        summary += _stays(placers, record, now)
     if plan is not None and plan.region in queue.reach.absent:
         summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(

@@ -309,15 +309,17 @@ class Service:
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers),
             "clusters": lambda: fleet.clusters(placers),
-            "hosts": lambda: fleet.hosts(placers, self.pid_of),
+            "hosts": lambda: fleet.hosts(placers, self.pid_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
             "datasets": lambda: fleet.datasets(queue, self.board.of_copy),
         }
         return await self._ask(questions[what])
 
-    async def set_host(self, host: str, state: HostState, by: str) -> v.HostView:
-        """Cordon, drain or return a host."""
+    async def set_host(
+        self, host: str, state: HostState, by: str, *, at_once: bool = False
+    ) -> v.HostView:
+        """Cordon, drain or return a host; a drain ``at_once`` stops also what has no place elsewhere."""
         views: tuple[v.HostView, ...] = await self.list("hosts")
         region = next((h.region for h in views if h.name == host), None)
         if region is None:
@@ -325,7 +327,7 @@ class Service:
         absence = self.machines.queue.reach.absent.get(region)
         if absence is not None:
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
-        await self._tell(ids.placer(region), m.SetHost(host, state, by))
+        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
         for _ in range(HOST_LOOKS):
             views = await self.list("hosts")
             found = next(h for h in views if h.name == host)
@@ -348,6 +350,19 @@ class Service:
             v.HistoryView(row.at_s, row.kind, row.text, msgspec.json.decode(row.detail))
             for row in rows
         )
+
+    async def drain_plan(self, host: str) -> v.DrainView:
+        """What a drain of a host does now, or would do."""
+        await self.regions.look()
+        now = self.clock.now()
+
+        def plan() -> v.DrainView:
+            for placer in self.regions.placers.values():
+                if host in placer.columns.index:
+                    return fleet.drain_plan(placer, host, now)
+            raise NotFound(f"no host '{host}'")
+
+        return await self._ask(plan)
 
     # --- datasets -------------------------------------------------------------------------------------
 

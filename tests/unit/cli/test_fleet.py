@@ -144,6 +144,34 @@ def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
     assert call(verb, "h0", "--json").document["hosts"][0]["state"] == "cordoned"
 
 
+def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:
+    """And says what is still there, and why."""
+    stays = {"j1": "may not be preempted: runs to its end"}
+    server.on("POST", "/hosts/h0/drain", host("h0", "draining", stays=stays))
+    called = call("drain", "h0", "--now")
+    assert server.requests[-1].document["now"] is True
+    assert "j1 is still on h0: may not be preempted: runs to its end" in called.out
+    call("drain", "h0")
+    assert "now" not in server.requests[-1].document
+
+
+def test_what_a_drain_would_do_is_shown(server: FakeServer, call: Call) -> None:
+    """Where each job would go and at which cost, or why not; nothing is drained."""
+    moves = (
+        v.MoveView("j1", ("h0",), True, "east-2", ("h5", "h6"), 1234.5, ""),
+        v.MoveView("j2", ("h0",), False, None, (), 60.0, "has no other place in region east now"),
+    )
+    server.on("GET", "/hosts/h0/drain", v.DrainView("h0", "east", "healthy", moves))
+    server.on("GET", "/hosts/h1/drain", v.DrainView("h1", "east", "healthy", ()))
+    lines = call("drain", "h0", "h1", "--dry-run").out.splitlines()
+    assert lines[1].split() == ["j1", "h0", "east-2:", "h5,h6", "1234", "-"]
+    assert lines[2].split("60  ")[1] == "has no other place in region east now"
+    assert lines[3] == "nothing runs on h1"
+    document = call("drain", "h0", "--dry-run", "--json").document
+    assert document["drains"][0]["moves"][0]["to_hosts"] == ["h5", "h6"]
+    assert all(request.method == "GET" for request in server.requests)
+
+
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:
     """Hundreds of small jobs do not fill the screen."""
     jobs = tuple(f"j{number}" for number in range(300))

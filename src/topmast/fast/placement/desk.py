@@ -59,8 +59,13 @@ class Desk(EventMachine):
             self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), offers))
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
-        """The best offer, or every region's reason."""
-        if ask.held is None and ask.outranked is None and compiled.applies(ask):
+        """The best offer, or every region's reason. A place that is kept for the job goes first."""
+        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in terms}
+        places = {r: offer for r, offer in kept.items() if offer is not None}
+        if places:
+            return places
+        common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
+        if common and compiled.applies(ask):
             return self._best(ask, terms) or self._refusals(ask, terms)
         offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
         plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}

@@ -51,8 +51,10 @@ class Terms(NamedTuple):
     restart_s: float
     price: float
     by_name: bool
-    """Whether only those ``named`` (A) may be stopped, at the weight of the lowest band."""
+    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
     named: NDArray[np.bool_]
+    flat: bool
+    """Whether all count as if they were of the lowest band."""
     usable: NDArray[np.bool_]
     """(H) hosts that may be used."""
     cpus: float
@@ -85,13 +87,11 @@ def price_of(h: Holdings, p: Terms, v: int) -> float:
     if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
         return INFINITE
     if p.by_name:
-        weight = 1.0
         if not p.named[v]:
             return INFINITE
-    else:
-        weight = weight_of(h.attempts[v].band)
-        if h.attempts[v].band >= THRESHOLDS[p.threshold]:
-            return INFINITE
+    elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
+        return INFINITE
+    weight = 1.0 if p.flat else weight_of(h.attempts[v].band)
     lost_s = max(0.0, p.now - h.attempts[v].kept_s)
     price: float = p.price * weight * (lost_s + p.restart_s) * h.attempts[v].gpus
     return price
@@ -100,8 +100,8 @@ def price_of(h: Holdings, p: Terms, v: int) -> float:
 @njit(cache=True, nogil=True)
 def floor_of(h: Holdings, p: Terms, host: int, gpus: int) -> float:
     """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
-    # By name all count as the lowest band: at least a fifth of what they would.
-    lightest = h.hosts[host].lightest / 5.0 if p.by_name else h.hosts[host].lightest
+    # All count as the lowest band: at least a fifth of what they would.
+    lightest = h.hosts[host].lightest / 5.0 if p.flat else h.hosts[host].lightest
     floor: float = max(gpus * _rate_of(h, p, host), _second_of(h, p, host) * lightest)
     return floor if lightest < np.inf else INFINITE
 
@@ -119,7 +119,7 @@ def _rate_of(h: Holdings, p: Terms, host: int) -> float:
     weight = h.hosts[host].weight
     if weight == np.inf:
         return INFINITE
-    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.by_name else weight)
+    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.flat else weight)
     return rate
 
 

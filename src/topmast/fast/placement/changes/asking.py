@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes.trials import Place, Trials, count_of
+from topmast.fast.placement.changes.trials import Spot, Trials, count_of
 from topmast.model.job import MILLI, Level, Topology
 from topmast.model.plan import Ask, GroupAsk
 from topmast.model.reason import Change, ChangeKind
@@ -117,7 +117,7 @@ def _less_memory(trials: Trials, group: GroupAsk) -> Iterator[Change]:
 
 def _most(
     trials: Trials, high: int, ask_with: Callable[[int], Ask], *, least: int = 1
-) -> tuple[int, Place] | None:
+) -> tuple[int, Spot] | None:
     """The largest of ``least`` to ``high`` for which the gang has a place. O(log high) trials."""
     if high < least:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topmast.fast.placement.allocation import Allocation
-from topmast.fast.placement.changes.trials import Place, Trials, listed
+from topmast.fast.placement.changes.trials import Spot, Trials, listed
 from topmast.fast.placement.reservation import expected_end_s
 from topmast.fast.placement.space import Space, fewest_gone, without_attempts
 from topmast.model.reason import Change, ChangeKind
@@ -32,7 +32,7 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
         return
     domain = Space(trials.unheld, trials.ask.avoid_hosts).place_for(trials.ask)
     if domain is not None:
-        place = Place(trials.search.region, domain, preempting=False)
+        place = Spot(trials.search.region, domain, preempting=False)
         wait_s = max(0.0, held.from_s - trials.search.now)
         text = (
             f"the room that is kept for {held.job}, or a run of at most {format_duration(wait_s)}"
@@ -47,7 +47,7 @@ def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     here = tuple(h for h in trials.ask.avoid_hosts if h in trials.search.columns.index)
     domain = Space(trials.search.columns).place_for(trials.ask) if here else None
     if domain is not None:
-        place = Place(trials.search.region, domain, preempting=False)
+        place = Spot(trials.search.region, domain, preempting=False)
         text = f"the hosts that it avoids since it lost an attempt there ({listed(here)})"
         yield trials.change(ChangeKind.AVOIDED, text, 0.5, place, hosts=here)
 
@@ -71,7 +71,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
         )
         domain = trials.holds(without_attempts(base, young[:count]))
         if domain is not None:
-            place = Place(trials.search.region, domain, preempting=True)
+            place = Spot(trials.search.region, domain, preempting=True)
             jobs = tuple(a.job for a in young[:count])
             yield trials.change(
                 ChangeKind.PATIENCE, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s
@@ -96,7 +96,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
         jobs = tuple(a.job for a in gone)
         wait_s = max(0.0, at_s - now)
         text = f"the end of {listed(jobs)}, expected in {format_duration(wait_s)}"
-        place = Place(trials.search.region, domain, preempting=False)
+        place = Spot(trials.search.region, domain, preempting=False)
         yield trials.change(ChangeKind.ENDS, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s)
 
 

@@ -18,7 +18,7 @@ from topmast.model.plan import Ask
 from topmast.model.reason import Change, ChangeKind
 
 
-class Place:
+class Spot:
     """Where a gang would sit, in words."""
 
     def __init__(self, region: str, domain: Domain, preempting: bool) -> None:
@@ -50,14 +50,14 @@ class Trials:
         """The region as it is."""
         return Space(self.search.columns, self.ask.avoid_hosts)
 
-    def place(self, ask: Ask) -> Place | None:
+    def place(self, ask: Ask) -> Spot | None:
         """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
         domain = self.space.place_for(ask)
         if domain is not None:
-            return Place(self.search.region, domain, preempting=False)
+            return Spot(self.search.region, domain, preempting=False)
         if self.preempt:
             domain = self.without_victims.place_for(ask)
-        return None if domain is None else Place(self.search.region, domain, preempting=True)
+        return None if domain is None else Spot(self.search.region, domain, preempting=True)
 
     def holds(self, columns: Columns) -> Domain | None:
         """Where the gang would sit in other columns, on free GPUs. O(H)."""
@@ -85,7 +85,7 @@ class Trials:
         return allocation.start_s + self.search.profile.min_runtime_s
 
     def change(
-        self, kind: ChangeKind, text: str, size: float, place: Place, **more: object
+        self, kind: ChangeKind, text: str, size: float, place: Spot, **more: object
     ) -> Change:
         """A change after which there is a place."""
         told, stops = f"{text}: {place}", place.preempting
