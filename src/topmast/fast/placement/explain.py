@@ -13,6 +13,8 @@ from topmast.model.job import MILLI, Band, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection
 
+REASONS_KEPT = 1_000
+
 
 def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> ClusterVerdict:
     """What the search found in one cluster, ``found`` being its best plan. O(hosts x choices + domains)."""
@@ -39,7 +41,20 @@ def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> Clust
 
 
 def pending_reason(columns: Columns, ask: Ask) -> PendingReason:
-    """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy."""
+    """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
+
+    What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
+    """
+    kind = (ask.groups, ask.topology.required, ask.models)
+    reason = columns.reasons.get(kind)
+    if reason is None:
+        if len(columns.reasons) >= REASONS_KEPT:
+            columns.reasons.clear()
+        reason = columns.reasons[kind] = _reason(columns, ask)
+    return reason
+
+
+def _reason(columns: Columns, ask: Ask) -> PendingReason:
     empty = columns.empty()
     clusters = sorted(columns.clusters)
     if any(fits_when_empty(empty, ask, cluster) for cluster in clusters):
