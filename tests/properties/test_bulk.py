@@ -102,9 +102,7 @@ def test_gangs(seed: int) -> None:
     hosts, tasks = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     room = np.zeros(len(index.arrays.whole), np.int64)
     question = _question(many, ask, terms)
-    count = bulk.place_gangs(
-        index.arrays, index.holders.held, question, BATCH, hosts, tasks, room
-    )
+    count = bulk.place_gangs(index.arrays, index.holders.held, question, BATCH, hosts, tasks, room)
     event(f"on {max((len(gang) for gang in want), default=0)} hosts at most")
     for n, gang in enumerate(want):
         rows = [row for row in hosts[n].tolist() if row != NOWHERE]

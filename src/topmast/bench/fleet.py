@@ -122,7 +122,9 @@ def gang_of(tasks: int, gpus: int, band: Band, *, limited: bool = False) -> JobS
         ASKED_CPUS * gpus if limited else 0.0,
         ASKED_MEMORY_BYTES * gpus if limited else 0,
     )
-    return JobSpec("bench", (TaskGroup("main", tasks, needs, "true"),), band=band, topology=topology)
+    return JobSpec(
+        "bench", (TaskGroup("main", tasks, needs, "true"),), band=band, topology=topology
+    )
 
 
 class Filled:

@@ -206,9 +206,7 @@ def _question(fleet: Filled, spec: JobSpec) -> Question:
     return compiled.question_of(index, ask, weights, choices, costs)
 
 
-def _rate(
-    fleet: Filled, name: str, place: Callable[[int], int], most: int
-) -> dict[str, Any]:
+def _rate(fleet: Filled, name: str, place: Callable[[int], int], most: int) -> dict[str, Any]:
     """Decisions a second: the median of several batches, each on the same fleet."""
     index = fleet.machines.pool.index()
     arrays = index.arrays

@@ -7,20 +7,34 @@ as their holder.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 from numba import njit
 
 from topmast.fast.placement.holdings import Holdings, refresh
 from topmast.fast.placement.kernels import (
+    F64,
     HOST_LEVEL,
     I64,
+    INFINITE,
     MILLI,
     NOWHERE,
     Arrays,
     Question,
-    best_plan,
+    best_in_cluster,
     first_with,
     seat,
 )
+
+
+class Table(NamedTuple):
+    """The best place in each cluster (C): what a gang taken in one of them leaves as it was in all others."""
+
+    score: F64
+    choice: I64
+    level: I64
+    place: I64
 
 
 @njit(cache=True, nogil=True)
@@ -28,14 +42,17 @@ def place_singles(a: Arrays, h: Holdings, q: Question, count: int, hosts: I64) -
     """Place up to ``count`` equal one-task jobs, one after the other, each taking its lowest free GPUs.
 
     Writes the host of each to ``hosts`` (count) and returns how many found a place.
-    O(count * one `best_plan`).
+    O(one `best_plan` + count * (C + choices * W + hosts of a cluster)).
     """
+    table = _table(a, q)
     for n in range(count):
-        _, cluster, choice, _, free = best_plan(a, q)
+        cluster = _first_best(table.score)
         if cluster == NOWHERE:
             return n
-        host = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], free)
-        _take(a, h, host, q.choice_gpus[choice])
+        model = q.choice_model[table.choice[cluster]]
+        host = first_with(a, a.by_cluster[cluster, model, 3, 0], table.place[cluster])
+        _take(a, h, host, q.choice_gpus[table.choice[cluster]])
+        _note(a, q, table, cluster)
         hosts[n] = host
     return count
 
@@ -48,22 +65,53 @@ def place_gangs(
 
     Gang n puts ``tasks[n, i]`` tasks on ``hosts[n, i]`` (count x tasks of a gang), in the order of hosts
     and NOWHERE after the last. ``room`` (H) is there to work in.
-    O(count * (one `best_plan` + hosts of the section taken + one `seat`)).
+    O(one `best_plan` + count * (C + sections of a cluster * W + hosts of a section + one `seat`)).
     """
+    table = _table(a, q)
+    hosts[:] = NOWHERE
+    tasks[:] = 0
     for n in range(count):
-        _, cluster, choice, level, place = best_plan(a, q)
+        cluster = _first_best(table.score)
         if cluster == NOWHERE:
             return n
+        choice, place = table.choice[cluster], table.place[cluster]
         gpus = q.choice_gpus[choice]
-        hosts[n, :] = NOWHERE
-        tasks[n, :] = 0
-        if level == HOST_LEVEL:
+        if table.level[cluster] == HOST_LEVEL:
             hosts[n, 0] = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
             tasks[n, 0] = q.tasks
             _take(a, h, hosts[n, 0], gpus * q.tasks)
         else:
             _spread(a, h, q, gpus, place, hosts[n], tasks[n], room)
+        _note(a, q, table, cluster)
     return count
+
+
+@njit(cache=True, nogil=True)
+def _table(a: Arrays, q: Question) -> Table:
+    clusters = a.by_cluster.shape[0]
+    whole = np.zeros((3, clusters), np.int64)
+    table = Table(np.empty(clusters), whole[0], whole[1], whole[2])
+    for cluster in range(clusters):
+        _note(a, q, table, cluster)
+    return table
+
+
+@njit(cache=True, nogil=True)
+def _note(a: Arrays, q: Question, table: Table, cluster: int) -> None:
+    """Find the best place in one cluster anew."""
+    score, choice, level, place = best_in_cluster(a, q, cluster, INFINITE)
+    table.score[cluster], table.choice[cluster] = score, choice
+    table.level[cluster], table.place[cluster] = level, place
+
+
+@njit(cache=True, nogil=True)
+def _first_best(score: F64) -> int:
+    """The first cluster of the lowest score; NOWHERE if all are infinite."""
+    best, at = INFINITE, NOWHERE
+    for cluster in range(score.shape[0]):
+        if score[cluster] < best:
+            best, at = score[cluster], cluster
+    return at
 
 
 @njit(cache=True, nogil=True)

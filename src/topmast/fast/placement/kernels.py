@@ -185,26 +185,37 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
     for cluster in range(a.by_cluster.shape[0]):
-        if q.cluster_cost[cluster] == INFINITE:
-            continue
-        for choice in range(q.choice_model.shape[0]):
-            model, gpus = q.choice_model[choice], q.choice_gpus[choice]
-            price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            at = a.by_cluster[cluster, model, 3, 0]
-            if at == a.by_cluster[cluster, model, 3, 1]:
-                continue
-            hist = hist_of(a, at)
-            change, free = _one_host(hist, gpus * q.tasks, q.stranded)
-            score = price + q.level_cost[HOST_LEVEL] + change
-            if score < best:
-                best, at_cluster, at_choice = score, cluster, choice
-                at_level, at_place = HOST_LEVEL, free
-            if q.tasks > 1 and holds(hist, q.tasks, gpus):
-                score, level, section = _best_section(a, q, cluster, choice, price, best)
-                if score < best:
-                    best, at_cluster, at_choice = score, cluster, choice
-                    at_level, at_place = level, section
+        score, choice, level, place = best_in_cluster(a, q, cluster, best)
+        if score < best:
+            best, at_cluster = score, cluster
+            at_choice, at_level, at_place = choice, level, place
     return best, at_cluster, at_choice, at_level, at_place
+
+
+@njit(cache=True, nogil=True)
+def best_in_cluster(
+    a: Arrays, q: Question, cluster: int, best: float
+) -> tuple[float, int, int, int]:
+    """The best place in one cluster: score below ``best``, choice, level, section or free GPUs."""
+    at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE
+    if q.cluster_cost[cluster] == INFINITE:
+        return best, at_choice, at_level, at_place
+    for choice in range(q.choice_model.shape[0]):
+        model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+        price = q.cluster_cost[cluster] + q.choice_cost[choice]
+        at = a.by_cluster[cluster, model, 3, 0]
+        if at == a.by_cluster[cluster, model, 3, 1]:
+            continue
+        hist = hist_of(a, at)
+        change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+        score = price + q.level_cost[HOST_LEVEL] + change
+        if score < best:
+            best, at_choice, at_level, at_place = score, choice, HOST_LEVEL, free
+        if q.tasks > 1 and holds(hist, q.tasks, gpus):
+            score, level, section = _best_section(a, q, cluster, choice, price, best)
+            if score < best:
+                best, at_choice, at_level, at_place = score, choice, level, section
+    return best, at_choice, at_level, at_place
 
 
 @njit(cache=True, nogil=True)
