@@ -43,7 +43,7 @@ ASKED_CPUS, ASKED_MEMORY_BYTES = 10.0, 96 << 30
 """Per GPU, of those."""
 FILLING_BANDS = (Band.OPPORTUNISTIC, Band.LOW, Band.NORMAL)
 FILLED_S = 14_400.0
-"""The fleet is filled over so long a time."""
+"""An empty fleet would be filled wholly in so long a time."""
 LAUNCH_S = 5.0
 SIZES_GPUS = (1, 2, 4, 8, 16, 64)
 PATIENCE = 50
@@ -218,14 +218,15 @@ class Filled:
     def fill_up(self, fraction: float, sizes_gpus: Sequence[int] = SIZES_GPUS) -> None:
         """Place seeded jobs until so much is held, or until PATIENCE of them in a row find no place.
 
-        They begin one after the other in FILLED_S, and have kept their work up to some moment since.
+        They begin one after the other, and have kept their work up to some moment since.
         """
         begun_s, begun = self.now_s, self.held_gpus
         target = round(fraction * self.size.gpus)
+        gpu_s = FILLED_S / self.size.gpus
         placed: list[tuple[Plan, float]] = []
         failed = 0
         while self.held_gpus < target and failed < PATIENCE:
-            self.now_s = begun_s + FILLED_S * (self.held_gpus - begun) / max(1, target - begun)
+            self.now_s = begun_s + (self.held_gpus - begun) * gpu_s
             spec = self._filling_job(sizes_gpus)
             plan = self.decide(self.question(spec))
             if plan is None:
@@ -234,7 +235,6 @@ class Filled:
             failed = 0
             self.carry_out(self.commit(plan, spec))
             placed.append((plan, self.now_s))
-        self.now_s = begun_s + FILLED_S
         for plan, start_s in placed:
             self._run(plan, start_s + LAUNCH_S)
 

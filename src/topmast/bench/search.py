@@ -28,12 +28,12 @@ from topmast.fast.placement import bulk, compiled
 from topmast.fast.placement.desk import costs_of
 from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.fast.placement.warm import warm_up
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Plan
 from topmast.model.states import Outcome
 
 GANG_TASKS = 8
-BULK_SINGLES, BULK_GANGS, BULK_RUNS = 10_000, 100, 5
+BULK_SINGLES, BULK_GANGS, BULK_RUNS = 10_000, 100, 15
 PREEMPTED_FILL = 0.98
 PASSES = 50
 """Decisions of each kind before the first that counts."""
@@ -89,27 +89,34 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
 
 
 def _on_free_gpus(fleet: Filled, count: int) -> dict[str, Any]:
-    """Singles and gangs, with and without CPUs and memory; each is placed and goes away again."""
+    """Singles and gangs, with and without CPUs and memory; they take a quarter of what is free, and go again."""
     figures: dict[str, Any] = {}
+    room = fleet.size.gpus - fleet.held_gpus
     for name, limited in (("", False), ("limited_", True)):
         single = gang_of(1, 1, Band.HIGH, limited=limited)
         gang = _gang(fleet, limited=limited)
-        figures |= _one_at_a_time(fleet, f"{name}single", [single], count, stays=50)
-        figures |= _one_at_a_time(fleet, f"{name}gang", [gang], max(1, count // 2), stays=20)
+        figures |= _one_at_a_time(fleet, f"{name}single", [single], count, stays_gpus=room // 4)
+        half = max(1, count // 2)
+        figures |= _one_at_a_time(fleet, f"{name}gang", [gang], half, stays_gpus=room // 4)
     return figures
 
 
 def _with_victims(fleet: Filled, count: int) -> dict[str, Any]:
-    """Preemptors of the second highest band that may stop everybody below."""
+    """Preemptors of a high band. They take what is free, and then stop others, up to an eighth of the fleet."""
     figures: dict[str, Any] = {}
+    stays_gpus = fleet.size.gpus // 8
     for name, limited in (("", False), ("limited_", True)):
         small = [
             gang_of(1, gpus, Band.HIGH, limited=limited) for gpus in (1, fleet.size.gpus_per_host)
         ]
         gang = [_gang(fleet, limited=limited)]
-        figures |= _one_at_a_time(fleet, f"{name}preempt", small, count, preempt=True)
-        rare = max(1, count // 10)
-        figures |= _one_at_a_time(fleet, f"{name}preempt_gang", gang, rare, preempt=True)
+        figures |= _one_at_a_time(
+            fleet, f"{name}preempt", small, count, stays_gpus=stays_gpus, preempt=True
+        )
+        figures |= _one_at_a_time(
+            fleet, f"{name}preempt_gang", gang, max(1, count // 5), stays_gpus=stays_gpus,
+            preempt=True,
+        )  # fmt: skip
     return figures
 
 
@@ -124,55 +131,95 @@ def _one_at_a_time(
     specs: Sequence[JobSpec],
     count: int,
     *,
+    stays_gpus: int,
     preempt: bool = False,
-    stays: int = 1,
 ) -> dict[str, Any]:
     """Microseconds of one decision after the other, and of carrying it out.
 
-    The last ``stays`` jobs placed hold their GPUs while the next is decided.
+    Jobs that were placed stay until they hold ``stays_gpus``; then all of them end, and the fleet is filled
+    as it was.
     """
-    decide_s, carry_s = [], []
-    placed: list[Plan] = []
-    stopped = refused = 0
+    fill, placed = fleet.fill, list[Plan]()
+    decided, carried, stopping = Times(), Times(), Times()
+    refused = held_gpus = 0
     for number in range(PASSES + count):
         spec = specs[number % len(specs)]
         question = fleet.question(spec, preempt=preempt)
-        begun_s = time.perf_counter()
-        plan = fleet.decide(question)
-        decided_s = time.perf_counter()
-        took_s = decided_s - begun_s
-        if plan is None:
-            refused += number >= PASSES
-        else:
-            begun_s = time.perf_counter()
-            fleet.carry_out(fleet.commit(plan, spec))
-            if number >= PASSES:
-                carry_s.append(time.perf_counter() - begun_s)
-            stopped += bool(plan.victims) and number >= PASSES
+        with decided:
+            plan = fleet.decide(question)
+        if plan is not None:
+            with carried:
+                fleet.carry_out(fleet.commit(plan, spec))
+            if plan.victims:
+                stopping.add(decided)
             placed.append(plan)
-        if number >= PASSES:
-            decide_s.append(took_s)
-        if len(placed) > stays:
-            _finish(fleet, placed.pop(0))
+            held_gpus += plan.gpus_milli // MILLI
+        if number < PASSES:
+            for times in (decided, carried, stopping):
+                times.clear()
+        else:
+            refused += plan is None
+        if held_gpus >= stays_gpus:
+            _clear(fleet, placed, fill)
+            held_gpus = 0
+    _clear(fleet, placed, fill)
+    figures = decided.figures(name) | carried.figures(f"{name}_carried_out")
+    if preempt:
+        figures |= stopping.figures(f"{name}_stopping")
+    return figures | {f"{name}_refused": refused}
+
+
+def _clear(fleet: Filled, placed: list[Plan], fill: float) -> None:
+    """Let the jobs end that were placed, and those come that they stopped."""
     for plan in placed:
-        _finish(fleet, plan)
-    return {
-        f"{name}_p50_us": _percentile_us(decide_s, 50),
-        f"{name}_p99_us": _percentile_us(decide_s, 99),
-        f"{name}_max_us": max(decide_s) * 1e6,
-        f"{name}_carried_out_p50_us": _percentile_us(carry_s, 50),
-        f"{name}_carried_out_p99_us": _percentile_us(carry_s, 99),
-        f"{name}_decisions": len(decide_s),
-        f"{name}_refused": refused,
-    } | ({f"{name}_stopped_others": stopped} if preempt else {})  # fmt: skip
+        fleet.end(plan.region, plan.job, Outcome.SUCCEEDED)
+    placed.clear()
+    if fleet.fill < fill:
+        fleet.fill_up(fill)
 
 
-def _finish(fleet: Filled, plan: Plan) -> None:
-    fleet.end(plan.region, plan.job, Outcome.SUCCEEDED)
+class Times:
+    """How long the same thing took each time: on the clock, and of it on a processor."""
+
+    def __init__(self) -> None:
+        self.wall_s: list[float] = []
+        self.cpu_s: list[float] = []
+        self._begun = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        cpu_s = time.thread_time()
+        self._begun = time.perf_counter(), cpu_s
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s.append(time.perf_counter() - self._begun[0])
+        self.cpu_s.append(time.thread_time() - self._begun[1])
+
+    def add(self, other: Times) -> None:
+        """Count the last of others here too."""
+        self.wall_s.append(other.wall_s[-1])
+        self.cpu_s.append(other.cpu_s[-1])
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.wall_s.clear()
+        self.cpu_s.clear()
+
+    def figures(self, name: str) -> dict[str, Any]:
+        """Percentiles under names that begin with ``name``; what a neighbour took is in the wall times only."""
+        if not self.wall_s:
+            return {f"{name}_count": 0}
+        return {
+            f"{name}_p50_us": _percentile_us(self.wall_s, 50),
+            f"{name}_p99_us": _percentile_us(self.wall_s, 99),
+            f"{name}_max_us": max(self.wall_s) * 1e6,
+            f"{name}_cpu_p50_us": _percentile_us(self.cpu_s, 50),
+            f"{name}_cpu_p99_us": _percentile_us(self.cpu_s, 99),
+            f"{name}_count": len(self.wall_s),
+        }
 
 
-def _percentile_us(times_s: Sequence[float], percent: float) -> float | None:
-    return float(np.percentile(times_s, percent)) * 1e6 if times_s else None
+def _percentile_us(times_s: Sequence[float], percent: float) -> float:
+    return float(np.percentile(times_s, percent)) * 1e6
 
 
 # --- in bulk -----------------------------------------------------------------------------------------
