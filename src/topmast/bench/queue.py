@@ -35,6 +35,8 @@ from topmast.policies.registry import load_profile
 from topmast.runtime.machines import Machines
 
 TENANTS = 16
+QUOTA_SHARE = 0.6
+"""So much of the fleet is in the tenants' quotas; the rest they borrow."""
 BANDS = tuple(Band)
 SETTLED_S = 3_600.0
 """How old the running jobs are at least when the measurement begins, so that they may be stopped."""
@@ -111,7 +113,7 @@ class Office:
         for region in regions:
             for cluster in region.clusters:
                 Engine(self.live, cluster.name)
-        quota = {MODEL: size.gpus // TENANTS}
+        quota = {MODEL: int(QUOTA_SHARE * size.gpus / TENANTS)}
         tenants = tuple(TenantSpec(f"team{i:02d}", quota) for i in range(TENANTS))
         self.live.post(0.0, ids.QUEUE, m.ConfigureFleet(Fleet(regions, tenants=tenants)))
         self.live.run(1.0)
@@ -131,8 +133,9 @@ class Office:
         """Submit jobs until so many wait although nothing more fits."""
         wanted = self.options.jobs
         while (missing := wanted - len(self.machines.queue.pending.ranking)) > 0:
-            batch = tuple(self.job() for _ in range(min(missing, BULK)))
-            self.live.post(self.live.now_s, ids.QUEUE, m.SubmitJobs(batch))
+            for first in range(0, missing, BULK):
+                batch = tuple(self.job() for _ in range(min(missing - first, BULK)))
+                self.live.post(self.live.now_s, ids.QUEUE, m.SubmitJobs(batch))
             self.live.run(float("inf"), or_rest=True)
 
     def settle(self) -> None:
