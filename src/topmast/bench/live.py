@@ -103,7 +103,9 @@ class Live:
     ) -> list[tuple[Address, m.Message]]:
         begun_s = time.perf_counter()
         outcome = machine.handle(event, now_s)
-        self._pass(f"{address.partition('/')[0]} {type(event).__name__}", time.perf_counter() - begun_s)
+        self._pass(
+            f"{address.partition('/')[0]} {type(event).__name__}", time.perf_counter() - begun_s
+        )
         if address == ids.QUEUE:
             self._hear(event, outcome.facts)
         return [(send.to, send.message) for send in outcome.sends]

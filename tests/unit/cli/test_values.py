@@ -55,3 +55,15 @@ def test_not_loopback(host: str) -> None:
 def test_assignments() -> None:
     """A value may hold an equals sign, or be empty; the last one wins."""
     assert values.assignments(["A=1", "B=x=y", "C=", "A=2"]) == {"A": "2", "B": "x=y", "C": ""}
+
+
+def test_whole_numbers() -> None:
+    """A list with commas; blanks do not matter."""
+    assert values.whole_numbers("1, 2,64") == (1, 2, 64)
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "1.5", "x", "²"])
+def test_no_whole_numbers(text: str) -> None:
+    """Each must be a number from 1 on."""
+    with pytest.raises(typer.BadParameter):
+        values.whole_numbers(text)
