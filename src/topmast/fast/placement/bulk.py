@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from topmast.fast.placement.holdings import Holdings, refresh
+from topmast.fast.placement.jit import inner, kernel
 from topmast.fast.placement.kernels import (
     F64,
     HOST_LEVEL,
@@ -37,7 +37,7 @@ class Table(NamedTuple):
     place: I64
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_singles(a: Arrays, h: Holdings, q: Question, count: int, hosts: I64) -> int:
     """Place up to ``count`` equal one-task jobs, one after the other, each taking its lowest free GPUs.
 
@@ -57,7 +57,7 @@ def place_singles(a: Arrays, h: Holdings, q: Question, count: int, hosts: I64) -
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_gangs(
     a: Arrays, h: Holdings, q: Question, count: int, hosts: I64, tasks: I64, room: I64
 ) -> int:
@@ -86,7 +86,7 @@ def place_gangs(
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _table(a: Arrays, q: Question) -> Table:
     clusters = a.by_cluster.shape[0]
     whole = np.zeros((3, clusters), np.int64)
@@ -96,7 +96,7 @@ def _table(a: Arrays, q: Question) -> Table:
     return table
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _note(a: Arrays, q: Question, table: Table, cluster: int) -> None:
     """Find the best place in one cluster anew."""
     score, choice, level, place = best_in_cluster(a, q, cluster, INFINITE)
@@ -104,7 +104,7 @@ def _note(a: Arrays, q: Question, table: Table, cluster: int) -> None:
     table.level[cluster], table.place[cluster] = level, place
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _first_best(score: F64) -> int:
     """The first cluster of the lowest score; NOWHERE if all are infinite."""
     best, at = INFINITE, NOWHERE
@@ -114,7 +114,7 @@ def _first_best(score: F64) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _spread(
     a: Arrays, h: Holdings, q: Question, gpus: int, section: int, hosts: I64, tasks: I64, room: I64
 ) -> None:
@@ -132,7 +132,7 @@ def _spread(
             _take(a, h, members[i], gpus * taken[i])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _take(a: Arrays, h: Holdings, host: int, gpus: int) -> None:
     """Hold a host's lowest wholly free GPUs. O(its slots and entries)."""
     slot = a.offset[host]
