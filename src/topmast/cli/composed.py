@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import up, values
+from topmast.cli import bench_fleet, up, values
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
@@ -35,6 +35,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_benchmark(
         bench, root, "ranking", "Measure how fast the queue is put in order.", "--jobs 1000000"
     )
+    bench_fleet.add(bench, root)
     app.add_typer(
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),

@@ -49,6 +49,14 @@ def moment_s(text: str | None, option: str = "") -> float | None:
         raise typer.BadParameter(message, param_hint=_hint(option)) from None
 
 
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """The numbers of ``1,2,4``, each at least 1."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise typer.BadParameter(f"{text!r} is not a list like 1,2,4")
+    return tuple(int(word) for word in words)
+
+
 def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
     """The names and values of ``NAME=VALUE``."""
     found = {}

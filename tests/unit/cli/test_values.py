@@ -59,3 +59,15 @@ def test_assignments() -> None:
         "B": "x=y",
         "C": "",
     }
+
+
+def test_whole_numbers() -> None:
+    """A list with commas; blanks do not matter."""
+    assert values.whole_numbers("1, 2,64") == (1, 2, 64)
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "1.5", "x", "²"])
+def test_no_whole_numbers(text: str) -> None:
+    """Each must be a number from 1 on."""
+    with pytest.raises(typer.BadParameter):
+        values.whole_numbers(text)

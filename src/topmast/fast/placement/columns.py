@@ -19,6 +19,7 @@ from topmast.fast.placement.sections import Sections
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import Seat
+from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 
 Floats = NDArray[np.float64]
@@ -65,6 +66,8 @@ class Columns:
         self.sections = Sections(
             sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
         )
+        self.reasons: dict[object, PendingReason] = {}
+        """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
         self.allocations: Mapping[str, Allocation] = {}
         """By job, who holds what is taken, where that is known; kept by the placer."""
         self.watched = True

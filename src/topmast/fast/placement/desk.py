@@ -108,7 +108,7 @@ class Desk(EventMachine):
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
-        costs = _costs(index, ask, weights, terms)
+        costs = costs_of(index, weights, terms)
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -158,9 +158,7 @@ def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
     )
 
 
-def _costs(
-    index: Index, ask: Ask, weights: ScoreWeights, terms: dict[str, m.RegionTerms]
-) -> Floats:
+def costs_of(index: Index, weights: ScoreWeights, terms: dict[str, m.RegionTerms]) -> Floats:
     """The cost of each cluster (C); infinite where the job is not asked about."""
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for region, (low, high) in index.spans.items():

@@ -27,6 +27,7 @@ ON_THE_WAY = (
     Rejection.TOO_LITTLE_MEMORY,
 )
 """What a host is asked, in this order; the first that it fails excludes it."""
+REASONS_KEPT = 1_000
 
 
 class Verdicts:
@@ -144,7 +145,20 @@ def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> Clust
 
 
 def pending_reason(columns: Columns, ask: Ask) -> PendingReason:
-    """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy."""
+    """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
+
+    What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
+    """
+    kind = (ask.groups, ask.topology.required, ask.models)
+    reason = columns.reasons.get(kind)
+    if reason is None:
+        if len(columns.reasons) >= REASONS_KEPT:
+            columns.reasons.clear()
+        reason = columns.reasons[kind] = _reason(columns, ask)
+    return reason
+
+
+def _reason(columns: Columns, ask: Ask) -> PendingReason:
     empty = Space(columns.empty())
     if any(roomy_hosts(empty, ask, rows).any() for rows in columns.clusters.values()):
         return PendingReason.INSUFFICIENT_CAPACITY

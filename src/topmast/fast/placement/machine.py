@@ -54,7 +54,6 @@ from topmast.policies.base import Preemption, Profile, Score
 
 KEPT_S = 60.0
 """How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
-REASONS_KEPT = 10_000
 
 
 class _State(Struct):
@@ -91,7 +90,6 @@ class RegionalPlacer(EventMachine):
         self.holds = Holds()
         self.pool.put(self.columns)
         self._freed = False
-        self._reasons: dict[object, PendingReason] = {}
         self._claims: dict[str, Allocation] = {}
         """Attempts whose victims still hold some of their slots."""
 
@@ -236,21 +234,11 @@ class RegionalPlacer(EventMachine):
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
-        reason = self._reason(ask)
+        reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self._first_start(self.search(self.now, ask), ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
-
-    def _reason(self, ask: Ask) -> PendingReason:
-        """Why there is no plan: the same for all who ask for the same of the same hosts."""
-        key = (ask.groups, ask.models, ask.topology)
-        known = self._reasons.get(key)
-        if known is None:
-            if len(self._reasons) >= REASONS_KEPT:
-                self._reasons.clear()
-            known = self._reasons[key] = pending_reason(self.columns, ask)
-        return known
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
@@ -659,7 +647,6 @@ class RegionalPlacer(EventMachine):
 
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
-        self._reasons = {}
         self.columns = self._columns_of(region)
         self.holds.forget()
         for allocation in self.state.allocations.values():
