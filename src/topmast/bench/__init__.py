@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from topmast.bench.eta import measure_eta
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
@@ -29,4 +30,6 @@ def run_bench(
         return measure_recovery(jobs or 100_000, seed, state)
     if name == "ranking":
         return measure_ranking(jobs or 1_000_000, seed)
-    raise InvalidInput(f"no benchmark '{name}'", remedy="submit, recover or ranking")
+    if name == "eta":
+        return measure_eta(jobs or 10_000, seed)
+    raise InvalidInput(f"no benchmark '{name}'", remedy="submit, recover, ranking or eta")

@@ -70,7 +70,8 @@ def moment_of(
 class Fork:
     """Machines of its own, from a moment on. ``settings``: overheads of the world.
 
-    ``hears``: who keeps the books, by type of message; see `Loop`.
+    ``hears``: who keeps the books, by type of message; see `Loop`. ``look`` is called with the fork when
+    everything is as it was, before anything happens.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Fork:
         profile: Profile,
         settings: Settings = LIVE,
         hears: Mapping[type[m.Message], Hear] | None = None,
+        look: Callable[[Fork], None] | None = None,
     ) -> None:
         self.from_s = moment.at_s
         self.settings = settings
@@ -101,6 +103,8 @@ class Fork:
         if profile.preemption is not Preemption.NONE:
             news = Checkpoints(self.clock, self.engines.values(), self.from_s)
             news.go_ahead_in(self.loop)
+        if look is not None:
+            look(self)
         self._begin(moment)
 
     # --- from snapshots to machines -----------------------------------------------------------------
