@@ -14,6 +14,7 @@ from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, Tenant
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import Machines
+from topmast.service.forecast import patience
 from topmast.sim.clock import VirtualClock
 from topmast.sim.forecast import Forecast
 from topmast.sim.fork import moment_of
@@ -47,14 +48,14 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
         copied_s = time.perf_counter()
         forecast = Forecast(moment, queue.profile)
         restored_s = time.perf_counter()
-        start = forecast.start_of(job)
+        start = forecast.start_of(job, patience())
         over_s = time.perf_counter()
         rows.append(
             {
                 "job": name, "eta_s": over_s - begun_s, "snapshot_s": copied_s - begun_s,
                 "restore_s": restored_s - copied_s, "run_s": over_s - restored_s,
                 "wait_s": None if start.at_s is None else start.at_s - forecast.from_s,
-                "steps": forecast.fork.steps, "started": len(forecast.starts),
+                "steps": forecast.fork.steps, "started": len(forecast.starts), "basis": start.basis,
             }
         )  # fmt: skip
     return {

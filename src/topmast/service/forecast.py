@@ -22,8 +22,8 @@ from topmast.service.regions import Regions
 from topmast.sim.forecast import Forecast, forecast_start
 from topmast.sim.fork import Moment, moment_of
 
-PATIENCE_S = 1.5
-"""How long a fork may run for one question."""
+PATIENCE_S = 1.0
+"""How long a fork may run for one question; what is beyond is reckoned roughly."""
 SAME_S = 10.0
 """How long a forecast serves while nothing was decided."""
 FRESH_S = 1.0
@@ -74,7 +74,7 @@ class Forecasts:
     def _look_up(self, job: str, moment: Moment | None) -> ExpectedStart | None:
         try:
             with self._lock:
-                give_up = _patience()
+                give_up = patience()
                 if moment is not None or self._last is None:
                     if moment is None:
                         return None
@@ -91,13 +91,13 @@ class Forecasts:
         try:
             with self._lock:
                 profile = self._runtime.machines.profile
-                return forecast_start(moment, profile, spec, give_up=_patience())
+                return forecast_start(moment, profile, spec, give_up=patience())
         except Exception:
             log.exception("no forecast", job=spec.name)
             return None
 
 
-def _patience() -> Callable[[], bool]:
+def patience() -> Callable[[], bool]:
     """True when a fork has run for long enough."""
     end_s = time.monotonic() + PATIENCE_S
     return lambda: time.monotonic() >= end_s

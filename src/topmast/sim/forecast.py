@@ -22,12 +22,15 @@ from topmast.policies.base import Profile
 from topmast.sim.estimate import Basis, Estimate
 from topmast.sim.fork import LIVE, Fork, Moment
 from topmast.sim.loop import Hear
+from topmast.sim.rough import rough_start
 from topmast.sim.settings import Settings
 
 HORIZON_S = 90 * 86_400.0
 """Nobody believes a forecast that looks further."""
 STEPS = 400_000
 """What one question may cost."""
+ROUGHLY = (0.5, 2.0)
+"""The range of a start that was reckoned from GPU counts."""
 SOON_S = 1.0
 """A start within this is at once."""
 GROUPS_NAMED = 2
@@ -86,13 +89,13 @@ class Forecast:
     def start_of(self, job: str, give_up: Callable[[], bool] = lambda: False) -> ExpectedStart:
         """When a waiting job will start; run on only as far as needed.
 
-        O(asks and ends until then); ``give_up`` ends it early.
+        O(asks and ends until then); ``give_up`` ends it early, and the rest is reckoned roughly.
         """
         fork, until_s = self.fork, self.from_s + HORIZON_S
         fork.run(until_s, lambda: job in self.starts, STEPS, give_up)
         found = self.starts.get(job)
         if found is None:
-            return ExpectedStart(None, None, None, self._never(until_s))
+            return self._roughly(job, until_s)
         at_s, ended = found
         wait_s, ahead = at_s - self.from_s, self.ends[:ended]
         if wait_s < SOON_S:
@@ -103,6 +106,20 @@ class Forecast:
         early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
         late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)
         return ExpectedStart(at_s, early_s, late_s, basis_of(ahead))
+
+    def _roughly(self, job: str, until_s: float) -> ExpectedStart:
+        """What is left to wait is reckoned from GPU counts, if anything is still to come."""
+        fork = self.fork
+        could = len(fork.heap) and fork.heap.next_s() <= until_s
+        found = rough_start(fork, job) if could else None
+        if found is None or found[0] > until_s:
+            return ExpectedStart(None, None, None, self._never(until_s))
+        at_s, before = found
+        wait_s = at_s - self.from_s
+        early_s, late_s = (self.from_s + wait_s * factor for factor in ROUGHLY)
+        looked = format_duration(fork.clock.now_s - self.from_s)
+        basis = f"run ahead for {looked}; from there GPU counts alone, with {before} jobs before it"
+        return ExpectedStart(at_s, early_s, late_s, basis)
 
     def _never(self, until_s: float) -> str:
         if not len(self.fork.heap):

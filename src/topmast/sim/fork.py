@@ -38,8 +38,6 @@ from topmast.sim.simulation import rate
 
 LIVE = Settings().without_overheads()
 """What is known of real runs counts from launch to end: start-up and checkpoints are in it."""
-STEPS_PER_LOOK = 256
-"""After so many steps it is seen whether to give up."""
 NEVER_S = 1e15
 SHORTEST_S = 1e-3
 """Nothing ends before it is looked at."""
@@ -289,7 +287,7 @@ class Fork:
             self.steps += 1
             if self.steps - begun >= max_steps:
                 return
-            if self.steps % STEPS_PER_LOOK == 0 and give_up():
+            if give_up():
                 return
 
 

@@ -19,6 +19,8 @@ from topmast.sim.loop import Hear
 from topmast.sim.settings import Settings
 from topmast.sim.summary import distribution
 
+STEPS_PER_LOOK = 256
+"""After so many steps progress is told."""
 Tell = Callable[[int, int, float], None]
 """Shown now and then: jobs that are over, jobs in all, seconds looked ahead."""
 
@@ -95,7 +97,7 @@ class Outlook:
         jobs = self._jobs
 
         def look() -> bool:
-            if tell is not None:
+            if tell is not None and self.fork.steps % STEPS_PER_LOOK == 0:
                 over = sum(job.finish_s is not None for job in jobs.values())
                 tell(over, len(jobs), self.fork.clock.now_s - self.from_s)
             return False
