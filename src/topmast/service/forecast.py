@@ -22,7 +22,7 @@ from topmast.service.regions import Regions
 from topmast.sim.forecast import Forecast, forecast_start
 from topmast.sim.fork import Moment, moment_of
 
-PATIENCE_S = 1.0
+PATIENCE_S = 0.8
 """How long a fork may run for one question; what is beyond is reckoned roughly."""
 SAME_S = 10.0
 """How long a forecast serves while nothing was decided."""
