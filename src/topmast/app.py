@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions
+from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, WhatIfOptions
 from topmast.cli import main as cli_main
 from topmast.cli.output import note, say
 
@@ -65,6 +66,13 @@ def replay(options: ReplayOptions) -> object:
     return replay_state(options.state, options.until_s)
 
 
+def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
+    """`topmast whatif`: two futures of a system, side by side."""
+    from topmast.whatif import compare_futures
+
+    return compare_futures(options, tell)
+
+
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
     from topmast.bench import FleetOptions, run_bench
@@ -93,7 +101,7 @@ def bench(name: str, options: BenchOptions) -> object:
 
 def main() -> None:
     """The console script."""
-    sys.exit(cli_main(Root(serve=serve, demo=demo, replay=replay, bench=bench)))
+    sys.exit(cli_main(Root(serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif)))
 
 
 if __name__ == "__main__":

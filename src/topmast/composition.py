@@ -39,6 +39,8 @@ from topmast.service.service import Service
 log = structlog.get_logger(__name__)
 
 JOURNAL = "journal.sqlite"
+PROFILE = "profile.json"
+"""The policies that the server last ran with: for `topmast whatif`."""
 ROLE = "role"
 QUEUE_ROLE = "the queue"
 KERNEL_PATIENCE_S = 1.0
@@ -74,6 +76,7 @@ class System:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         claim_role(state, QUEUE_ROLE)
         self.journal = open_journal(state / JOURNAL)
+        (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.apart = dict(apart or {})
         self.machines = Machines(profile, {ids.placer(r): ids.relay(r) for r in self.apart})
         self.board = Board()

@@ -14,7 +14,7 @@ from tests.support.simulated import Run, mixed_trace, run, small_fleet
 from topmast.model.messages import Message, Send, Wake
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
-from topmast.sim import simulation
+from topmast.sim import ahead, simulation
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority, not_before
 from topmast.sim.settings import Settings
@@ -115,7 +115,7 @@ def test_the_live_loop_decides_what_the_virtual_one_does(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Same trace, same world: the same attempts on the same hosts at the same times."""
-    monkeypatch.setattr(simulation, "REPORT_S", float("inf"))  # nobody reports ahead when live
+    monkeypatch.setattr(ahead, "REPORT_S", float("inf"))  # nobody reports ahead when live
     virtual = world(case)
     monkeypatch.setattr(simulation, "Loop", LiveLoop)
     live = world(case)

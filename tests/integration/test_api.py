@@ -245,6 +245,11 @@ def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
     assert http.post("/hosts/west-a-0/drain").json()["state"] == "draining"
     assert http.post("/hosts/west-a-0/cordon", json={"user": "ann"}).json()["state"] == "cordoned"
     assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    story = http.get("/hosts/west-a-0/story").json()
+    assert story["host"]["state"] == "healthy"
+    texts = [line["text"] for line in story["history"]]
+    assert texts[-2] == "west-a-0 was cordoned by ann"
+    assert texts[-1].startswith("west-a-0 was uncordoned by ")
     plan = http.get("/hosts/west-a-0/drain").json()
     assert plan == {"host": "west-a-0", "region": "west", "state": "healthy", "moves": []}
     assert http.post("/hosts/west-a-0/drain", json={"now": True}).json()["state"] == "draining"
@@ -252,11 +257,6 @@ def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
     assert problem_of(http.post("/hosts/west-a-0/cordon", json={"now": True}), 422)
     assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
     assert "west-a-9" in problem_of(http.get("/hosts/west-a-9/drain"), 404)["detail"]
-    story = http.get("/hosts/west-a-0/story").json()
-    assert story["host"]["state"] == "healthy"
-    texts = [line["text"] for line in story["history"]]
-    assert texts[-2] == "west-a-0 was cordoned by ann"
-    assert texts[-1].startswith("west-a-0 was uncordoned by ")
     near = problem_of(http.post("/hosts/west-a-9/drain"), 404)
     assert "west-a-9" in near["detail"]
 

@@ -1,7 +1,14 @@
 """The command line: presentation only, a client of the REST interface."""
 
 from topmast.cli.main import build, main
-from topmast.cli.root import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions
+from topmast.cli.root import (
+    BenchOptions,
+    DemoOptions,
+    ReplayOptions,
+    Root,
+    ServeOptions,
+    WhatIfOptions,
+)
 
 __all__ = [
     "BenchOptions",
@@ -9,6 +16,7 @@ __all__ = [
     "ReplayOptions",
     "Root",
     "ServeOptions",
+    "WhatIfOptions",
     "build",
     "main",
 ]

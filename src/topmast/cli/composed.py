@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import bench_fleet, up, values
+from topmast.cli import bench_fleet, up, values, whatif
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
@@ -26,6 +26,7 @@ def add(app: typer.Typer, root: Root) -> None:
     up.add(app, root)
     _add_demo(app, root)
     _add_replay(app, root)
+    whatif.add(app, root)
     bench = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
     bench.callback(invoke_without_command=True)(_bench)
     _add_benchmark(bench, root, "submit", "Measure how fast jobs are accepted.", "--jobs 10000")
@@ -36,6 +37,9 @@ def add(app: typer.Typer, root: Root) -> None:
         bench, root, "ranking", "Measure how fast the queue is put in order.", "--jobs 1000000"
     )
     bench_fleet.add(bench, root)
+    _add_benchmark(
+        bench, root, "eta", "Measure how fast an expected start is found.", "--jobs 10000"
+    )
     app.add_typer(
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),

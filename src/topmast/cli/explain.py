@@ -71,9 +71,15 @@ def say_explanation(explanation: Explanation) -> None:
 
 def _expected(explanation: Explanation) -> str:
     """When a job that waits will start, as far as that is known."""
-    if explanation.expected_start_s is not None:
-        return moment(explanation.expected_start_s)
-    return "" if explanation.state in _NOT_WAITING else "not forecast yet"
+    start = explanation.expected_start
+    if explanation.expected_start_s is None:
+        none = "not forecast" if start is None else "unknown"
+        return "" if explanation.state in _NOT_WAITING else none
+    at = moment(explanation.expected_start_s)
+    if start is None or start.early_s is None or start.late_s is None:
+        return at
+    early, late = moment(start.early_s), moment(start.late_s)
+    return at if early == late else f"{at}, between {early} and {late}"
 
 
 # -------------------------------------------------------------------------------------- candidates

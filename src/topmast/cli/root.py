@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 DEFAULT_PORT = 6278
 """MAST, on the keys of a telephone."""
@@ -54,6 +55,23 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhatIfOptions:
+    """`topmast whatif`. ``until_s`` None: as it is now. The rest is what is changed in one of two futures.
+
+    ``add_hosts``: so many more hosts by cluster; ``quotas``: whole GPUs by ``TENANT:MODEL``.
+    """
+
+    state: Path
+    until_s: float | None = None
+    for_s: float = 86_400.0
+    add_hosts: dict[str, int] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)
+    profile: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    lose_regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchOptions:
     """`topmast bench NAME`. None: what the benchmark does by default."""
 
@@ -79,8 +97,8 @@ class BenchOptions:
 class Root:
     """What `app.py` hands in; each callable imports what it needs when it is called.
 
-    ``serve`` and ``demo`` print what they have to say and return the exit code. ``replay`` and
-    ``bench`` return a document (a Struct, dataclass or dict) that the command line shows; what they
+    ``serve`` and ``demo`` print what they have to say and return the exit code. ``replay``,
+    ``bench`` and ``whatif`` return a document (a Struct, dataclass or dict) that the command line shows; what they
     have to say on the way goes to stderr. All raise a `TopmastError` to fail with one clear line.
     """
 
@@ -88,3 +106,4 @@ class Root:
     demo: Callable[[DemoOptions], int]
     replay: Callable[[ReplayOptions], object]
     bench: Callable[[str, BenchOptions], object]
+    whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

@@ -131,12 +131,25 @@ class RegionVerdict(Struct, frozen=True):
     clusters: tuple[ClusterVerdict, ...]
 
 
+class ExpectedStart(Struct, frozen=True):
+    """When a waiting job is expected to start, and a range; None: not as far as was looked ahead.
+
+    ``basis`` says what durations that rests on.
+    """
+
+    at_s: float | None
+    early_s: float | None
+    late_s: float | None
+    basis: str
+
+
 class Explanation(Struct, frozen=True):
     """Why a job stands where it stands, and what would change that.
 
     ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
     each kind in words.
-    ``expected_start_s`` is None until a forecast exists; ``basis`` then says what it rests on.
+    ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room kept for a job
+    when there is no forecast.
     """
 
     job: str | None
@@ -151,6 +164,7 @@ class Explanation(Struct, frozen=True):
     expected_start_s: float | None = None
     basis: str = ""
     changes: tuple[Change, ...] = ()
+    expected_start: ExpectedStart | None = None
 
 
 class RegionView(Struct, frozen=True):

@@ -80,8 +80,16 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
         raise InvalidInput(f"unknown profile '{name}'", field="profile", remedy=hint)
     text = (resources.files("topmast.policies") / "profiles" / f"{name}.yaml").read_text("utf-8")
-    document: dict[str, Any] = yaml.safe_load(text)
-    for key, value in (options or {}).items():
+    return _made(yaml.safe_load(text), options or {})
+
+
+def with_options(profile: Profile, options: Mapping[str, str]) -> Profile:
+    """Another profile: ``options`` laid over this one. Raises InvalidInput."""
+    return _made(msgspec.to_builtins(profile), options)
+
+
+def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
+    for key, value in options.items():
         _lay_over(document, key, value)
     try:
         profile = msgspec.convert(document, Profile)

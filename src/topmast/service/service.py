@@ -25,13 +25,14 @@ from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.fleet import DatasetSpec
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.states import HostState
+from topmast.model.states import WAITING, HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.explain import explain_job, explain_spec
+from topmast.service.forecast import Forecasts, with_start
 from topmast.service.hub import Hub
 from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage
@@ -70,6 +71,7 @@ class Service:
         self.hub = hub
         self.pid_of = pid_of
         self.regions = regions or Regions(runtime.machines)
+        self.forecasts = Forecasts(runtime, self.regions, clock)
         self.started_s = clock.now()
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
@@ -163,11 +165,12 @@ class Service:
         spec = self._read(document, user, "job")
         await self.regions.look()
         warnings = self._warnings(spec)
-        return await self._ask(
+        found = await self._ask(
             lambda: explain_spec(
                 self.machines.queue, self.regions.placers, spec, self.clock.now(), warnings
             )
         )
+        return with_start(found, await self.forecasts.of_spec(spec))
 
     # --- jobs -----------------------------------------------------------------------------------------
 
@@ -258,7 +261,8 @@ class Service:
         await self.regions.look()
         found = await self._ask(question)
         if found is not None:
-            return found
+            waits = found.state in WAITING
+            return with_start(found, await self.forecasts.of_job(job)) if waits else found
         view = self._archived(job)
         cause = f": {view.cause}" if view.cause else ""
         summary = f"{view.id} is {view.state}{cause}"

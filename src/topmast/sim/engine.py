@@ -127,6 +127,13 @@ class SimulatedEngine:
             if fails_s < end_s:
                 self._heap.put(fails_s, Priority.NEWS, self._fail, attempt)
 
+    def adopt(self, gang: m.StartGang, progress: Progress) -> None:
+        """Go on with a gang that was started elsewhere."""
+        here = {seat.rank: seat.host for seat in gang.seats}
+        attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
+        end_s = max(self._clock.now_s, progress.end_s())
+        self._heap.put(end_s, Priority.NEWS, self._finish, attempt)
+
     def _finish(self, attempt: Attempt) -> None:
         if attempt.stopping or attempt.broken:
             return

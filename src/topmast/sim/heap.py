@@ -51,6 +51,10 @@ class EventHeap:
         self._sequence += 1
         heapq.heappush(self._entries, (instant(at_s), priority, self._sequence, do, what))
 
+    def next_s(self) -> float:
+        """When the next entry is due; there must be one. O(1)."""
+        return self._entries[0][0]
+
     def take(self) -> Entry:
         """Take out the next entry. O(log n)."""
         return heapq.heappop(self._entries)

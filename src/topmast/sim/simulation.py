@@ -21,6 +21,7 @@ from topmast.model.states import JobState
 from topmast.policies.base import Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
+from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
@@ -40,9 +41,6 @@ from topmast.traces.trace import COLUMNS, Texts, Trace
 LOOK_EVERY = 4_096
 """After so many steps it is seen whether anything still happens, and progress is told."""
 ROWS_OF_TIMELINE = 500
-REPORT_S = 60.0
-"""Placers hear of checkpoints when they look for victims, at most so often: as an engine's news would
-come late, but not a message for every checkpoint that nobody asks about."""
 
 
 class Waits(Struct, frozen=True):
@@ -105,9 +103,9 @@ class Simulation:
         )
         self.loop.outside[ids.MOVER] = self.mover.order
         self.engines = self._engines(streams)
-        self._reported_s = self.window[0]
         if profile.preemption is not Preemption.NONE:
-            self.loop.ahead = {m.AskFleet: self._ahead_of_fleet, m.AskPlans: self._ahead_of_plans}
+            news = Checkpoints(self.clock, self.engines.values(), self.window[0])
+            news.go_ahead_in(self.loop)
         self.faults = HostFaults(settings, streams, self.heap, self.clock.now)
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
@@ -155,21 +153,6 @@ class Simulation:
             )  # fmt: skip
             self.loop.outside[ids.engine(cluster.name)] = engine.order
         return engines
-
-    def _ahead_of_fleet(self, event: m.AskFleet) -> Sequence[tuple[str, m.Message]]:
-        return self._checkpoints() if event.ask.preempt else ()
-
-    def _ahead_of_plans(self, event: m.AskPlans) -> Sequence[tuple[str, m.Message]]:
-        return self._checkpoints() if any(ask.preempt for ask in event.asks) else ()
-
-    def _checkpoints(self) -> Sequence[tuple[str, m.Message]]:
-        """Checkpoints that placers have to know of when they weigh victims. O(attempts), now and then."""
-        if self.clock.now_s - self._reported_s < REPORT_S:
-            return ()
-        self._reported_s = self.clock.now_s
-        return [
-            (engine.manager, news) for engine in self.engines.values() for news in engine.reports()
-        ]
 
     def _kind_of(self, arrival: Arrival) -> object:
         """Jobs with the same data are of one class for the split of demand over regions."""

@@ -1,9 +1,19 @@
 """The command line with a root of the tests: ``python -m tests.unit.cli.program ARGUMENTS``."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
-from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, main
+from topmast.cli import (
+    BenchOptions,
+    DemoOptions,
+    ReplayOptions,
+    Root,
+    ServeOptions,
+    WhatIfOptions,
+    main,
+)
 
 
 def serve(options: ServeOptions) -> int:
@@ -33,7 +43,13 @@ def bench(name: str, options: BenchOptions) -> object:
     return {"name": name, **asdict(options)}
 
 
-ROOT = Root(serve=serve, demo=demo, replay=replay, bench=bench)
+def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
+    """The options."""
+    tell(1, 2, 3.0)
+    return {"options": asdict(options) | {"state": str(options.state)}}
+
+
+ROOT = Root(serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif)
 
 if __name__ == "__main__":
     sys.exit(main(ROOT))

@@ -35,7 +35,7 @@ class Durations:
 
     def learn(self, record: JobRecord) -> None:
         """Take note of a job that succeeded. O(RUNS_KEPT log RUNS_KEPT)."""
-        key = _recurrence(record.spec)
+        key = recurrence(record.spec)
         if key is None:
             return
         history = self.histories.pop(key, None) or History([], 0.0)
@@ -50,7 +50,7 @@ class Durations:
         limit_s = LONGEST_S if spec.time_limit_s is None else spec.time_limit_s
         if spec.duration_s is not None:
             return min(spec.duration_s, limit_s)
-        history = self.histories.get(_recurrence(spec) or "")
+        history = self.histories.get(recurrence(spec) or "")
         if history is not None:
             return min(history.median_s, limit_s)
         return self.default_s if spec.time_limit_s is None else limit_s
@@ -60,5 +60,6 @@ class Durations:
         return max(0.0, self.expected_s(record.spec) - record.kept_s)
 
 
-def _recurrence(spec: JobSpec) -> str | None:
+def recurrence(spec: JobSpec) -> str | None:
+    """Under what the runs of jobs like this one are remembered; None for one that recurs not."""
     return f"{spec.group}/{spec.user}" if spec.group else None

@@ -1,0 +1,154 @@
+"""`whatif`: the state of a system, run ahead as it is and with something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.output import Column, Row, note, say, say_fields, say_table
+from topmast.cli.root import Root, WhatIfOptions
+from topmast.cli.simulate import Progress
+from topmast.cli.text import moment, number
+
+AddHosts = Annotated[
+    list[str] | None,
+    typer.Option("--add-hosts", metavar="CLUSTER:N", help="More hosts, like its last one."),
+]
+Quota = Annotated[
+    list[str] | None,
+    typer.Option("--quota", metavar="TENANT:MODEL=N", help="Another quota, in whole GPUs."),
+]
+ProfileName = Annotated[str | None, typer.Option(metavar="NAME", help="Other policies.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+]
+Lose = Annotated[
+    list[str] | None,
+    typer.Option("--lose-region", metavar="REGION", help="All its hosts fail at once."),
+]
+For = Annotated[str, typer.Option("--for", metavar="TIME", help="How far to look: 6h, 2d.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="T", help="From then on: 2h (ago), 2030-01-31T12:00.")
+]
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the command."""
+
+    @command(
+        app, "whatif", panel=SYSTEM,
+        example="topmast whatif --state ./state --add-hosts east-1:4 --for 6h\n"
+        "topmast whatif --state ./state --quota team-a:H100=64 --json",
+    )  # fmt: skip
+    def whatif(
+        session: Session,
+        add_hosts: AddHosts = None,
+        quota: Quota = None,
+        profile: ProfileName = None,
+        settings: Settings = None,
+        lose_region: Lose = None,
+        for_: For = "24h",
+        until: Until = None,
+    ) -> None:
+        """Try a change on a copy of the system, and compare.
+
+        The state folder is only read; its server may run. Nobody submits anything more.
+        """
+        for_s = values.duration_s(for_) or 0.0
+        if for_s <= 0:
+            raise typer.BadParameter("a time above 0 is needed, as 6h", param_hint="'--for'")
+        options = WhatIfOptions(
+            state=session.state_folder(),
+            until_s=values.moment_s(until),
+            for_s=for_s,
+            add_hosts=_counts(add_hosts, "CLUSTER:N", "--add-hosts", ":", 1),
+            quotas=_counts(quota, "TENANT:MODEL=N", "--quota", "=", 0),
+            profile=profile,
+            settings=values.assignments(settings or []),
+            lose_regions=tuple(lose_region or ()),
+        )
+        progress = Progress()
+        document = root.whatif(options, progress)
+        progress.clear()
+        session.show(document, lambda: say_futures(document))
+
+
+def _counts(
+    texts: list[str] | None, form: str, option: str, sign: str, least: int
+) -> dict[str, int]:
+    """Numbers by name, written as ``form`` says."""
+    found = {}
+    for text in texts or ():
+        name, _, count = text.rpartition(sign)
+        known = name and (sign != "=" or all(name.partition(":")))
+        if not known or not count.isdecimal() or int(count) < least:
+            raise typer.BadParameter(f"{text!r} is not {form}", param_hint=f"'{option}'")
+        found[name] = int(count)
+    return found
+
+
+_ROWS = (
+    ("jobs", "jobs"), ("waiting", "waiting at first"), ("started", "of these started"),
+    ("still_waiting", "still waiting"), ("finished", "finished"), ("wait_s.mean", "wait, mean (s)"),
+    ("wait_s.p50", "wait, median (s)"), ("wait_s.p90", "wait, 90% (s)"),
+    ("jct_s.mean", "JCT, mean (s)"), ("jct_s.p90", "JCT, 90% (s)"), ("gpus", "GPUs in service"),
+    ("allocation_rate", "allocated"), ("preemptions", "preemptions"),
+)  # fmt: skip
+
+
+def say_futures(document: Mapping[str, Any]) -> None:
+    """Both futures side by side, for people."""
+    base, changed = document["base"], document["changed"]
+    if not document["changes"]:
+        note("warning: nothing is changed: see `topmast whatif --help`")
+    say_fields(
+        [
+            ("as of", moment(document["at_s"])),
+            ("looked ahead", f"{document['for_s'] / 3600:g} h"),
+            ("profile", base["profile"]),
+            ("changed", "; ".join(document["changes"]) or "nothing"),
+        ]
+    )
+    say()
+    columns = [Column(""), *(Column(x, right=True) for x in ("AS IT IS", "CHANGED", "DIFFERENCE"))]
+    rows: list[Row] = []
+    for key, title in _ROWS:
+        one, other = _at(base, key), _at(changed, key)
+        difference = "" if one is None or other is None else f"{other - one:+.4g}"
+        rows.append([title, _figure(one), _figure(other), difference])
+    say_table(columns, rows)
+    say()
+    _say_tenants(base["tenants"], changed["tenants"])
+
+
+def _say_tenants(base: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+    titles = ("STARTED", "WAIT", "JCT", "PREEMPTED", "GPU-H")
+    columns = [Column("TENANT", whole=True), Column("FUTURE")]
+    columns += [Column(title, right=True) for title in titles]
+    rows: list[Row] = []
+    for tenant in base:
+        for name, part in (("as it is", base[tenant]), ("changed", changed[tenant])):
+            rows.append(
+                [
+                    tenant, name, f"{part['started']} of {part['waiting']}",
+                    _figure(_at(part, "wait_s.mean")), _figure(_at(part, "jct_s.mean")),
+                    number(part["preemptions"]), number(part["held_gpu_s"] / 3600),
+                ]
+            )  # fmt: skip
+    say_table(columns, rows, title="By tenant (means, in seconds)")
+
+
+def _at(document: Mapping[str, Any], key: str) -> float | None:
+    value: Any = document
+    for part in key.split("."):
+        value = value[part]
+    return None if value is None else float(value)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else number(round(value, 3))

@@ -1,0 +1,112 @@
+"""The expected start of jobs: forks of the system, run ahead in a thread of their own.
+
+The runtime's thread only takes the snapshots. One fork at a time runs, for not longer than `PATIENCE_S`;
+the last is kept a while, so that questions about other jobs go on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from topmast.model.job import JobSpec
+from topmast.model.views import ExpectedStart, Explanation
+from topmast.ports import Clock
+from topmast.runtime.loop import Runtime
+from topmast.service.regions import Regions
+from topmast.sim.forecast import Forecast, forecast_start
+from topmast.sim.fork import Moment, moment_of
+
+PATIENCE_S = 0.8
+"""How long a fork may run for one question; what is beyond is reckoned roughly."""
+SAME_S = 10.0
+"""How long a forecast serves while nothing was decided."""
+FRESH_S = 1.0
+"""How long it serves in any case."""
+
+log = structlog.get_logger(__name__)
+
+
+class Forecasts:
+    """Answers when jobs will start. Its answers are estimates: when none can be had, there is none."""
+
+    def __init__(self, runtime: Runtime, regions: Regions, clock: Clock) -> None:
+        self._runtime = runtime
+        self._regions = regions
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: Forecast | None = None
+        self._made_s = 0.0
+
+    async def of_job(self, job: str) -> ExpectedStart | None:
+        """When a waiting job will start."""
+        moment = None
+        if not self._serves(job):
+            moment = await self._moment()
+        return await asyncio.to_thread(self._look_up, job, moment)
+
+    async def of_spec(self, spec: JobSpec) -> ExpectedStart | None:
+        """When a job would start if it were submitted now."""
+        moment = await self._moment()
+        return await asyncio.to_thread(self._try, moment, spec)
+
+    async def _moment(self) -> Moment:
+        runtime = self._runtime
+
+        def question() -> Moment:
+            queue, placers = runtime.machines.queue, self._regions.placers
+            return moment_of(queue, placers, self._clock.now(), runtime.seq)
+
+        return await asyncio.wrap_future(runtime.ask(question))
+
+    def _serves(self, job: str) -> bool:
+        """Whether the last forecast still tells about a job."""
+        last, age_s = self._last, time.monotonic() - self._made_s
+        if last is None or job not in last.fork.machines.queue.jobs:
+            return False
+        return age_s < FRESH_S or (age_s < SAME_S and last.seq == self._runtime.seq)
+
+    def _look_up(self, job: str, moment: Moment | None) -> ExpectedStart | None:
+        try:
+            with self._lock:
+                give_up = patience()
+                if moment is not None or self._last is None:
+                    if moment is None:
+                        return None
+                    profile = self._runtime.machines.profile
+                    self._last = Forecast(moment, profile)
+                    self._made_s = time.monotonic()
+                return self._last.start_of(job, give_up)
+        except Exception:
+            self._last = None
+            log.exception("no forecast", job=job)
+            return None
+
+    def _try(self, moment: Moment, spec: JobSpec) -> ExpectedStart | None:
+        try:
+            with self._lock:
+                profile = self._runtime.machines.profile
+                return forecast_start(moment, profile, spec, give_up=patience())
+        except Exception:
+            log.exception("no forecast", job=spec.name)
+            return None
+
+
+def patience() -> Callable[[], bool]:
+    """True when a fork has run for long enough."""
+    end_s = time.monotonic() + PATIENCE_S
+    return lambda: time.monotonic() >= end_s
+
+
+def with_start(explanation: Explanation, start: ExpectedStart | None) -> Explanation:
+    """An explanation with the start that is expected."""
+    if start is None:
+        return explanation
+    return msgspec.structs.replace(
+        explanation, expected_start_s=start.at_s, basis=start.basis, expected_start=start
+    )

@@ -1,0 +1,167 @@
+"""When jobs will start: a fork of the system run ahead, and how sure that is.
+
+The fork runs once, with the durations that are expected. If all that is under way and ahead took f times
+as long, the whole schedule would be drawn out f times, for the same jobs would come free in the same
+order; so the range of a start is the wait times the range of the work that ended before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.fast.queue import facts as f
+from topmast.model import messages as m
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.states import TERMINAL
+from topmast.model.units import format_duration
+from topmast.model.views import ExpectedStart
+from topmast.policies.base import Profile
+from topmast.sim.estimate import Basis, Estimate
+from topmast.sim.fork import LIVE, Fork, Moment
+from topmast.sim.loop import Hear
+from topmast.sim.rough import rough_start
+from topmast.sim.settings import Settings
+
+HORIZON_S = 90 * 86_400.0
+"""Nobody believes a forecast that looks further."""
+STEPS = 400_000
+"""What one question may cost."""
+ROUGHLY = (0.5, 2.0)
+"""The range of a start that was reckoned from GPU counts."""
+SOON_S = 1.0
+"""A start within this is at once."""
+GROUPS_NAMED = 2
+NEARLY_ALL = 0.995
+WORDS = {
+    Basis.GIVEN: "given durations",
+    Basis.LIMIT: "time limits",
+    Basis.DEFAULT: "the profile's default duration",
+    Basis.OVERRUN: "jobs that run longer than was expected",
+}
+
+
+class Ended(Struct, frozen=True):
+    """A job that came to its end: the GPU-seconds from the moment on, early, as expected, late."""
+
+    early: float
+    expected: float
+    late: float
+    estimate: Estimate
+
+
+class Forecast:
+    """The starts of all jobs of one moment, found as far as somebody asked."""
+
+    def __init__(self, moment: Moment, profile: Profile, settings: Settings = LIVE) -> None:
+        self.seq = moment.seq
+        self.from_s = moment.at_s
+        self.starts: dict[str, tuple[float, int]] = {}
+        """When each job started, and how many others had ended by then."""
+        self.ends: list[Ended] = []
+        hears: dict[type[m.Message], Hear] = {
+            m.LaunchGang: self._launched,
+            m.AttemptEnded: self._ended,
+        }
+        self.fork = Fork(moment, profile, settings, hears)
+
+    def _launched(self, to: str, event: Any, facts: Sequence[Struct], now: float) -> None:
+        if facts and event.job not in self.starts:
+            self.starts[event.job] = (now, len(self.ends))
+
+    def _ended(self, to: str, event: Any, facts: Sequence[Struct], now: float) -> None:
+        """A job is over: so much sooner or later it might have been."""
+        for fact in facts:
+            if isinstance(fact, f.Ended) and fact.to in TERMINAL:
+                found = self.fork.left[event.job]
+                gpus = self.fork.machines.queue.jobs[event.job].spec.gpus_milli() / MILLI
+                left_s = now - max(event.start_s, self.from_s)
+                early_s = max(0.0, left_s - (found.run_s - found.early_s))
+                late_s = left_s + found.late_s - found.run_s
+                self.ends.append(Ended(gpus * early_s, gpus * left_s, gpus * late_s, found))
+
+    def submit(self, spec: JobSpec) -> str:
+        """Add a job that nobody has submitted; to be called before the first question."""
+        return self.fork.submit(spec)
+
+    def start_of(self, job: str, give_up: Callable[[], bool] = lambda: False) -> ExpectedStart:
+        """When a waiting job will start; run on only as far as needed.
+
+        O(asks and ends until then); ``give_up`` ends it early, and the rest is reckoned roughly.
+        """
+        fork, until_s = self.fork, self.from_s + HORIZON_S
+        fork.run(until_s, lambda: job in self.starts, STEPS, give_up)
+        found = self.starts.get(job)
+        if found is None:
+            return self._roughly(job, until_s)
+        at_s, ended = found
+        wait_s, ahead = at_s - self.from_s, self.ends[:ended]
+        if wait_s < SOON_S:
+            return ExpectedStart(at_s, at_s, at_s, "there is room for it now")
+        work = sum(end.expected for end in ahead)
+        if not work:
+            return ExpectedStart(at_s, at_s, at_s, "it waits for no other job to end")
+        early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
+        late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)
+        return ExpectedStart(at_s, early_s, late_s, basis_of(ahead))
+
+    def _roughly(self, job: str, until_s: float) -> ExpectedStart:
+        """What is left to wait is reckoned from GPU counts, if anything is still to come."""
+        fork = self.fork
+        could = len(fork.heap) and fork.heap.next_s() <= until_s
+        found = rough_start(fork, job) if could else None
+        if found is None or found[0] > until_s:
+            return ExpectedStart(None, None, None, self._never(until_s))
+        at_s, before = found
+        wait_s = at_s - self.from_s
+        early_s, late_s = (self.from_s + wait_s * factor for factor in ROUGHLY)
+        looked = format_duration(fork.clock.now_s - self.from_s)
+        basis = f"run ahead for {looked}; from there GPU counts alone, with {before} jobs before it"
+        return ExpectedStart(at_s, early_s, late_s, basis)
+
+    def _never(self, until_s: float) -> str:
+        if not len(self.fork.heap):
+            return "nothing that is known to come would let it start"
+        reached_s = min(self.fork.heap.next_s(), until_s) - self.from_s
+        return f"not within {format_duration(reached_s)}: so far was looked ahead"
+
+
+def basis_of(ahead: Sequence[Ended]) -> str:
+    """What a forecast rests on, in words: the greatest part of the work first. O(jobs ahead)."""
+    total = sum(end.expected for end in ahead)
+    by_basis: dict[Basis, float] = {}
+    for end in ahead:
+        basis = end.estimate.basis
+        by_basis[basis] = by_basis.get(basis, 0.0) + end.expected / total
+    shares = sorted(by_basis.items(), key=lambda part: (-part[1], part[0]))
+    words = {**WORDS, Basis.HISTORY: _histories(ahead)}
+    if shares[0][1] > NEARLY_ALL:
+        return words[shares[0][0]]
+    return "; ".join(
+        f"{words[basis]} for {share:.0%} of the work ahead"
+        for basis, share in shares
+        if share > 1 - NEARLY_ALL
+    )
+
+
+def _histories(ahead: Sequence[Ended]) -> str:
+    """The groups whose histories were used, and how many runs those hold."""
+    runs = {e.estimate.source: e.estimate.runs for e in ahead if e.estimate.basis is Basis.HISTORY}
+    named = [f"{name} ({count} run{'s' * (count != 1)})" for name, count in sorted(runs.items())]
+    more = f" and {len(named) - GROUPS_NAMED} more" if len(named) > GROUPS_NAMED else ""
+    groups = "group" if len(named) == 1 else "groups"
+    return f"historical durations of {groups} {', '.join(named[:GROUPS_NAMED])}{more}"
+
+
+def forecast_start(
+    moment: Moment,
+    profile: Profile,
+    spec: JobSpec,
+    settings: Settings = LIVE,
+    give_up: Callable[[], bool] = lambda: False,
+) -> ExpectedStart:
+    """When a job would start if it were submitted at the moment."""
+    forecast = Forecast(moment, profile, settings)
+    return forecast.start_of(forecast.submit(spec), give_up)

@@ -1,0 +1,219 @@
+"""Expected starts: asked for in the middle of a simulated run, and held against what then happened."""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import msgspec
+import pytest
+
+from tests.support.build import cluster, fleet
+from tests.support.simulated import FREE, jobs
+from topmast.fast.queue.durations import Durations
+from topmast.fast.queue.record import JobRecord
+from topmast.model.fleet import Fleet
+from topmast.model.job import JobSpec
+from topmast.model.states import WAITING, JobState
+from topmast.policies.registry import load_profile
+from topmast.sim.estimate import Basis, Estimates
+from topmast.sim.forecast import Forecast, forecast_start
+from topmast.sim.fork import Moment, moment_of
+from topmast.sim.recorder import JOBS, Tables
+from topmast.sim.rough import rough_start
+from topmast.sim.simulation import Simulation
+from topmast.traces.trace import Trace, trace_of
+
+WORLD = fleet(cluster("r-1", hosts=4, gpus=8))
+
+
+class Watched:
+    """A run that stops when it is told to, and tells in the end when each job started."""
+
+    def __init__(self, trace: Trace, world: Fleet, profile: str = "fifo-skip") -> None:
+        self.rows: list[tuple[object, ...]] = []
+
+        def nowhere(row: object) -> None:
+            """Other tables are not looked at."""
+
+        tables = Tables(lambda row: self.rows.append(tuple(row)), nowhere, nowhere, nowhere)
+        self.profile = load_profile(profile)
+        self.simulation = Simulation(trace, world, self.profile, FREE, tables)
+        self.simulation.begin()
+
+    def moment(self, at_s: float) -> Moment:
+        """Everything as it is when all of ``at_s`` has happened."""
+        simulation = self.simulation
+        while len(simulation.heap) and simulation.heap.next_s() <= at_s:
+            simulation.loop.step()
+        return moment_of(simulation.machines.queue, simulation.machines.placers, at_s, 0)
+
+    def waiting(self) -> list[str]:
+        """The jobs that wait now."""
+        records = self.simulation.machines.queue.jobs.values()
+        return [record.id for record in records if record.state in WAITING]
+
+    def starts(self) -> dict[str, float]:
+        """Run to the end: when each job started first, by the id that the queue gave it."""
+        while len(self.simulation.heap):
+            self.simulation.loop.step()
+        names = {r.spec.name: r.id for r in self.simulation.machines.queue.jobs.values()}
+        name, start = JOBS.index("job_id"), JOBS.index("first_start_s")
+        return {names[str(row[name])]: float(str(row[start])) for row in self.rows}
+
+
+def crowd(count: int, seed: int, **more: object) -> Trace:
+    """Jobs of all sizes that are there from the first second on."""
+    rng = random.Random(seed)
+    rows = [(0.0, rng.uniform(50.0, 3_000.0), rng.choice((1, 2, 4, 8))) for _ in range(count)]
+    return jobs(*rows, **more)
+
+
+@pytest.mark.parametrize("at_s", [0.5, 700.0, 2_345.6])
+def test_with_exact_durations_and_nobody_new_the_start_is_exact(at_s: float) -> None:
+    """Under fifo-skip every start that is forecast is the one that comes, to the microsecond."""
+    run = Watched(crowd(80, seed=4), WORLD)
+    moment, waiting = run.moment(at_s), run.waiting()
+    forecast = Forecast(moment, run.profile)
+    expected = {job: forecast.start_of(job).at_s for job in waiting}
+    real = run.starts()
+    assert len(expected) > 10
+    assert expected == {job: pytest.approx(real[job], abs=2e-6) for job in waiting}
+
+
+def test_the_range_holds_the_expected_start_and_names_its_basis() -> None:
+    """early <= at <= late; the basis says that people gave the durations."""
+    run = Watched(crowd(40, seed=5), WORLD)
+    forecast = Forecast(run.moment(0.5), run.profile)
+    for job in run.waiting():
+        found = forecast.start_of(job)
+        assert found.early_s is not None
+        assert found.at_s is not None
+        assert found.late_s is not None
+        assert found.early_s <= found.at_s <= found.late_s
+        assert found.basis == "given durations"
+        spread = found.early_s < found.at_s < found.late_s
+    assert spread
+
+
+def test_how_far_off_starts_are_that_rest_on_history() -> None:
+    """Groups of like jobs whose durations nobody gave: half of the starts are within 40% of the wait.
+
+    Lognormal runs (sigma 0.5) around the group's median, and later arrivals that the forecast cannot know.
+    """
+    rng = random.Random(7)
+    count, spread = 600, 0.5
+    groups = [f"g{rng.randrange(5)}" for _ in range(count)]
+    medians = {f"g{i}": 200.0 * (i + 1) for i in range(5)}
+    trace = trace_of(
+        "recurring",
+        submit_s=sorted(rng.uniform(0.0, 12_000.0) for _ in range(count)),
+        duration_s=[medians[g] * rng.lognormvariate(0.0, spread) for g in groups],
+        gpus=[rng.choice((1, 2, 4)) for _ in range(count)],
+        group=groups,
+        user=["ann"] * count,
+    )
+    run = Watched(trace, fleet(cluster("r-1", hosts=8, gpus=8)))
+    asked: list[tuple[str, float, float]] = []
+    bases: list[str] = []
+    for at_s in (4_000.0, 6_000.0, 8_000.0, 10_000.0):
+        moment = _without_durations(run.moment(at_s))
+        forecast = Forecast(moment, run.profile)
+        for job in run.waiting():
+            found = forecast.start_of(job)
+            assert found.at_s is not None
+            asked.append((job, at_s, found.at_s))
+            bases.append(found.basis)
+    real = run.starts()
+    errors = [
+        abs(expected_s - real[job]) / (real[job] - at_s)
+        for job, at_s, expected_s in asked
+        if real[job] > at_s + 1.0
+    ]
+    print(f"median {statistics.median(errors):.3f} of the wait, over {len(errors)} jobs")
+    assert len(errors) > 50
+    assert statistics.median(errors) < 0.4
+    assert any("historical durations of" in basis for basis in bases)
+
+
+def _without_durations(moment: Moment) -> Moment:
+    """The same moment, had nobody said how long jobs will run."""
+    queue = msgspec.json.decode(moment.queue)
+    for record in queue["jobs"].values():
+        record["spec"].pop("duration_s", None)
+    placers = {}
+    for region, blob in moment.placers.items():
+        books = msgspec.json.decode(blob)
+        for allocation in books["allocations"].values():
+            allocation["spec"].pop("duration_s", None)
+        placers[region] = msgspec.json.encode(books)
+    return msgspec.structs.replace(moment, queue=msgspec.json.encode(queue), placers=placers)
+
+
+def test_a_job_that_is_not_submitted_starts_behind_those_that_are() -> None:
+    """A dry run: on a fleet that one job fills, the next starts when that one ends."""
+    run = Watched(jobs((0.0, 500.0, 8)), fleet(cluster("r-1", hosts=1, gpus=8)))
+    moment = run.moment(100.0)
+    spec = run.simulation.machines.queue.jobs["j1"].spec
+    assert forecast_start(moment, run.profile, spec).at_s == 500.0
+
+
+def test_a_job_that_fits_starts_at_once() -> None:
+    """Where there is room, there is no range."""
+    run = Watched(jobs((0.0, 500.0, 4)), fleet(cluster("r-1", hosts=1, gpus=8)))
+    moment = run.moment(100.0)
+    found = forecast_start(moment, run.profile, run.simulation.machines.queue.jobs["j1"].spec)
+    assert (found.at_s, found.late_s, found.basis) == (100.0, 100.0, "there is room for it now")
+
+
+def test_the_system_that_is_forked_is_not_touched() -> None:
+    """Before and after: the same bytes."""
+    run = Watched(crowd(40, seed=6), WORLD)
+    moment = run.moment(100.0)
+    Forecast(moment, run.profile).start_of(run.waiting()[-1])
+    assert run.moment(100.0) == moment
+
+
+def test_beyond_the_budget_gpus_are_counted() -> None:
+    """Given up at once, the forecast still tells a start, near the one that comes, and says how."""
+    run = Watched(crowd(300, seed=8), WORLD)
+    forecast = Forecast(run.moment(0.5), run.profile)
+    job = run.waiting()[-1]
+    found = forecast.start_of(job, give_up=lambda: True)
+    real = run.starts()
+    assert found.at_s == pytest.approx(real[job], rel=0.3)
+    assert "GPU counts alone" in found.basis
+    assert rough_start(forecast.fork, "j0") is None
+
+
+def test_what_a_duration_rests_on() -> None:
+    """People's word, then like runs, then the limit, then the default; and what overran all of these."""
+    durations = Durations(3_600.0)
+    for run_s in (100.0, 200.0, 300.0, 400.0, 500.0):
+        record = JobRecord("j", 1, _spec(group="g"), 0.0)
+        record.held_s = run_s
+        durations.learn(record)
+    estimates = Estimates(durations, [])
+    assert estimates.of(_spec(duration_s=50.0, group="g")).basis is Basis.GIVEN
+    history = estimates.of(_spec(group="g"))
+    assert (history.basis, history.run_s, history.runs) == (Basis.HISTORY, 300.0, 5)
+    assert estimates.of(_spec(group="g"), done_s=350.0).run_s == 450.0  # of those that took longer
+    assert estimates.of(_spec(group="g"), done_s=600.0).basis is Basis.OVERRUN
+    assert estimates.of(_spec(time_limit_s=60.0)).late_s == 60.0
+    assert estimates.of(_spec()).run_s == 3_600.0
+
+
+def test_given_durations_are_as_good_as_they_have_been() -> None:
+    """With enough finished jobs the range is that of their errors."""
+    records = []
+    for number, factor in enumerate((0.5, 0.9, 1.0, 1.1, 3.0)):
+        record = JobRecord(f"j{number}", number, _spec(duration_s=100.0), 0.0, JobState.SUCCEEDED)
+        record.held_s = 100.0 * factor
+        records.append(record)
+    low, high = Estimates(Durations(1.0), records).given_error
+    assert low == pytest.approx(0.66)
+    assert high == pytest.approx(2.24)
+
+
+def _spec(**more: object) -> JobSpec:
+    return JobSpec("job", (), "t", **more)  # type: ignore[arg-type]
