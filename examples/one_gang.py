@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topmast.fast.placement import kernels, victims
+from topmast.fast.placement import victims
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.compiled import costs_in
@@ -121,7 +121,7 @@ def show_free(columns: Columns) -> None:
     for level, name in enumerate(("rack", "pod", "datacenter", "cluster")):
         low, high = arrays.by_cluster[0, 0, level].tolist()
         for section in range(low, high):
-            hist = kernels.hist_of(arrays, section)
+            hist = arrays.hist[arrays.hist_start[section] : arrays.hist_start[section + 1]]
             fits = sum(int(n) * (free // 8) for free, n in enumerate(hist))
             print(f"{name:10} {section - low}         {' '.join(f'{n:2}' for n in hist)}    {fits}")
 

@@ -75,7 +75,7 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
-    from topmast.bench import run_bench
+    from topmast.bench import FleetOptions, run_bench
 
     return run_bench(
         name,
@@ -84,6 +84,18 @@ def bench(name: str, options: BenchOptions) -> object:
         duration_s=options.duration_s,
         seed=options.seed,
         state=options.state,
+        fleet=FleetOptions(
+            regions=options.regions,
+            clusters=options.clusters,
+            hosts=options.hosts,
+            gpus_per_host=options.gpus_per_host,
+            fill=options.fill,
+            sizes_gpus=options.sizes_gpus,
+            rate=options.rate,
+            scaling=options.scaling,
+            first_use=options.first_use,
+            out=options.out,
+        ),
     )
 
 

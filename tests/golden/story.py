@@ -32,6 +32,7 @@ def tell() -> World:
     _data_is_copied_and_dropped(world)
     _people_interfere(world)
     _what_engines_say_at_last(world)
+    _a_host_is_emptied(world)
     return world
 
 
@@ -98,7 +99,8 @@ def _people_interfere(world: World) -> None:
     world.advance(40)
     world.finish("j11", 137)
     world.finish("j6", 143)
-    world.set_host("west-1-0", HostState.DRAINING)
+    drained = m.SetHost("west-1-0", HostState.DRAINING, "ann", at_once=True)
+    world.tell(ids.placer("west"), drained)
     for name, record in list(world.jobs.items()):
         if record.state.value == "PREEMPTING":
             world.finish(name, 143)
@@ -119,3 +121,17 @@ def _what_engines_say_at_last(world: World) -> None:
         if record.state.value == "RUNNING":
             world.finish(name)
     world.advance(60)
+
+
+def _a_host_is_emptied(world: World) -> None:
+    world.start("j4")
+    world.finish("j4")
+    world.submit(job("moves", gpus=2, tenant="a"))
+    world.start("j13")
+    world.checkpoint("j13", 50)
+    (host,) = world.jobs["j13"].hosts
+    world.set_host(host, HostState.DRAINING)
+    world.finish("j13", 143)
+    world.start("j13")
+    world.set_host(host, HostState.HEALTHY)
+    world.finish("j13")

@@ -113,6 +113,7 @@ ROUTES = {
     "get /jobs/{job}/logs", "put /workdirs/{digest}", "head /workdirs/{digest}", "get /regions",
     "get /clusters", "get /hosts", "get /gpus", "get /tenants", "get /datasets",
     "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
+    "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
     "get /usage", "get /health", "get /events",
 }  # fmt: skip
@@ -244,6 +245,18 @@ def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
     assert http.post("/hosts/west-a-0/drain").json()["state"] == "draining"
     assert http.post("/hosts/west-a-0/cordon", json={"user": "ann"}).json()["state"] == "cordoned"
     assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    plan = http.get("/hosts/west-a-0/drain").json()
+    assert plan == {"host": "west-a-0", "region": "west", "state": "healthy", "moves": []}
+    assert http.post("/hosts/west-a-0/drain", json={"now": True}).json()["state"] == "draining"
+    assert problem_of(http.post("/hosts/west-a-0/drain", json={"now": 1}), 422)
+    assert problem_of(http.post("/hosts/west-a-0/cordon", json={"now": True}), 422)
+    assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    assert "west-a-9" in problem_of(http.get("/hosts/west-a-9/drain"), 404)["detail"]
+    story = http.get("/hosts/west-a-0/story").json()
+    assert story["host"]["state"] == "healthy"
+    texts = [line["text"] for line in story["history"]]
+    assert texts[-2] == "west-a-0 was cordoned by ann"
+    assert texts[-1].startswith("west-a-0 was uncordoned by ")
     near = problem_of(http.post("/hosts/west-a-9/drain"), 404)
     assert "west-a-9" in near["detail"]
 
@@ -419,7 +432,7 @@ def test_a_job_that_cannot_be_is_refused_with_a_remedy(
         ({"path": "nothing/here"}, "path", "nothing at"),
         ({"region": "eats"}, "region", "did you mean 'east'?"),
         ({"region": ["east"]}, "region", "unknown region"),
-        ({"name": "../x"}, "", "not a name"),
+        ({"name": "../x"}, "name", "not a name"),
         ({"source": "relative/folder"}, "source", "an absolute path"),
         ({"source": "/no/such/folder"}, "source", "not a directory"),
         ({"allowed": ["mars"]}, "allowed[0]", "no region 'mars'"),

@@ -23,7 +23,7 @@ from topmast.policies.weighted import Weighted
 OPTIONS = profile(score=WEIGHTS)
 
 
-def _desk(rng: random.Random) -> Desk:
+def random_desk(rng: random.Random) -> Desk:
     """Some regions, each with GPUs in use."""
     pool, placers = Pool(), {}
     for name in sorted(rng.sample(["east", "north", "south", "west"], rng.randint(1, 4))):
@@ -44,7 +44,7 @@ def _desk(rng: random.Random) -> Desk:
 def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
     """The best score over the regions, ties by region; or every region's own reason."""
     rng = random.Random(seed)
-    desk = _desk(rng)
+    desk = random_desk(rng)
     ask = random_ask(rng, [h.name for p in desk.placers.values() for h in p.columns.hosts])
     terms = {
         name: m.RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())

@@ -1,24 +1,21 @@
-"""The search where no kernel answers: shares of GPUs, CPUs alone, several groups; by brute force.
+"""The search beside gangs of one group on whole GPUs: shares, CPUs alone, several groups.
 
 Gangs of one group on whole GPUs are compared with every plan in `test_search_is_exhaustive`.
 """
 
-import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from tests.support import invariants
+from tests.support.brute import best_on_free, level_of
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.strategies import bounded, clusters, jobs, topologies
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns, choose_slots, cpus_of
-from topmast.fast.placement.packing import gpus_of_task
-from topmast.fast.placement.scoring import score_terms, total
-from topmast.fast.placement.search import Search, choices_of
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band, JobSpec, Level, Resources, Topology
 from topmast.model.plan import Ask, Plan, Seat
@@ -53,60 +50,11 @@ def odd_tasks(draw: st.DrawFn) -> Resources:
     return needs(gpus, *models, cpus=draw(st.sampled_from([0.0, 0.1, 1.0, 3.0])))
 
 
-# --- brute force ---------------------------------------------------------------------------------------
-
-
-def _level_of(columns: Columns, rows: tuple[int, ...]) -> Level:
-    """The tightest level that holds all of some hosts."""
-    for level in Level:
-        if len({int(columns.domain[level, row]) for row in rows}) == 1:
-            return level
-    raise AssertionError("two clusters")
-
-
-def _seats(columns: Columns, question: Ask, choice: int, rows: tuple[int, ...]) -> list[Seat]:
-    """Seats of the tasks, in order, on given hosts; empty if some task does not fit."""
-    trial = columns.trial()
-    tasks = [group for group in question.groups for _ in range(group.count)]
-    seats: list[Seat] = []
-    for rank, (group, row) in enumerate(zip(tasks, rows, strict=True)):
-        listed = group.resources.accelerators
-        model = listed[min(choice, len(listed) - 1)].model if listed else None
-        milli = gpus_of_task(group.resources, choice)
-        slots = choose_slots(trial, row, milli)
-        if not trial.available[row] or slots is None:
-            return []
-        if model not in (None, trial.hosts[row].model):
-            return []
-        if trial.free_cpus[row] < cpus_of(group.resources):
-            return []
-        seat = Seat(group.name, rank, trial.hosts[row].name, slots, min(milli, MILLI) or MILLI)
-        trial.take([seat], {group.name: group.resources})
-        seats.append(seat)
-    return seats
-
-
-def _every_score(columns: Columns, question: Ask) -> Iterator[float]:
-    """The score of every way to put the tasks on the hosts of one cluster."""
-    tasks = sum(group.count for group in question.groups)
-    required = question.topology.required
-    for name in columns.clusters:
-        own = columns.clusters[name].tolist()
-        for choice in choices_of(question):
-            for rows in itertools.product(own, repeat=tasks):
-                level = _level_of(columns, rows)
-                if required is not None and level > required:
-                    continue
-                seats = tuple(_seats(columns, question, choice, rows))
-                if seats:
-                    yield total(score_terms(question, WEIGHTS, columns, seats, level, choice, 0.0))
+# --- what the search promises ----------------------------------------------------------------------------
 
 
 def _best(columns: Columns, question: Ask) -> Plan | None:
     return Search("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question).plan
-
-
-# --- what the search promises ----------------------------------------------------------------------------
 
 
 @bounded(400)
@@ -116,7 +64,7 @@ def test_the_best_place_for_one_task_is_found(
 ) -> None:
     """A share, or CPUs alone; any model, level and host: no placement scores lower."""
     question = ask(job(resources=task, topology=topology))
-    want = min(_every_score(columns, question), default=None)
+    want = best_on_free(columns, question, WEIGHTS)
     found = _best(columns, question)
     event("fits" if want is not None else "fits nowhere")
     assert (found.score if found else None) == (None if want is None else pytest.approx(want))
@@ -124,17 +72,15 @@ def test_the_best_place_for_one_task_is_found(
 
 @bounded(200)
 @given(used_columns(), odd_tasks(), st.integers(2, 3), topologies)
-def test_a_gang_of_one_group_is_placed_whenever_it_fits(
+def test_the_best_place_for_a_gang_of_one_group_is_found(
     columns: Columns, task: Resources, count: int, topology: Topology
 ) -> None:
-    """If brute force finds seats for a gang of one group, so does the search."""
+    """Several tasks of that kind: no plan scores lower."""
     question = ask(job(count=count, resources=task, topology=topology))
-    scores = list(_every_score(columns, question))
+    want = best_on_free(columns, question, WEIGHTS)
     found = _best(columns, question)
-    event("fits" if scores else "fits nowhere")
-    assert (found is None) == (not scores)
-    if found is not None:
-        assert found.score >= min(scores) - 1e-9
+    event("fits" if want is not None else "fits nowhere")
+    assert (found.score if found else None) == (None if want is None else pytest.approx(want))
 
 
 @bounded(300)
@@ -152,7 +98,7 @@ def test_a_plan_holds_what_it_may(columns: Columns, spec: JobSpec) -> None:
     assert (trial.free_cpus >= 0).all()
     assert all(trial.available[row] for row in rows)
     assert {trial.cluster_of[row] for row in rows} == {plan.cluster}
-    assert _level_of(columns, tuple(rows)) <= plan.level
+    assert level_of(columns, frozenset(rows)) <= plan.level
     if spec.topology.required is not None:
         assert plan.level <= spec.topology.required
     held = sum(len(seat.slots) * seat.slot_milli for seat in plan.seats)
@@ -180,7 +126,7 @@ def test_the_index_follows_every_change(columns: Columns, seed: int) -> None:
     invariants.check_index(columns)
 
 
-# --- known limits: where the search does not look ------------------------------------------------------
+# --- single cases ---------------------------------------------------------------------------------------
 
 
 def _columns(*free: tuple[int, ...], cpus: tuple[float, ...] = (), racks: str = "rrrr") -> Columns:
@@ -197,33 +143,32 @@ def _columns(*free: tuple[int, ...], cpus: tuple[float, ...] = (), racks: str = 
     return columns
 
 
-@pytest.mark.xfail(strict=True, reason="known limit: groups are seated one after the other")
 def test_groups_are_seated_whenever_they_fit_together() -> None:
     """The trainer sits on the first host and takes the CPU that only the reader's host has."""
     columns = _columns((1000,), (1000,), cpus=(2.0, 1.0))
     question = ask(gang({"trainer": (1, needs(1, cpus=1)), "reader": (1, needs(cpus=2))}))
-    assert list(_every_score(columns, question))
     assert _best(columns, question) is not None
 
 
-@pytest.mark.xfail(strict=True, reason="known limit: groups are seated one after the other")
 def test_groups_are_seated_at_the_least_score() -> None:
     """Each host has CPUs for one of both; the trainer would strand less on the second."""
     columns = _columns((1000, 1000), (1000,), cpus=(1.0, 1.0))
     question = ask(gang({"trainer": (1, needs(1, cpus=1)), "reader": (1, needs(cpus=1))}))
-    best = _best(columns, question)
-    assert best is not None
-    assert best.score == pytest.approx(min(_every_score(columns, question)))
+    found = _best(columns, question)
+    assert found is not None
+    assert found.score == pytest.approx(best_on_free(columns, question, WEIGHTS))
 
 
-@pytest.mark.xfail(strict=True, reason="known limit: shares of a gang are packed, not priced")
 def test_a_gang_of_shares_is_placed_at_the_least_score() -> None:
     """By the score, two shares on two lone GPUs strand less than both on one of them."""
     columns = _columns((1000,), (1000,))
     question = ask(job(gpus=0.5, count=2))
-    best = _best(columns, question)
-    assert best is not None
-    assert best.score == pytest.approx(min(_every_score(columns, question)))
+    found = _best(columns, question)
+    assert found is not None
+    assert found.score == pytest.approx(best_on_free(columns, question, WEIGHTS))
+
+
+# --- known limits: where the search does not look ------------------------------------------------------
 
 
 def _held(name: str, slots: range, kept_until_s: float) -> Allocation:

@@ -93,6 +93,7 @@ PROFILES: tuple[dict[str, Any], ...] = (
     {"order": "remaining-time", "preemption": Preemption.RANK, "min_runtime_s": 5.0},
     {"order": "shortest", "preemption": Preemption.NONE},
     {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
+    {"defragment": True, "defragment_after_s": 10.0, "defragment_gain": 0.1},
 )
 
 

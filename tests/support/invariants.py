@@ -158,6 +158,10 @@ def check_placer(placer: RegionalPlacer) -> None:
         else:
             runs.take(allocation.plan.seats, allocation.needs())
             assert not allocation.waiting_for, f"{allocation.job} runs and waits for victims"
+    for job, place in state.places.items():
+        fresh.take(place.plan.seats, place.needs)
+        held = state.allocations.get(job)
+        assert held is None or held.hold is Hold.STOPPING, f"{job} runs and has a place kept"
     for name in ("free_milli", "free_cpus", "free_memory"):
         assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
         assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"

@@ -152,8 +152,7 @@ class World:
             if outcome.facts:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)
                 records.append(Record(seq + len(records) + 1, self.now, to, event, facts))
-                if to == ids.QUEUE:
-                    trail.add(send.message, outcome.facts, self.now)
+                trail.add(send.message, outcome.facts, self.now)
             replies.append(outcome.reply)
             waiting.extend(outcome.sends)
         reply = replies[0] if replies else None

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from topmast.api.wire import answer, read_object, returns, takes, text
+from topmast.api.wire import answer, read_object, returns, takes, text, truth
 from topmast.model import views as v
 from topmast.model.states import HostState
 from topmast.service.service import Service
@@ -28,6 +28,7 @@ _HOST_STATES = {
 }
 _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
+_DRAIN = {**_BY, "now": {"type": "boolean"}}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -60,10 +61,26 @@ def routes(service: Service) -> APIRouter:
             tags=["fleet"],
             summary=summary,
             name=verb,
-            **takes(_BY),
+            **takes(_DRAIN if state is HostState.DRAINING else _BY),
             **returns(v.HostView),
         )
     _datasets(router, service)
+
+    @router.get(
+        "/hosts/{host}/story", tags=["fleet"], summary="One host with its history",
+        **returns(v.HostStory),
+    )  # fmt: skip
+    async def host_story(host: str) -> Response:
+        return answer(await service.host_story(host))
+
+    @router.get(
+        "/hosts/{host}/drain",
+        tags=["fleet"],
+        summary="What a drain of a host does now, or would do",
+        **returns(v.DrainView),
+    )
+    async def drain_plan(host: str) -> Response:
+        return answer(await service.drain_plan(host))
 
     @router.get(
         "/usage",
@@ -92,8 +109,9 @@ def _lister(service: Service, what: str) -> Callable[[], Awaitable[Response]]:
 
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, _BY)
-        return answer(await service.set_host(host, state, text(body, "user")))
+        body = await read_object(request, _DRAIN if state is HostState.DRAINING else _BY)
+        at_once = truth(body, "now")
+        return answer(await service.set_host(host, state, text(body, "user"), at_once=at_once))
 
     return set_host
 

@@ -52,6 +52,8 @@ async def _topmast_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
+    if error.status_code == 404:
+        return problem(404, "Not found", f"nothing is at {request.url.path}")
     return problem(error.status_code, "Refused", str(error.detail))
 
 

@@ -21,6 +21,7 @@ REF = "#/components/schemas/{name}"
 SHOWN = (
     views.JobPage,
     views.JobView,
+    views.HostStory,
     views.JobStory,
     views.Receipt,
     views.BulkReceipt,
@@ -28,6 +29,7 @@ SHOWN = (
     views.RegionView,
     views.ClusterView,
     views.HostView,
+    views.DrainView,
     views.GpuView,
     views.TenantView,
     views.DatasetView,
@@ -98,6 +100,14 @@ def text(document: dict[str, Any], field: str, default: str = "") -> str:
     value = document.get(field, default)
     if not isinstance(value, str) or len(value) > 10_000 or "\x00" in value:
         raise InvalidInput("must be a text", field=field)
+    return value
+
+
+def truth(document: dict[str, Any], field: str) -> bool:
+    """A field that is true or false; false if it is absent. Raises InvalidInput."""
+    value = document.get(field, False)
+    if not isinstance(value, bool):
+        raise InvalidInput("must be true or false", field=field)
     return value
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.eta import measure_eta
+from topmast.bench.options import FleetOptions
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
-__all__ = ["run_bench"]
+__all__ = ["FleetOptions", "run_bench"]
 
 
 def run_bench(
@@ -22,6 +22,7 @@ def run_bench(
     duration_s: float | None = None,
     seed: int = 0,
     state: Path | None = None,
+    fleet: FleetOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     if name == "submit":
@@ -30,6 +31,45 @@ def run_bench(
         return measure_recovery(jobs or 100_000, seed, state)
     if name == "ranking":
         return measure_ranking(jobs or 1_000_000, seed)
+    if name == "search":
+        return _search(fleet or FleetOptions(), jobs, seed)
+    if name == "queue":
+        return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
     if name == "eta":
+        from topmast.bench.eta import measure_eta
+
         return measure_eta(jobs or 10_000, seed)
-    raise InvalidInput(f"no benchmark '{name}'", remedy="submit, recover, ranking or eta")
+    known = "submit, recover, ranking, search, queue or eta"
+    raise InvalidInput(f"no benchmark '{name}'", remedy=known)
+
+
+def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.scaling import search_and_write
+    from topmast.bench.search import SearchOptions
+
+    usual = SearchOptions()
+    options = SearchOptions(
+        size=fleet.size(),
+        fill=usual.fill if fleet.fill is None else fleet.fill,
+        seed=seed,
+        decisions=jobs or usual.decisions,
+        sizes_gpus=fleet.sizes_gpus or usual.sizes_gpus,
+        first_use=fleet.first_use,
+    )
+    return search_and_write(options, scaling=fleet.scaling, out=fleet.out)
+
+
+def _queue(
+    fleet: FleetOptions, jobs: int | None, duration_s: float | None, seed: int
+) -> dict[str, Any]:
+    from topmast.bench.queue import QueueOptions, measure_queue
+
+    usual = QueueOptions()
+    options = QueueOptions(
+        size=fleet.size(),
+        jobs=jobs or usual.jobs,
+        rate=fleet.rate or usual.rate,
+        duration_s=duration_s or usual.duration_s,
+        seed=seed,
+    )
+    return measure_queue(options, fleet.out)

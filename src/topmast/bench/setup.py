@@ -109,3 +109,10 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "version": topmast.__version__,
     }
+
+
+def write(folder: Path, name: str, document: dict[str, Any]) -> None:
+    """Keep figures as ``name``.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1) + "\n"
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")

@@ -59,7 +59,13 @@ class Session:
         """The state folder that the caller means, as a full path."""
         from topmast.client.address import default_state
 
-        return (self.state or default_state()).expanduser().absolute()
+        folder = (self.state or default_state()).expanduser().absolute()
+        if folder.exists() and not folder.is_dir():
+            from topmast.model.errors import InvalidInput
+
+            remedy = "name a folder; a new one is made"
+            raise InvalidInput(f"{folder} is not a folder", field="--state", remedy=remedy)
+        return folder
 
     def show(self, document: object, tell: Callable[[], None]) -> None:
         """The result: ``document`` as JSON if asked for, else what ``tell`` prints."""

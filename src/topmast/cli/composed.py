@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import up, values, whatif
+from topmast.cli import bench_fleet, up, values, whatif
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
@@ -39,6 +39,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_benchmark(
         bench, root, "eta", "Measure how fast an expected start is found.", "--jobs 10000"
     )
+    bench_fleet.add(bench, root)
     app.add_typer(
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),
@@ -70,7 +71,9 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Rebuild the past from a state folder."""
         options = ReplayOptions(
-            state=session.state_folder(), until_s=values.moment_s(until), json=session.json
+            state=session.state_folder(),
+            until_s=values.moment_s(until, "--until"),
+            json=session.json,
         )
         document = root.replay(options)
         session.show(document, lambda: _say_past(document))
@@ -109,7 +112,7 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         options = BenchOptions(
             jobs=jobs,
             clients=clients,
-            duration_s=values.duration_s(duration),
+            duration_s=values.duration_s(duration, "--duration"),
             seed=seed,
             state=session.state,
             json=session.json,

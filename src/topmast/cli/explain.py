@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,7 +13,7 @@ from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_tab
 from topmast.cli.text import clean, moment, number, plural
 
 if TYPE_CHECKING:
-    from topmast.model.reason import ClusterVerdict
+    from topmast.model.reason import ClusterVerdict, Count
     from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 _PLANS_SIDE_BY_SIDE = 5
@@ -94,7 +94,7 @@ def _say_candidates(regions: Sequence[RegionVerdict]) -> None:
     rows: list[Row] = []
     for region in regions:
         rows.append(_region_row(region))
-        rows += [_cluster_row(region.region, cluster) for cluster in region.clusters]
+        rows += [_cluster_row(region, cluster) for cluster in region.clusters]
     say_table(columns, rows, title="Where it could run (a lower score is better)")
 
 
@@ -121,28 +121,39 @@ def _region_row(region: RegionVerdict) -> Row:
     ]  # fmt: skip
 
 
-def _cluster_row(region: str, cluster: ClusterVerdict) -> Row:
+def _cluster_row(region: RegionVerdict, cluster: ClusterVerdict) -> Row:
+    verdict = Cell("barred", "red") if region.barred else _cluster_verdict(cluster)
     return [
-        region, cluster.cluster, _cluster_verdict(cluster),
+        region.region, cluster.cluster, verdict,
         number(cluster.free_gpus), number(cluster.total_gpus),
         "" if cluster.score is None else _score(cluster.score), "",
     ]  # fmt: skip
 
 
 def _cluster_verdict(cluster: ClusterVerdict) -> Cell:
-    counted = ", ".join(
-        f"{count.reason} {count.count}" + (f" ({count.detail})" if count.detail else "")
-        for count in cluster.rejections
-    )
     if cluster.score is not None:
         if cluster.victims:
             return Cell(f"fits if {_named(cluster.victims)} would stop", "yellow")
         return Cell("fits", "green")
-    if not cluster.ever:
+    counted = _counted(cluster.rejections)
+    if cluster.spared:
+        counted += f"; running jobs spared: {_counted(cluster.spared)}"
+    from topmast.model.reason import Rejection
+
+    by_quota = any(count.reason is Rejection.QUOTA for count in cluster.rejections)
+    if not cluster.ever and not by_quota:
         most = cluster.largest_gpus
         reasons = [counted, f"at most {number(most)} GPUs together" if most else ""]
         return Cell(f"can never fit: {', '.join(filter(None, reasons))}".rstrip(": "), "red")
     return Cell(counted or "nothing found", "yellow")
+
+
+def _counted(counts: Sequence[Count]) -> str:
+    """Reasons, each with the number of hosts or jobs."""
+    return ", ".join(
+        f"{count.reason} {count.count}" + (f" ({count.detail})" if count.detail else "")
+        for count in counts
+    )
 
 
 def _named(jobs: Sequence[str]) -> str:
@@ -183,25 +194,27 @@ def _hosts(hosts: Sequence[str]) -> str:
 
 def _say_victims(plans: Sequence[PlanView]) -> None:
     columns = [
-        Column("PLAN"), Column("JOB", whole=True), Column("LOSES GPU-S", right=True),
-        Column("MORE"),
+        Column("PLAN"), Column("JOB", whole=True), Column("TENANT"), Column("BAND"),
+        Column("LOST GPU-S", right=True), Column("RESTART GPU-S", right=True, spare=1),
+        Column("PRICE", right=True),
     ]  # fmt: skip
-    rows: list[Row] = []
-    for plan in plans:
-        for victim in plan.victims:
-            more = {name: victim[name] for name in victim if name not in ("job", "lost_gpu_s")}
-            lost = victim.get("lost_gpu_s")
-            rows.append(
-                [
-                    f"{plan.region}/{plan.cluster}",
-                    str(victim.get("job", "")),
-                    f"{lost:.1f}" if isinstance(lost, int | float) else "",
-                    ", ".join(f"{name} {value}" for name, value in more.items()),
-                ]
-            )
+    rows: list[Row] = [
+        [
+            f"{plan.region}/{plan.cluster}",
+            str(victim.get("job", "")), str(victim.get("tenant", "")), str(victim.get("band", "")),
+            _amount(victim.get("lost_gpu_s")), _amount(victim.get("restart_gpu_s")),
+            _amount(victim.get("price"), _score),
+        ]
+        for plan in plans
+        for victim in plan.victims
+    ]  # fmt: skip
     if rows:
         say()
         say_table(columns, rows, title="What would have to stop")
+
+
+def _amount(value: object, shown: Callable[[float], str] = "{:.1f}".format) -> str:
+    return shown(value) if isinstance(value, int | float) else ""
 
 
 def _score(value: float) -> str:

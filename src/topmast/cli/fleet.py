@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
-from topmast.cli.output import Cell, Column, Row, say_table
+from topmast.cli.jobs import say_history
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import HostView
+    from topmast.model.views import DrainView, HostView
 
 HostsArgument = Annotated[
     list[str],
@@ -37,12 +39,15 @@ def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "regions", panel=FLEET, example="topmast regions")(regions)
     command(app, "clusters", panel=FLEET, example="topmast clusters --region east")(clusters)
-    command(app, "hosts", panel=FLEET, example="topmast hosts --cluster east-1")(hosts)
+    command(
+        app, "hosts", panel=FLEET,
+        example="topmast hosts --cluster east-1\ntopmast hosts --history east-1-0",
+    )(hosts)  # fmt: skip
     command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
     command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
     command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
     command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-h0")(uncordon)
-    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1")(drain)
+    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1 --dry-run")(drain)
 
 
 def regions(session: Session) -> None:
@@ -73,7 +78,9 @@ def regions(session: Session) -> None:
 def clusters(session: Session, region: RegionOption = None) -> None:
     """Engine, hosts, GPUs and jobs, by cluster."""
     with session.client() as client:
-        found = [row for row in client.clusters() if region in (None, row.region)]
+        everywhere = client.clusters()
+    values.known(region, (row.region for row in everywhere), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
         Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
@@ -95,21 +102,49 @@ def hosts(
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only those of one cluster.")
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            autocompletion=complete_hosts,
+            help="One host, with who put it aside, and when it was lost.",
+        ),
+    ] = None,
 ) -> None:
     """State, place, GPUs and jobs, by host."""
+    if history is not None:
+        _host_story(session, history)
+        return
     with session.client() as client:
-        found = [
-            row
-            for row in client.hosts()
-            if region in (None, row.region) and cluster in (None, row.cluster)
-        ]
+        rows = client.hosts()
+    values.known(region, (row.region for row in rows), "region")
+    values.known(cluster, (row.cluster for row in rows), "cluster")
+    found = [row for row in rows if region in (None, row.region) and cluster in (None, row.cluster)]
     session.show({"hosts": found}, lambda: _say_hosts(found))
+
+
+def _host_story(session: Session, host: str) -> None:
+    with session.client() as client:
+        story = client.host_story(host)
+
+    def tell() -> None:
+        _say_hosts([story.host])
+        say()
+        if story.history:
+            say_history(story.history)
+        else:
+            say("nothing was done to it, and it was never lost")
+
+    session.show(story, tell)
 
 
 def gpus(session: Session, region: RegionOption = None) -> None:
     """GPUs free, held and unavailable, by model and cluster."""
     with session.client() as client:
-        found = [row for row in client.gpus() if region in (None, row.region)]
+        everywhere = client.gpus()
+        if region not in (None, *(row.region for row in everywhere)):
+            values.known(region, (row.name for row in client.regions()), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
     columns = [
         Column("GPU", whole=True), Column("REGION"), Column("CLUSTER"), Column("TOTAL", right=True),
         Column("FREE", right=True), Column("HELD", right=True), Column("UNAVAILABLE", right=True),
@@ -158,12 +193,28 @@ def uncordon(session: Session, hosts: HostsArgument) -> None:
     _put_aside(session, hosts, lambda client, host: client.uncordon(host))
 
 
-def drain(session: Session, hosts: HostsArgument) -> None:
+def drain(
+    session: Session,
+    hosts: HostsArgument,
+    now: Annotated[
+        bool, typer.Option("--now", help="Stop also what has no other place yet; it waits for one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would move, where to, and what not.")
+    ] = False,
+) -> None:
     """Cordon hosts, and move away what runs there.
 
-    A job that is moved goes on from its checkpoint elsewhere.
+    A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
+    One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
-    _put_aside(session, hosts, lambda client, host: client.drain(host))
+    if dry_run:
+        with session.client() as client, for_each(hosts) as attempt:
+            plans = attempt(client.drain_plan)
+            if plans:
+                session.show({"drains": plans}, lambda: _say_drains(plans))
+        return
+    _put_aside(session, hosts, lambda client, host: client.drain(host, now=now))
 
 
 def _put_aside(
@@ -186,6 +237,30 @@ def _say_hosts(found: Sequence[HostView]) -> None:
         for row in found
     ]  # fmt: skip
     say_table(_HOST_COLUMNS, rows)
+    for row in found:
+        for job, why in row.stays.items():
+            say(f"{job} is still on {row.name}: {why}")
+
+
+def _say_drains(plans: Sequence[DrainView]) -> None:
+    columns = [
+        Column("JOB", whole=True), Column("FROM"), Column("TO"), Column("COSTS GPU-S", right=True),
+        Column("WHY NOT"),
+    ]  # fmt: skip
+    rows: list[Row] = [
+        [
+            move.job, _listed(move.hosts),
+            f"{move.to_cluster}: {_listed(move.to_hosts)}" if move.moves else "",
+            f"{move.cost_gpu_s:.0f}", move.why,
+        ]
+        for plan in plans
+        for move in plan.moves
+    ]  # fmt: skip
+    if rows:
+        say_table(columns, rows)
+    for plan in plans:
+        if not plan.moves:
+            say(f"nothing runs on {plan.host}")
 
 
 def _listed(jobs: Sequence[str]) -> str:

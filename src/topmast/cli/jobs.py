@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
 from topmast.cli.completion import complete_jobs
 from topmast.cli.each import for_each
@@ -75,6 +76,8 @@ def queue(
         states = ["active"]
     with session.client() as client:
         page = _pages(client, states, tenant, limit)
+        if tenant is not None and not page.jobs:
+            values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
     known = sum(count for state, count in page.counts.items() if state not in FINISHED)
     ranked = states == ["active"] and known > len(page.jobs)
@@ -177,6 +180,7 @@ def _say_story(story: JobStory) -> None:
             ("started", moment(job.start_s) if job.start_s is not None else ""),
             ("finished", moment(job.finish_s) if job.finish_s is not None else ""),
             ("attempts", _attempts_line(job)),
+            ("refused", _refusals_line(job)),
             ("step", _step_line(job)),
             ("metrics", ", ".join(f"{name} {value:.6g}" for name, value in job.metrics.items())),
         ]
@@ -186,12 +190,21 @@ def _say_story(story: JobStory) -> None:
         _say_attempts(story.attempts)
     if story.history:
         say()
-        _say_history(story.history)
+        say_history(story.history)
 
 
 def _attempts_line(job: JobView) -> str:
-    parts = [plural(job.attempts, "attempt"), plural(job.preemptions, "preemption")]
+    preemptions = plural(job.preemptions, "preemption")
+    if job.migrations:
+        preemptions += f" ({plural(job.migrations, 'move')})"
+    parts = [plural(job.attempts, "attempt"), preemptions]
     return ", ".join([*parts, plural(job.restarts, "restart")]) if job.attempts else ""
+
+
+def _refusals_line(job: JobView) -> str:
+    return (
+        f"{plural(job.refusals, 'plan')} at commit, and asked about again" if job.refusals else ""
+    )
 
 
 def _step_line(job: JobView) -> str:
@@ -219,7 +232,8 @@ def _say_attempts(attempts: Sequence[AttemptView]) -> None:
     say_table(columns, rows, title="Attempts that ended")
 
 
-def _say_history(history: Sequence[HistoryView]) -> None:
+def say_history(history: Sequence[HistoryView]) -> None:
+    """What happened, when and why, the first line first."""
     columns = [Column("TIME", whole=True), Column("WHAT", whole=True), Column("WHY")]
     rows = [[moment(line.at_s), line.kind, line.text] for line in history]
     say_table(columns, rows, title="Story")

@@ -72,7 +72,7 @@ def launch(
     Its id is printed once the job can no longer be lost.
     """
     changes = {"name": name, "tenant": tenant, "priority": priority}
-    document, folder = _read(file, changes, values.assignments(env or []))
+    document, folder = _read(file, changes, values.assignments(env or [], "--env"))
     with session.client() as client:
         if dry_run:
             explanation = client.dry_run(document)
@@ -142,7 +142,7 @@ def wait(
 
     The exit code is 0 only if all of them succeeded.
     """
-    timeout_s = values.duration_s(timeout)
+    timeout_s = values.duration_s(timeout, "--timeout")
     with session.client() as client, Watch() as watch:
         ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update)
     session.show({"jobs": ended}, lambda: say_states(ended))

@@ -81,6 +81,16 @@ class BenchOptions:
     seed: int = 0
     state: Path | None = None
     json: bool = False
+    regions: int | None = None
+    clusters: int | None = None
+    hosts: int | None = None
+    gpus_per_host: int | None = None
+    fill: float | None = None
+    rate: float | None = None
+    sizes_gpus: tuple[int, ...] | None = None
+    scaling: bool = False
+    first_use: bool = True
+    out: Path | None = None
 
 
 @dataclass(frozen=True)

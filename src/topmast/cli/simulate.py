@@ -98,9 +98,9 @@ def simulate(
 
     options = RunOptions(
         trace=trace, format=format, fleet=fleet, profile=profile, seed=seed,
-        settings=values.assignments(settings or []), overheads=with_overheads(overheads),
-        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_) or 0.0,
-        to_s=values.duration_s(to), load=load, skip_bad_rows=skip_bad_rows, out=out,
+        settings=values.assignments(settings or [], "--set"), overheads=with_overheads(overheads),
+        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_, "--from") or 0.0,
+        to_s=values.duration_s(to, "--to"), load=load, skip_bad_rows=skip_bad_rows, out=out,
     )  # fmt: skip
     progress = Progress()
     document = run(options, progress)
@@ -135,9 +135,9 @@ def compare(
 
     options = RunOptions(
         trace=trace, format=format, fleet=fleet, profile="", seed=seed,
-        settings=values.assignments(settings or []), overheads=with_overheads(overheads),
-        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_) or 0.0,
-        to_s=values.duration_s(to), load=load, skip_bad_rows=skip_bad_rows, out=out,
+        settings=values.assignments(settings or [], "--set"), overheads=with_overheads(overheads),
+        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_, "--from") or 0.0,
+        to_s=values.duration_s(to, "--to"), load=load, skip_bad_rows=skip_bad_rows, out=out,
     )  # fmt: skip
     document = run(options, profiles, lambda over, runs: note(f"{over} of {runs} runs over"))
     _warn(document)

@@ -114,7 +114,7 @@ def convert(
     """
     from topmast.traces.writing import write
 
-    part = _Part(limit, values.duration_s(from_), values.duration_s(to), load)
+    part = _Part(limit, values.duration_s(from_, "--from"), values.duration_s(to, "--to"), load)
     trace = part.of(_read(file, format, host_gpus, skip_bad_rows, throughputs))
     write(trace, out)
     document = {
@@ -145,7 +145,7 @@ def describe(
     """Say what a trace is like: run times, waits, requests, gangs, recurrence, arrivals."""
     from topmast.traces.describe import describe as describe_trace
 
-    part = _Part(limit, values.duration_s(from_), values.duration_s(to), load)
+    part = _Part(limit, values.duration_s(from_, "--from"), values.duration_s(to, "--to"), load)
     trace = part.of(_read(file, format, host_gpus, skip_bad_rows, throughputs))
     document: dict[str, Any] = describe_trace(trace)
     if out is not None:

@@ -41,7 +41,7 @@ def usage(
 
     Lost are those that a preemption or a failure made worthless.
     """
-    since_s, until_s = values.moment_s(since), values.moment_s(until)
+    since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
     with session.client() as client:
         report = client.usage(by.value, since_s=since_s, until_s=until_s)
     columns = [

@@ -10,7 +10,7 @@ from datetime import datetime
 import typer
 
 
-def duration_s(text: str | None) -> float | None:
+def duration_s(text: str | None, option: str = "") -> float | None:
     """Seconds of ``90``, ``10m``, ``1h30m``."""
     if text is None:
         return None
@@ -20,10 +20,10 @@ def duration_s(text: str | None) -> float | None:
     try:
         return parse_duration_s(text)
     except InvalidInput as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
 
 
-def moment_s(text: str | None) -> float | None:
+def moment_s(text: str | None, option: str = "") -> float | None:
     """Seconds since the epoch of ``2h`` (two hours ago), ``2030-01-31T12:00`` or such a number."""
     if text is None:
         return None
@@ -45,18 +45,44 @@ def moment_s(text: str | None) -> float | None:
         return time.time() - parse_duration_s(text)
     except InvalidInput:
         remedy = "write 2h (ago), 2030-01-31, 2030-01-31T12:00, or seconds since the epoch"
-        raise typer.BadParameter(f"{text!r} is not a time; {remedy}") from None
+        message = f"{text!r} is not a time; {remedy}"
+        raise typer.BadParameter(message, param_hint=_hint(option)) from None
 
 
-def assignments(texts: Iterable[str]) -> dict[str, str]:
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """The numbers of ``1,2,4``, each at least 1."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise typer.BadParameter(f"{text!r} is not a list like 1,2,4")
+    return tuple(int(word) for word in words)
+
+
+def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
     """The names and values of ``NAME=VALUE``."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=_hint(option))
         found[name.strip()] = value
     return found
+
+
+def _hint(option: str) -> str | None:
+    """How an error names the option at fault."""
+    return f"'{option}'" if option else None
+
+
+def known(name: str | None, names: Iterable[str], what: str) -> None:
+    """Refuse a name, if one is given, of something that there is not."""
+    there = sorted(set(names))
+    if name is None or name in there:
+        return
+    from topmast.model.errors import NotFound
+    from topmast.model.files.fields import one_of
+
+    remedy = one_of(name, there)
+    raise NotFound(f"no {what} '{name}'" + (f" ({remedy})" if remedy else ""))
 
 
 def loopback(host: str) -> str:

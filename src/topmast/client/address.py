@@ -41,6 +41,10 @@ def written_url(state: Path) -> str:
     except FileNotFoundError:
         message = f"no Topmast server runs on {state}; {REMEDY}"
         raise Unavailable(f"{message}, or name another with --server URL") from None
+    except NotADirectoryError:
+        raise InvalidInput(
+            f"{state} is not a folder", where="--state", remedy="name the state folder of a server"
+        ) from None
     except (OSError, ValueError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     url = found.get("url") if isinstance(found, dict) else None

@@ -28,10 +28,12 @@ from topmast.model.views import (
     BulkReceipt,
     ClusterView,
     DatasetView,
+    DrainView,
     EventView,
     Explanation,
     GpuView,
     Health,
+    HostStory,
     HostView,
     JobPage,
     JobStory,
@@ -297,6 +299,10 @@ class Client:
         """The quota of each tenant, and what it uses, borrows and lends."""
         return self._transport.get(dict[str, list[TenantView]], "/tenants")["tenants"]
 
+    def host_story(self, host: str) -> HostStory:
+        """A host with its history."""
+        return self._transport.get(HostStory, _path("hosts", host, "story"))
+
     def cordon(self, host: str) -> HostView:
         """Place nothing more on a host; what runs there goes on."""
         return self._transport.post(HostView, _path("hosts", host, "cordon"), self._me)
@@ -305,9 +311,17 @@ class Client:
         """Let a host take work again."""
         return self._transport.post(HostView, _path("hosts", host, "uncordon"), self._me)
 
-    def drain(self, host: str) -> HostView:
-        """Place nothing more on a host, and move away what runs there."""
-        return self._transport.post(HostView, _path("hosts", host, "drain"), self._me)
+    def drain(self, host: str, *, now: bool = False) -> HostView:
+        """Place nothing more on a host, and move away what runs there as soon as it has another place.
+
+        With ``now``, work that has no other place is stopped as well, and waits.
+        """
+        body = {**self._me, "now": True} if now else self._me
+        return self._transport.post(HostView, _path("hosts", host, "drain"), body)
+
+    def drain_plan(self, host: str) -> DrainView:
+        """What a drain of a host does now, or would do."""
+        return self._transport.get(DrainView, _path("hosts", host, "drain"))
 
     # ------------------------------------------------------------------------------------ datasets
 

@@ -10,7 +10,7 @@ import httpx
 from msgspec import Struct
 
 from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport, patiently
-from topmast.model.errors import NotFound
+from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.states import TERMINAL
 from topmast.model.views import JobView
 
@@ -47,6 +47,8 @@ class LogReader:
     def read(self, attempt: int | None, follow: bool) -> Iterator[LogChunk]:
         """What ``attempt`` (None: the latest) wrote; with ``follow`` on to the end of the job."""
         job = self._look()
+        if not job.attempts and not 0 <= self._task < job.tasks:
+            raise InvalidInput(f"the job has tasks 0 to {job.tasks - 1}", field="task")
         while follow and not attempt and not job.attempts and job.state not in TERMINAL:
             time.sleep(LONGEST_PAUSE_S)
             job = self._look_again()

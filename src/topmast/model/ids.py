@@ -51,6 +51,16 @@ def engine(cluster_name: str) -> Address:
     return f"engine/{cluster_name}"
 
 
+def host(name: str) -> str:
+    """Under what the history keeps the story of host ``name``, beside those of jobs."""
+    return f"host/{name}"
+
+
+def is_host(subject: str) -> bool:
+    """Whether a story of the history is that of a host."""
+    return subject.startswith("host/")
+
+
 def relay(name: str) -> Address:
     """The address of the stand-in for a machine in another process: a region's placer, or the queue."""
     return f"relay/{name}"

@@ -243,11 +243,15 @@ class StopAttempt(Message, frozen=True):
 
 
 class SetHost(Message, frozen=True):
-    """An operator cordons, drains or returns a host."""
+    """An operator cordons, drains or returns a host.
+
+    A drain stops what has a place elsewhere; with ``at_once`` also what has none.
+    """
 
     host: str
     state: HostState
     by: str = ""
+    at_once: bool = False
 
 
 class CapacityChanged(Message, frozen=True):
@@ -374,12 +378,13 @@ class AttemptRunning(Message, frozen=True):
 
 
 class AttemptStopping(Message, frozen=True):
-    """The gang was told to stop."""
+    """The gang was told to stop. ``moves``: a place is kept where it can go on."""
 
     job: str
     epoch: int
     why: Outcome
     cause: str = ""
+    moves: bool = False
 
 
 class AttemptCheckpointed(Message, frozen=True):

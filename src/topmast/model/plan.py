@@ -21,11 +21,15 @@ class Seat(Struct, frozen=True):
 
 
 class Victim(Struct, frozen=True):
-    """A running attempt that a plan would stop, and the work it would lose."""
+    """A running attempt that a plan would stop, and the work it would lose.
+
+    ``to``: the place found for it, where it goes on; None sends it back to the queue.
+    """
 
     job: str
     epoch: int
     lost_gpu_s: float
+    to: Plan | None = None
 
 
 class Plan(Struct, frozen=True):
@@ -91,7 +95,8 @@ class Ask(Struct, frozen=True):
     bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
     demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares.
     ``held``: seats reserved for another gang, which this one may not take; ``reserve``: if there is
-    no room now, tell where and when there will be first. ``outranked``: the running jobs that may be
+    no room now, tell where and when there will be first. ``room_gpu_s``: what room for it is worth, if
+    others are to be moved to make it; None moves nobody. ``outranked``: the running jobs that may be
     stopped for this one, the last in order first; None leaves that to the bands.
     """
 
@@ -108,4 +113,5 @@ class Ask(Struct, frozen=True):
     held: Reservation | None = None
     reserve: bool = False
     outranked: tuple[str, ...] | None = None
+    room_gpu_s: float | None = None
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX

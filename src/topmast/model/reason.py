@@ -39,10 +39,13 @@ class Rejection(StrEnum):
     TOO_FEW_GPUS = "TooFewFreeGpus"
     TOO_FEW_CPUS = "TooFewFreeCpus"
     TOO_LITTLE_MEMORY = "TooLittleFreeMemory"
+    TOGETHER = "TooFewFreeTogether"
     TOPOLOGY = "TopologyDoesNotFit"
     QUOTA = "QuotaExceeded"
     VICTIMS_TOO_YOUNG = "VictimsTooYoung"
-    NO_VICTIMS = "NothingToPreempt"
+    NOT_PREEMPTIBLE = "NotPreemptible"
+    BAND_NOT_LOWER = "BandNotLower"
+    STOPPING = "StoppingAlready"
 
 
 class Count(Struct, frozen=True):
@@ -53,11 +56,29 @@ class Count(Struct, frozen=True):
     detail: str = ""
 
 
+class VictimVerdict(Struct, frozen=True):
+    """A running job that a plan would stop, and at what cost.
+
+    ``lost_gpu_s``: its work since the last checkpoint; ``restart_gpu_s``: what starting again costs
+    on top; ``price``: both, weighted by its band, in points of the score. The prices of a plan's
+    victims add up to its term ``preemption``.
+    """
+
+    job: str
+    tenant: str
+    band: str
+    lost_gpu_s: float
+    restart_gpu_s: float
+    price: float
+
+
 class ClusterVerdict(Struct, frozen=True):
     """What the search found in one cluster: rejections counted by host, or the best plan's score.
 
-    ``ever`` tells whether the gang would fit if every host of the cluster were free and healthy.
-    ``largest_gpus`` is the most whole GPUs that would fit within the required topology when empty.
+    Each of the ``hosts`` is counted once: under the first reason that excludes it, or among the
+    ``fitting_hosts`` that could take a task of a gang that fits. ``spared`` counts running jobs that may not be
+    stopped for this one. ``ever`` tells whether the gang would fit if every host of the cluster were free and
+    healthy. ``largest_gpus`` is the most whole GPUs that would fit within the required topology when empty.
     """
 
     cluster: str
@@ -69,3 +90,63 @@ class ClusterVerdict(Struct, frozen=True):
     score: float | None = None
     terms: dict[str, float] = {}
     victims: tuple[str, ...] = ()
+    hosts: int = 0
+    fitting_hosts: int = 0
+    spared: tuple[Count, ...] = ()
+    stopped: tuple[VictimVerdict, ...] = ()
+
+
+class ChangeKind(StrEnum):
+    """The one thing that a change is about."""
+
+    COPY = "copy"
+    PATIENCE = "min_runtime"
+    ENDS = "jobs_end"
+    KEPT = "reservation"
+    TOPOLOGY = "topology"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    TASKS = "tasks"
+    GPUS = "gpus_per_task"
+    MODEL = "gpu_model"
+    PRIORITY = "priority"
+    PREEMPTIBLE = "preemptible"
+    AVOIDED = "avoided_hosts"
+    HOSTS = "hosts_free"
+    SERVICE = "hosts_in_service"
+    DATA = "data"
+    RESIDENCY = "residency"
+    QUOTA = "quota"
+    BORROW = "borrow_limit"
+
+
+class Change(Struct, frozen=True):
+    """One thing that, were it otherwise, would give a waiting job a place: found by trying it.
+
+    ``was`` and ``to`` are the value now and the one nearest to it that helps. ``size`` tells how
+    large the change is, to compare changes of different kinds: the part of the amount that is given up or
+    missing, or hours. ``also``: what must change besides, when this alone does not suffice.
+    ``at_s``: when it comes about by itself, as far as that is known. ``added_gpus``: what is added to quotas
+    or limits, by tenant and GPU model. ``preempting``: others have to stop as well.
+    """
+
+    kind: ChangeKind
+    text: str
+    size: float
+    region: str | None = None
+    cluster: str | None = None
+    group: str = ""
+    was: str | float | None = None
+    to: str | float | None = None
+    hosts: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    at_s: float | None = None
+    preempting: bool = False
+    also: str = ""
+    added_gpus: dict[str, dict[str, int]] = {}
+
+
+def by_size(change: Change) -> tuple[float, int, bool, str, str]:
+    """The order in which changes are told: the smallest first; of equals, that which stops nobody."""
+    kind = tuple(ChangeKind).index(change.kind)
+    return (change.size, kind, change.preempting, change.region or "", change.cluster or "")

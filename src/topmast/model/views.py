@@ -9,11 +9,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from topmast.model.reason import ClusterVerdict
+from topmast.model.reason import Change, ClusterVerdict
 
 
 class JobView(Struct, frozen=True):
-    """One job as it stands. ``attempts`` counts the times it was placed."""
+    """One job as it stands.
+
+    ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
+    ``migrations``: how many of the preemptions were moves to a place found before.
+    """
 
     id: str
     name: str
@@ -42,6 +46,8 @@ class JobView(Struct, frozen=True):
     datasets: tuple[str, ...]
     group: str
     cause: str
+    refusals: int = 0
+    migrations: int = 0
 
 
 class JobPage(Struct, frozen=True):
@@ -140,8 +146,9 @@ class ExpectedStart(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """Why a job stands where it stands, and what would change that.
 
-    ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room kept for a job
-    when there is no forecast.
+    ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
+    each kind in words. ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room
+    kept for a job when there is no forecast.
     """
 
     job: str | None
@@ -155,11 +162,15 @@ class Explanation(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     expected_start_s: float | None = None
     basis: str = ""
+    changes: tuple[Change, ...] = ()
     expected_start: ExpectedStart | None = None
 
 
 class RegionView(Struct, frozen=True):
-    """A region at a glance. ``storage_bytes`` None is unlimited."""
+    """A region at a glance. ``storage_bytes`` None is unlimited.
+
+    Places are for work that is moved: kept now; used so far by those they were kept for; and not.
+    """
 
     name: str
     clusters: int
@@ -173,6 +184,9 @@ class RegionView(Struct, frozen=True):
     stored_bytes: int
     storage_bytes: int | None
     version: int
+    places_kept: int = 0
+    places_used: int = 0
+    places_missed: int = 0
 
 
 class ClusterView(Struct, frozen=True):
@@ -189,7 +203,10 @@ class ClusterView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """A host. ``agent_pid`` is the process that stands for it, where an engine has one."""
+    """A host. ``agent_pid`` is the process that stands for it, where an engine has one.
+
+    ``stays``: of a host that is drained, why each job that still runs there does, by job.
+    """
 
     name: str
     region: str
@@ -203,6 +220,38 @@ class HostView(Struct, frozen=True):
     rack: str
     jobs: tuple[str, ...]
     agent_pid: int | None = None
+    stays: dict[str, str] = {}
+
+
+class MoveView(Struct, frozen=True):
+    """What a drain does with a job: it ``moves`` to ``to_hosts`` of ``to_cluster``, or ``why`` not.
+
+    ``cost_gpu_s``: its work since the last checkpoint and its restart, weighted by its band.
+    """
+
+    job: str
+    hosts: tuple[str, ...]
+    moves: bool
+    to_cluster: str | None
+    to_hosts: tuple[str, ...]
+    cost_gpu_s: float
+    why: str
+
+
+class DrainView(Struct, frozen=True):
+    """What a drain of a host does, or would do, now."""
+
+    host: str
+    region: str
+    state: str
+    moves: tuple[MoveView, ...]
+
+
+class HostStory(Struct, frozen=True):
+    """A host with its history: who took it out of service and put it back, and when it was lost."""
+
+    host: HostView
+    history: tuple[HistoryView, ...]
 
 
 class GpuView(Struct, frozen=True):

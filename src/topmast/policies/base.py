@@ -75,6 +75,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
     ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
     and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data.
+    ``defragment``: whether running work is moved for a job that found no room for
+    ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
+    ``defragment_gain`` times what moving costs.
     """
 
     name: str
@@ -96,6 +99,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0
     reserve_after_s: float | None = None
+    defragment: bool = False
+    defragment_after_s: float = 300.0
+    defragment_cap_s: float = 3_600.0
+    defragment_gain: float = 2.0
 
 
 class QueueView(Struct, frozen=True):

@@ -5,6 +5,7 @@ And the policies that a profile names. To add one: a file with its class, and a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -93,14 +94,45 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
     try:
         profile = msgspec.convert(document, Profile)
     except msgspec.ValidationError as error:
-        raise InvalidInput(
-            str(error), field="profile", remedy="see docs/reference/profiles"
-        ) from error
+        what, _, place = str(error).partition(" - at `$.")
+        field = f"--set {place.rstrip('`')}" if place else "profile"
+        raise InvalidInput(what, field=field, remedy="see docs/reference/profiles") from error
+    _check_numbers(profile, "")
     policies_of(profile)
     return profile
 
 
+_ABOVE_ZERO = ("age_cap_s", "usage_half_life_s", "rerank_interval_s", "default_duration_s")
+
+
+def _check_numbers(options: Struct, prefix: str) -> None:
+    """Prices, weights and times are finite and not below zero; what is divided by is above it."""
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if isinstance(value, Struct):
+            _check_numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            least = "more than 0" if name in _ABOVE_ZERO else "0 or more"
+            if not math.isfinite(value) or value < 0 or (value == 0 and name in _ABOVE_ZERO):
+                field = f"--set {prefix}{name}"
+                raise InvalidInput(f"{value:g} is out of range", field=field, remedy=least)
+
+
+def _options(kind: type[Struct], prefix: str = "") -> list[str]:
+    """The names of all options, those of a group behind its name and a dot."""
+    names = []
+    for field in msgspec.structs.fields(kind):
+        inner = isinstance(field.type, type) and issubclass(field.type, Struct)
+        names += _options(field.type, f"{field.name}.") if inner else [f"{prefix}{field.name}"]
+    return names
+
+
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
+    known = _options(Profile)
+    if key not in known:
+        near = get_close_matches(key, known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "see docs/reference/profiles"
+        raise InvalidInput("there is no such option", field=f"--set {key}", remedy=hint)
     place = document
     *path, last = key.split(".")
     for part in path:

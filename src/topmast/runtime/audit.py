@@ -1,4 +1,4 @@
-"""The audit trail: what the queue's facts mean to people, as rows beside the journal."""
+"""The audit trail: what facts of the queue and the placers mean to people, as rows beside the journal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from topmast.fast.placement import facts as p
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model.job import MILLI
-from topmast.model.messages import AttemptEnded, Message, SubmitJobs
+from topmast.model.messages import AttemptEnded, Message, SetHost, SubmitJobs
+from topmast.model.states import HostState
 from topmast.ports import AttemptRow, HistoryRow, JobRow
 
 
@@ -27,7 +29,7 @@ class Trail:
         self.jobs: list[JobRow] = []
 
     def add(self, event: Message, facts: Sequence[Struct], now: float) -> None:
-        """Note what the queue made of an event. O(facts, and jobs for a submission)."""
+        """Note what a machine made of an event. O(facts, and jobs for a submission)."""
         for fact in facts:
             tell = _TELLERS.get(type(fact))
             if tell is not None:
@@ -48,7 +50,8 @@ class Trail:
         plan = fact.plan
         gpus = f"{plan.gpus_milli / MILLI:g} {plan.model}".strip() if plan.gpus_milli else "no GPU"
         terms = ", ".join(f"{name} {value:.3g}" for name, value in sorted(plan.terms.items()))
-        victims = ", ".join(v.job for v in plan.victims)
+        victims = ", ".join(v.job for v in plan.victims if v.to is None)
+        moved = ", ".join(f"{v.job} to {', '.join(v.to.hosts)}" for v in plan.victims if v.to)
         text = (
             f"placed in {plan.region}/{plan.cluster} on {gpus} ({plan.level.name.lower()}), "
             f"score {plan.score:.3g} ({terms})"
@@ -57,6 +60,8 @@ class Trail:
             text += "; over quota, so it runs opportunistically"
         if victims:
             text += f"; preempts {victims}"
+        if moved:
+            text += f"; moves {moved}"
         self._line(
             now, fact.job, "placed", text,
             epoch=fact.epoch, region=plan.region, cluster=plan.cluster, model=plan.model,
@@ -126,6 +131,34 @@ class Trail:
     def _dropped(self, fact: f.ReplicaDropped, event: Message, now: float) -> None:
         self._line(now, "", "replica-dropped", f"{fact.dataset} dropped from {fact.region}")
 
+    def _host_set(self, fact: p.HostSet, event: SetHost, now: float) -> None:
+        what, kind = _HOST_WISHES[fact.state]
+        by = event.by or "somebody"
+        self._host_line(now, fact.host, kind, f"{what} by {by}", by=event.by)
+
+    def _host_reachable(self, fact: p.HostReachable, event: Message, now: float) -> None:
+        kind, text = ("host-up", "answers again") if fact.up else ("host-down", "does not answer")
+        self._host_line(now, fact.host, kind, text)
+
+    def _host_suspected(self, fact: p.HostSuspected, event: Message, now: float) -> None:
+        text = f"takes no work for {fact.until_s - now:g} s"
+        if isinstance(event, AttemptEnded):
+            text += f": attempt {event.epoch} of {event.job} ended ({event.outcome})"
+        self._host_line(now, fact.host, "host-suspect", text, until_s=fact.until_s)
+
+    def _host_trusted(self, fact: p.SuspicionOver, event: Message, now: float) -> None:
+        self._host_line(now, fact.host, "host-trusted", "takes work again")
+
+    def _host_line(self, now: float, host: str, kind: str, text: str, **detail: Any) -> None:
+        self._line(now, ids.host(host), kind, f"{host} {text}", host=host, **detail)
+
+
+_HOST_WISHES = {
+    HostState.CORDONED: ("was cordoned", "host-cordoned"),
+    HostState.DRAINING: ("is drained", "host-drained"),
+    HostState.HEALTHY: ("was uncordoned", "host-uncordoned"),
+}
+
 
 def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
     return AttemptRow(
@@ -156,4 +189,8 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.CopyReady: Trail._copy_ready,
     f.CopyGone: Trail._copy_gone,
     f.ReplicaDropped: Trail._dropped,
+    p.HostSet: Trail._host_set,
+    p.HostReachable: Trail._host_reachable,
+    p.HostSuspected: Trail._host_suspected,
+    p.SuspicionOver: Trail._host_trusted,
 }

@@ -16,7 +16,6 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from topmast.model import ids
 from topmast.model.messages import Message, Recovered, Send, Wake
 from topmast.ports import Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.audit import Trail
@@ -199,8 +198,7 @@ class Runtime:
         record = Record(self.seq, now, address, encode_event(event), encode_facts(facts))
         self._records.append(record)
         self._unsaved_bytes += len(record.event) + len(record.facts)
-        if address == ids.QUEUE:
-            self._trail.add(event, facts, now)
+        self._trail.add(event, facts, now)
 
     def _commit(self) -> None:
         """Make everything noted durable; then, and only then, let it have effects outside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import Struct
 
 from topmast.fast.placement.machine import RegionalPlacer
@@ -14,13 +15,23 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan, Reservation
-from topmast.model.reason import ClusterVerdict, PendingReason, Rejection
-from topmast.model.states import WAITING
-from topmast.model.units import format_bytes, format_duration
+from topmast.model.reason import (
+    Change,
+    ClusterVerdict,
+    PendingReason,
+    Rejection,
+    VictimVerdict,
+    by_size,
+)
+from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation, PlanView, RegionVerdict
+from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
+from topmast.service.quotas import quota_changes
+from topmast.service.warnings import gang_in_words, too_large
 
 PLANS_SHOWN = 5
 HOSTS_SHOWN = 4
+HELP_SHOWN = 8
 
 
 class _Inquiry(Struct):
@@ -30,6 +41,8 @@ class _Inquiry(Struct):
     regions: list[RegionVerdict]
     plans: list[Plan]
     costs: dict[str, DataCost]
+    stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]]
+    """The victims of each plan, by its region and cluster."""
 
 
 def explain_job(
@@ -37,12 +50,12 @@ def explain_job(
 ) -> Explanation:
     """Explain a job of the queue; reads the machines, changes nothing."""
     if record.state not in WAITING or record.plan is not None:
-        return _explain_placed(queue, record)
+        return _explain_placed(queue, placers, record, now)
     inquiry = _inquire(queue, placers, record.spec, record, now)
     reason, detail = queue.reason_of(record)
     if reason is PendingReason.PENDING_EVALUATION:
         reason, detail = _judge(queue, record.spec, inquiry)
-    return _explanation(queue, record.spec, inquiry, reason, detail, record)
+    return _explanation(_world(queue, placers, record.spec, record, now), inquiry, reason, detail)
 
 
 def explain_spec(
@@ -55,7 +68,20 @@ def explain_spec(
     """What would become of a job if it were submitted now."""
     inquiry = _inquire(queue, placers, spec, None, now)
     reason, detail = _judge(queue, spec, inquiry)
-    return _explanation(queue, spec, inquiry, reason, detail, None, warnings)
+    world = _world(queue, placers, spec, None, now)
+    return _explanation(world, inquiry, reason, detail, warnings)
+
+
+def _world(
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    spec: JobSpec,
+    record: JobRecord | None,
+    now: float,
+) -> World:
+    """What the job meets: regions that can be asked now."""
+    reached = {name: placers[name] for name in placers if name not in queue.reach.absent}
+    return World(queue, reached, spec, record, now)
 
 
 def _inquire(
@@ -88,24 +114,37 @@ def _inquire_as(
     job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
     held = queue.held_from(spec, record, over_quota)
     regions, plans = [], []
+    stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
     for name in sorted({*placers, *queue.reach.apart}):
         absent = _absent(queue, placers, name)
         if absent is not None:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
             continue
-        cost = costs.get(name, DataCost())
+        cost, placer = costs.get(name, DataCost()), placers[name]
         ask = queue.ask_for(
             spec, name, over_quota, choices, cost,
             preempt=False, job=job, avoid_hosts=avoid_hosts, held=held,
         )  # fmt: skip
-        answers = placers[name].verdicts(ask, now)
-        barred = f"{cost.barred} ({cost.detail})" if cost.barred else None
-        if not barred:
-            plans += [plan for _, plan in answers if plan is not None]
+        if cost.barred is not None:
+            barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
+            ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
+            regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, ruled_out))
+            continue
+        answers = placer.verdicts(ask, now, preempt=not cost.missing)
+        plans += [plan for _, plan in answers if plan is not None]
+        stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
         verdicts = tuple(verdict for verdict, _ in answers)
-        regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, verdicts))
-    plans.sort(key=lambda p: (bool(p.victims), p.score, p.region, p.cluster))
-    return _Inquiry(over_quota, regions, plans, costs)
+        regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
+    return _Inquiry(over_quota, regions, _in_order(plans, costs), costs, stopped)
+
+
+def _in_order(plans: list[Plan], costs: Mapping[str, DataCost]) -> list[Plan]:
+    """The plans as the auction ranks them: nobody is preempted while a free place has the data."""
+    ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
+    free = next((p for p in ranked if not p.victims), None)
+    if free is not None and costs.get(free.region, DataCost()).missing:
+        return ranked  # rather preempt than wait for a copy, if that is cheaper
+    return sorted(ranked, key=lambda p: bool(p.victims))
 
 
 def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
@@ -134,7 +173,8 @@ def _judge(
     if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
         reason = no_region(inquiry.costs.values())
         return reason, queue.out_of_reach() or "no region may or can hold its data"
-    verdicts = [v for region in inquiry.regions for v in region.clusters]
+    allowed = [region for region in inquiry.regions if region.barred is None]
+    verdicts = [v for region in allowed for v in region.clusters]
     if queue.reach.absent or any(v.ever for v in verdicts):
         return PendingReason.INSUFFICIENT_CAPACITY, queue.out_of_reach()
     if any(v.largest_gpus for v in verdicts):
@@ -143,30 +183,58 @@ def _judge(
 
 
 def _explanation(
-    queue: GlobalQueue,
-    spec: JobSpec,
+    world: World,
     inquiry: _Inquiry,
     reason: PendingReason | None,
     detail: str,
-    record: JobRecord | None,
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
-    verdicts = [v for region in inquiry.regions for v in region.clusters]
+    queue, spec, record = world.queue, world.spec, world.record
     kept = queue.backfill.reservation
     kept = kept if kept is not None and record is not None and kept.job == record.id else None
+    changes = _changes(world, inquiry)
+    summary = _summary(spec, reason, detail, inquiry) + (_kept(kept) if kept else "")
     return Explanation(
         job=record.id if record else None,
         name=spec.name,
         state=record.state.value if record else "NOT SUBMITTED",
         reason=reason.value if reason else None,
-        summary=_summary(spec, reason, detail, inquiry) + (_kept(kept) if kept else ""),
-        would_help=_would_help(queue, spec, reason, verdicts, inquiry),
+        summary=summary + (_refused(record) if record else ""),
+        would_help=_would_help(world, reason, inquiry, changes),
         regions=tuple(inquiry.regions),
-        plans=tuple(plan_view(p, inquiry.over_quota) for p in inquiry.plans[:PLANS_SHOWN]),
+        plans=tuple(
+            plan_view(p, inquiry.over_quota, inquiry.stopped.get((p.region, p.cluster), ()))
+            for p in inquiry.plans[:PLANS_SHOWN]
+        ),
         warnings=warnings,
         expected_start_s=kept.from_s if kept else None,
         basis="when those who hold the GPUs kept for it are expected to end" if kept else "",
+        changes=changes,
     )
+
+
+def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
+    """What would let a job start that does not, the smallest change first; nothing if it could start.
+
+    O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a region.
+    """
+    if world.queue.catalogue.unknown(world.spec.datasets):
+        return ()
+    queue, spec = world.queue, world.spec
+    if inquiry.plans and (queue.choices(spec, False) or queue.choices(spec, True)):
+        best = inquiry.plans[0].region
+        cost = inquiry.costs.get(best, DataCost())
+        return (copied(best, cost, world.now),) if cost.missing else ()
+    found = [*of_data(world), *of_the_job(world), *quota_changes(world), *in_regions(world)]
+    return tuple(sorted(found, key=by_size))
+
+
+def _refused(record: JobRecord) -> str:
+    """How often a region refused its plan, in words."""
+    if not record.refusals:
+        return ""
+    times = "once" if record.refusals == 1 else f"{record.refusals} times"
+    return f"; a plan for it was refused at commit {times}, and it is asked about again"
 
 
 def _kept(kept: Reservation) -> str:
@@ -179,7 +247,19 @@ def _kept(kept: Reservation) -> str:
     )
 
 
-def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
+def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float) -> str:
+    """Why a job is on a host that is drained, in words; empty if it is on none."""
+    placer = placers.get(record.region or "")
+    if record.plan is None or placer is None:
+        return ""
+    drained = [h for h in record.hosts if placer.host_state(h) is HostState.DRAINING]
+    why = next((d.why for d in placer.departures(tuple(drained), now) if d.job == record.id), "")
+    return f"; {', '.join(drained)} is drained, and it {why}" if why else ""
+
+
+def _explain_placed(
+    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
+) -> Explanation:
     """A job with a place, or with none to wait for any more."""
     reason, _ = queue.reason_of(record)
     plan = record.plan
@@ -199,6 +279,7 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
         )
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+        summary += _stays(placers, record, now)
     if plan is not None and plan.region in queue.reach.absent:
         summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(
@@ -209,12 +290,22 @@ def _explain_placed(queue: GlobalQueue, record: JobRecord) -> Explanation:
         summary=summary,
         would_help=(),
         regions=(),
-        plans=(plan_view(plan, record.over_quota),) if plan else (),
+        plans=(_placed_view(placers, record, plan, now),) if plan else (),
     )
 
 
-def plan_view(plan: Plan, over_quota: bool) -> PlanView:
-    """A plan as people see it."""
+def _placed_view(
+    placers: Mapping[str, RegionalPlacer], record: JobRecord, plan: Plan, now: float
+) -> PlanView:
+    """The plan of a job that has one; its victims with what they lose, while they have not let go."""
+    placer = placers.get(plan.region)
+    stopped = placer.victims(plan, now) if placer is not None else ()
+    return plan_view(plan, record.over_quota, stopped)
+
+
+def plan_view(plan: Plan, over_quota: bool, stopped: tuple[VictimVerdict, ...]) -> PlanView:
+    """A plan as people see it, with what is known of those it stops."""
+    known = {victim.job: msgspec.to_builtins(victim) for victim in stopped}
     return PlanView(
         region=plan.region,
         cluster=plan.cluster,
@@ -223,25 +314,15 @@ def plan_view(plan: Plan, over_quota: bool) -> PlanView:
         level=plan.level.name.lower(),
         score=plan.score,
         terms=plan.terms,
-        victims=tuple({"job": v.job, "lost_gpu_s": v.lost_gpu_s} for v in plan.victims),
+        victims=tuple(known.get(v.job, {"job": v.job}) for v in plan.victims),
         over_quota=over_quota,
         data_bytes=plan.data_bytes,
         data_s=plan.data_s,
     )
 
 
-def _wanted(spec: JobSpec) -> str:
-    """The gang in words: 2 tasks with 8 H100 each."""
-    first = spec.groups[0]
-    listed = first.resources.accelerators
-    models = " or ".join(a.model or "any model" for a in listed)
-    each = f"{listed[0].gpus_milli / MILLI:g} {models}" if listed else "no GPU"
-    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks} tasks"
-    return f"{tasks} with {each} each" if spec.tasks > 1 else f"{tasks} with {each}"
-
-
 def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: _Inquiry) -> str:
-    wanted = _wanted(spec)
+    wanted = gang_in_words(spec)
     more = f" ({detail})" if detail else ""
     if reason is None:
         best = inquiry.plans[0]
@@ -267,65 +348,54 @@ def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: 
     return sentences.get(reason, f"{reason.value}{more}")
 
 
-def _out_of_service(verdict: ClusterVerdict) -> int:
-    """Hosts of a cluster that might take the job, were they not cordoned, draining or down."""
-    return sum(c.count for c in verdict.rejections if c.reason is Rejection.HOST_UNAVAILABLE)
-
-
 def _would_help(
-    queue: GlobalQueue,
-    spec: JobSpec,
-    reason: PendingReason | None,
-    verdicts: list[ClusterVerdict],
-    inquiry: _Inquiry,
+    world: World, reason: PendingReason | None, inquiry: _Inquiry, changes: tuple[Change, ...]
 ) -> tuple[str, ...]:
-    """What would have to change for the job to start, most practical first."""
+    """The smallest change of each kind, in words; then what is no change of one thing."""
+    smallest = {change.kind: change for change in reversed(changes)}
+    texts = [change.text for change in sorted(smallest.values(), key=by_size)[:HELP_SHOWN]]
+    return tuple(texts + _in_general(world, reason, inquiry, bool(changes)))
+
+
+def _in_general(
+    world: World, reason: PendingReason | None, inquiry: _Inquiry, found_some: bool
+) -> list[str]:
+    """What helps with a reason, whatever is free now."""
+    queue, spec = world.queue, world.spec
     need = spec.gpus_milli() / MILLI
+    allowed = [region for region in inquiry.regions if region.barred is None]
+    verdicts = [v for region in allowed for v in region.clusters]
     if reason in (PendingReason.TOPOLOGY_DOES_NOT_FIT, PendingReason.NO_MATCHING_HARDWARE):
-        largest = max(verdicts, key=lambda v: v.largest_gpus, default=None)
-        if largest is None or not largest.largest_gpus:
-            return ("hosts with the GPU model and count that one task asks for",)
-        level = spec.topology.required
-        within = f"one {level.name.lower()}" if level is not None else "one cluster"
-        return (
-            f"a gang of at most {largest.largest_gpus:g} GPUs: the most that fits in {within} "
-            f"(in {largest.cluster})",
-            f"a {within[4:]} with at least {need:g} such GPUs",
-        )
-    if reason in (PendingReason.WAITING_FOR_QUOTA, PendingReason.EXCEEDS_MAX_QUOTA):
-        listed = spec.groups[0].resources.accelerators
-        model = listed[0].model or "GPU" if listed else "GPU"
-        return (f"{need:g} {model} more quota for tenant {spec.tenant}", "idle GPUs to borrow")
-    if reason is PendingReason.INSUFFICIENT_CAPACITY:
-        usable = [v for v in verdicts if v.ever]
-        out = {v.cluster: _out_of_service(v) for v in usable}
-        young = sum(
-            c.count for v in usable for c in v.rejections if c.reason is Rejection.VICTIMS_TOO_YOUNG
-        )
-        patience = format_duration(queue.profile.min_runtime_s)
-        wait = (f"patience: {young} running jobs may be preempted once they are {patience} old",)
-        return (
-            (wait if young else ())
-            + tuple(
-                f"{hosts} hosts of {cluster} back in service (see `topmast hosts`)"
-                for cluster, hosts in out.items()
-                if hosts
-            )
-            + tuple(
-                f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
-                f"{need:g} are needed close together"
-                for v in sorted(usable, key=lambda v: (-v.free_gpus, v.cluster))[:3]
-            )
-        )
+        columns = [world.placers[region.region].columns for region in allowed]
+        return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
     if reason is PendingReason.UNKNOWN_DATASET:
-        return ("`topmast datasets add` for each dataset named",)
+        return ["`topmast datasets add` for each dataset named"]
     if reason is PendingReason.WAITING_FOR_DATA:
         nowhere = [n for n in spec.datasets if not queue.catalogue.datasets[n].replicas]
-        if nowhere:
-            return tuple(f"`topmast datasets add {name}`: no region has it" for name in nowhere)
-        return tuple(
-            f"the copy of {format_bytes(cost.bytes)} to {region}: about {format_duration(cost.seconds)}"
-            for region, cost in inquiry.costs.items()
-            if cost.missing and not cost.barred
-        )
-    return ()
+        return [f"`topmast datasets add {name}`: no region has it" for name in nowhere]
+    if found_some or reason is None:
+        return []
+    if reason in (PendingReason.WAITING_FOR_QUOTA, PendingReason.EXCEEDS_MAX_QUOTA):
+        return [f"more quota for tenant {spec.tenant}, and room: no one change was found to do"]
+    if reason is PendingReason.INSUFFICIENT_CAPACITY:
+        usable = sorted((v for v in verdicts if v.ever), key=lambda v: (-v.free_gpus, v.cluster))
+        return [
+            f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
+            f"{need:g} are needed close together"
+            for v in usable[:3]
+        ]
+    return []
+
+
+def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:
+    """What the fleet would have to have, or the job to ask for, even if nothing else ran."""
+    largest = max(verdicts, key=lambda v: v.largest_gpus, default=None)
+    if largest is None or not largest.largest_gpus:
+        return ["hosts with the GPU model and count that one task asks for"]
+    level = spec.topology.required
+    within = f"one {level.name.lower()}" if level is not None else "one cluster"
+    return [
+        f"a gang of at most {largest.largest_gpus:g} GPUs: the most that fits in {within} "
+        f"(in {largest.cluster})",
+        f"a {within[4:]} with at least {need:g} such GPUs",
+    ]

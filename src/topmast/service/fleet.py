@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model.job import MILLI
-from topmast.model.states import WAITING
+from topmast.model.states import WAITING, HostState
 from topmast.model.views import (
     ClusterView,
     CopyView,
     DatasetView,
+    DrainView,
     GpuView,
     HostView,
+    MoveView,
     RegionView,
     ReplicaView,
     TenantView,
@@ -51,6 +53,9 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
                 stored_bytes=queue.catalogue.stored_bytes(name),
                 storage_bytes=placer.state.region.storage_bytes,
                 version=placer.state.version,
+                places_kept=len(placer.state.places),
+                places_used=placer.state.places_used,
+                places_missed=placer.state.places_missed,
             )
         )
     return tuple(found)
@@ -79,11 +84,12 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
     return tuple(found)
 
 
-def hosts(placers: Placers, pid_of: Pids) -> tuple[HostView, ...]:
-    """Every host with the jobs on it. O(hosts + tasks running)."""
+def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
+    """Every host with the jobs on it. O(hosts + tasks running), and a search for each that is to leave one."""
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
+        stays = _staying(placer, now)
         jobs: dict[str, list[str]] = {}
         for allocation in placer.state.allocations.values():
             for host in allocation.plan.hosts:
@@ -105,9 +111,36 @@ def hosts(placers: Placers, pid_of: Pids) -> tuple[HostView, ...]:
                     rack=spec.rack,
                     jobs=tuple(jobs.get(spec.name, ())),
                     agent_pid=pid_of(cluster, spec.name),
+                    stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
+                    if columns.states[row] is HostState.DRAINING
+                    else {},
                 )
             )
     return tuple(found)
+
+
+def _staying(placer: RegionalPlacer, now: float) -> dict[str, str]:
+    """Why each job on a host that is drained is still there."""
+    wanted = placer.state.wanted.items()
+    drained = tuple(host for host, state in wanted if state is HostState.DRAINING)
+    return {x.job: x.why for x in placer.departures(drained, now) if x.why}
+
+
+def drain_plan(placer: RegionalPlacer, host: str, now: float) -> DrainView:
+    """What a drain of a host does now, or would do. O(attempts + region + a search for each of its jobs)."""
+    moves = tuple(
+        MoveView(
+            job=leaving.job,
+            hosts=leaving.hosts,
+            moves=leaving.to is not None,
+            to_cluster=leaving.to.cluster if leaving.to else None,
+            to_hosts=leaving.to.hosts if leaving.to else (),
+            cost_gpu_s=leaving.cost_gpu_s,
+            why=leaving.why,
+        )
+        for leaving in placer.departures((host,), now)
+    )
+    return DrainView(host, placer.region, placer.host_state(host).value, moves)
 
 
 def gpus(placers: Placers) -> tuple[GpuView, ...]:

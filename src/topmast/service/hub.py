@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from topmast.model import ids
 from topmast.model.views import EventView
 from topmast.ports import HistoryRow
 
@@ -33,9 +34,8 @@ class Hub:
             for row in rows:
                 self._seq += 1
                 detail = msgspec.json.decode(row.detail)
-                self._kept.append(
-                    EventView(self._seq, row.at_s, row.kind, row.job, row.text, detail)
-                )
+                job = "" if ids.is_host(row.job) else row.job
+                self._kept.append(EventView(self._seq, row.at_s, row.kind, job, row.text, detail))
             readers = list(self._readers.values())
         for loop, bell in readers:
             loop.call_soon_threadsafe(bell.set)

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import msgspec
 
 import topmast
-from topmast.fast.placement.explain import fits_when_empty
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -25,8 +24,7 @@ from topmast.model.errors import Conflict, InvalidInput, NotFound, Unavailable
 from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.fleet import DatasetSpec
-from topmast.model.job import MILLI, Band, JobSpec
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import WAITING, HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
@@ -38,9 +36,11 @@ from topmast.service.forecast import HOPELESS, Forecasts, with_start
 from topmast.service.hub import Hub
 from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage
+from topmast.service.warnings import warnings_of
 
 T = TypeVar("T")
 MAX_BULK = 100_000
+MAX_WARNINGS = 20
 HOST_LOOKS, HOST_LOOK_S = 10, 0.25
 
 
@@ -73,7 +73,7 @@ class Service:
         self.regions = regions or Regions(runtime.machines)
         self.forecasts = Forecasts(runtime, self.regions, clock)
         self.started_s = clock.now()
-        self._can_fit: dict[tuple[Any, ...], bool] = {}
+        self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.runtime.ask(question))
@@ -108,30 +108,18 @@ class Service:
 
     def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
         """What a person should know at once: the job is accepted, but will not start as things are."""
-        found = [
-            f"dataset '{name}' is not in the catalogue: the job waits until it is added"
-            for name in self.machines.queue.catalogue.unknown(spec.datasets)
-        ]
-        if not self._fits_somewhere(spec):
-            found.append("no cluster could hold this gang even when empty: see `topmast explain`")
-        return tuple(found)
-
-    def _fits_somewhere(self, spec: JobSpec) -> bool:
-        groups = tuple(GroupAsk("", g.count, g.resources) for g in spec.groups)
-        shapes = self.regions.shapes()
-        if shapes is None:
-            return True  # nobody knows yet what a region apart could hold
-        key = (groups, spec.topology, shapes)
-        if key not in self._can_fit:
-            if len(self._can_fit) > 10_000:
-                self._can_fit.clear()
-            ask = Ask("", groups, spec.topology, Band.NORMAL, preempt=False)
-            self._can_fit[key] = any(
-                fits_when_empty(placer.columns, ask, cluster)
-                for placer in self.regions.placers.values()
-                for cluster in placer.columns.clusters
-            )
-        return self._can_fit[key]
+        queue, shapes = self.machines.queue, self.regions.shapes()
+        unknown = queue.catalogue.unknown(spec.datasets)
+        shape = tuple((g.count, g.resources) for g in spec.groups)
+        books = (id(queue.ledger.tree), shapes)
+        key = (shape, spec.topology, spec.tenant, spec.band, spec.preemptible, unknown, books)
+        if key not in self._warned:
+            if len(self._warned) > 10_000:
+                self._warned.clear()
+            regions = [placer.columns for placer in self.regions.placers.values()]
+            # Nobody knows what a region apart could hold that was never reached.
+            self._warned[key] = warnings_of(queue, None if shapes is None else regions, spec)
+        return self._warned[key]
 
     def _with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
         if workdir:
@@ -156,12 +144,16 @@ class Service:
             raise InvalidInput(
                 f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
             )
-        specs = []
+        specs, warnings = [], []
         for i, document in enumerate(documents):
             specs.append(self._with_workdir(self._read(document, user, f"jobs[{i}]"), ""))
+            warnings += [f"jobs[{i}]: {warning}" for warning in self._warnings(specs[-1])]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
-        return v.BulkReceipt(await self._admit(tuple(specs), key))
+        if len(warnings) > MAX_WARNINGS:
+            more = len(warnings) - MAX_WARNINGS
+            warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
+        return v.BulkReceipt(await self._admit(tuple(specs), key), tuple(warnings))
 
     async def _admit(self, specs: tuple[JobSpec, ...], key: str) -> tuple[str, ...]:
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
@@ -213,15 +205,10 @@ class Service:
     async def story(self, job: str) -> v.JobStory:
         """A job with its history and its finished attempts."""
         view = await self.job(job)
-        history, attempts = await asyncio.to_thread(
-            lambda: (self.journal.history(job), self.journal.attempts_of(job))
-        )
+        attempts = await asyncio.to_thread(self.journal.attempts_of, job)
         return v.JobStory(
             view,
-            tuple(
-                v.HistoryView(h.at_s, h.kind, h.text, msgspec.json.decode(h.detail))
-                for h in history
-            ),
+            await self._history(job),
             tuple(
                 v.AttemptView(
                     a.epoch, a.region, a.cluster, a.model, a.gpus_milli / MILLI,
@@ -327,15 +314,17 @@ class Service:
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers),
             "clusters": lambda: fleet.clusters(placers),
-            "hosts": lambda: fleet.hosts(placers, self.pid_of),
+            "hosts": lambda: fleet.hosts(placers, self.pid_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
             "datasets": lambda: fleet.datasets(queue, self.board.of_copy),
         }
         return await self._ask(questions[what])
 
-    async def set_host(self, host: str, state: HostState, by: str) -> v.HostView:
-        """Cordon, drain or return a host."""
+    async def set_host(
+        self, host: str, state: HostState, by: str, *, at_once: bool = False
+    ) -> v.HostView:
+        """Cordon, drain or return a host; a drain ``at_once`` stops also what has no place elsewhere."""
         views: tuple[v.HostView, ...] = await self.list("hosts")
         region = next((h.region for h in views if h.name == host), None)
         if region is None:
@@ -343,7 +332,7 @@ class Service:
         absence = self.machines.queue.reach.absent.get(region)
         if absence is not None:
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
-        await self._tell(ids.placer(region), m.SetHost(host, state, by))
+        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
         for _ in range(HOST_LOOKS):
             views = await self.list("hosts")
             found = next(h for h in views if h.name == host)
@@ -351,6 +340,34 @@ class Service:
                 break
             await asyncio.sleep(HOST_LOOK_S)  # the order is on its way
         return found
+
+    async def host_story(self, host: str) -> v.HostStory:
+        """A host with what was done to it and what happened to it."""
+        views: tuple[v.HostView, ...] = await self.list("hosts")
+        view = next((h for h in views if h.name == host), None)
+        if view is None:
+            raise NotFound(f"no host '{host}'")
+        return v.HostStory(view, await self._history(ids.host(host)))
+
+    async def _history(self, subject: str) -> tuple[v.HistoryView, ...]:
+        rows = await asyncio.to_thread(self.journal.history, subject)
+        return tuple(
+            v.HistoryView(row.at_s, row.kind, row.text, msgspec.json.decode(row.detail))
+            for row in rows
+        )
+
+    async def drain_plan(self, host: str) -> v.DrainView:
+        """What a drain of a host does now, or would do."""
+        await self.regions.look()
+        now = self.clock.now()
+
+        def plan() -> v.DrainView:
+            for placer in self.regions.placers.values():
+                if host in placer.columns.index:
+                    return fleet.drain_plan(placer, host, now)
+            raise NotFound(f"no host '{host}'")
+
+        return await self._ask(plan)
 
     # --- datasets -------------------------------------------------------------------------------------
 

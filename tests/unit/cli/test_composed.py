@@ -71,6 +71,21 @@ def test_bench() -> None:
     assert options == BenchOptions(jobs=5, clients=2, duration_s=60, seed=7)
 
 
+def test_bench_of_a_fleet(tmp_path: Path) -> None:
+    """The fleet arrives as it was described."""
+    options = given(
+        "bench", "search", "--regions", 2, "--clusters", 4, "--hosts", 50, "--gpus-per-host", 4,
+        "--fill", 0.5, "--sizes", "1, 4", "--jobs", 9, "--no-first-use", "--scaling",
+        "--out", tmp_path,
+    )  # fmt: skip
+    assert options == BenchOptions(
+        jobs=9, regions=2, clusters=4, hosts=50, gpus_per_host=4, fill=0.5, sizes_gpus=(1, 4),
+        first_use=False, scaling=True, out=tmp_path,
+    )  # fmt: skip
+    options = given("bench", "queue", "--hosts", 300, "--rate", 5, "--duration", "3s")
+    assert (options.hosts, options.rate, options.duration_s) == (300, 5.0, 3.0)
+
+
 def test_exit_codes_are_passed_on(call: Call) -> None:
     """What `serve` and `demo` return is the exit code."""
     assert call("demo").code == 0

@@ -38,6 +38,10 @@ WAITING = Explanation(
                     True, 4.0, 32.0,
                 ),
                 ClusterVerdict("east-2", (), False, 2.0, 2.0, 2.0),
+                ClusterVerdict(
+                    "east-3", (Count(Rejection.TOO_FEW_GPUS, 2),), True, 0.0, 16.0,
+                    hosts=2, spared=(Count(Rejection.BAND_NOT_LOWER, 3),),
+                ),
             ),
         ),
         RegionVerdict(
@@ -47,12 +51,17 @@ WAITING = Explanation(
                 ClusterVerdict("west-2", (), True, 16.0, 16.0, 16.0, 3.25, TERMS),
             ),
         ),
-        RegionVerdict("south", True, "ResidencyForbids (only east)", 0, 0.0, ()),
+        RegionVerdict(
+            "south", True, "ResidencyForbids (only east)", 0, 0.0,
+            (ClusterVerdict("south-1", (Count(Rejection.RESIDENCY, 2, "d"),), False, 16.0, 16.0),),
+        ),
         RegionVerdict("north", False, None, 0, 0.0, ()),
     ),
     plans=(
-        plan("west", "west-1", 2.5, {"job": "j3", "lost_gpu_s": 480.0, "band": "low"},
-             {"job": "j4", "lost_gpu_s": 20.5}),
+        plan("west", "west-1", 2.5,
+             {"job": "j3", "tenant": "nlp", "band": "low", "lost_gpu_s": 480.0,
+              "restart_gpu_s": 30.0, "price": 2.8333},
+             {"job": "j4"}),
         plan("west", "west-2", 3.25),
     ),
     warnings=("the dataset grows",),
@@ -77,13 +86,23 @@ def test_the_summary_comes_first(explained: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     "want",
     [
-        ["east", "(all)", "no cluster fits", "6", "34", "-", "none"],
+        ["east", "(all)", "no cluster fits", "6", "50", "-", "none"],
         ["east", "east-1", "TooFewFreeGpus 3, HostUnavailable 1 (h3)", "4", "32", "-", "-"],
         ["east", "east-2", "can never fit: at most 2 GPUs together", "2", "2", "-", "-"],
+        [
+            "east",
+            "east-3",
+            "TooFewFreeGpus 2; running jobs spared: BandNotLower 3",
+            "0",
+            "16",
+            "-",
+            "-",
+        ],
         ["west", "(all)", "fits", "20", "48", "2.5", "150GB in 20m"],
         ["west", "west-1", "fits if j3, j4 would stop", "4", "32", "2.5", "-"],
         ["west", "west-2", "fits", "16", "16", "3.25", "-"],
-        ["south", "(all)", "ResidencyForbids (only east)", "0", "0", "-", "none"],
+        ["south", "(all)", "ResidencyForbids (only east)", "16", "16", "-", "none"],
+        ["south", "south-1", "barred", "16", "16", "-", "-"],
         ["north", "(all)", "unreachable", "0", "0", "-", "none"],
     ],
     ids=lambda want: f"{want[0]} {want[1]}",
@@ -104,8 +123,8 @@ def test_plans_stand_side_by_side(explained: list[list[str]]) -> None:
 
 def test_victims_have_their_price(explained: list[list[str]]) -> None:
     """Who would have to stop, and the work that would be lost."""
-    assert ["west/west-1", "j3", "480.0", "band low"] in explained
-    assert ["west/west-1", "j4", "20.5", "-"] in explained
+    assert ["west/west-1", "j3", "nlp", "low", "480.0", "30.0", "2.833"] in explained
+    assert ["west/west-1", "j4", "-", "-", "-", "-", "-"] in explained
 
 
 def test_what_would_help(explained: list[list[str]]) -> None:

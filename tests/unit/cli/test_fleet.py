@@ -88,8 +88,48 @@ def test_listings_can_be_narrowed(
     """To a region or a cluster."""
     server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/gpus", {"gpus": GPUS})
     server.on("GET", "/clusters", {"clusters": CLUSTERS})
+    server.on("GET", "/regions", {"regions": REGIONS})
     rows = call(*arguments, "--json").document[arguments[0]]
     assert [row["name"] for row in rows] == want
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["hosts", "--region", "eats"], "no region 'eats' (did you mean 'east'?)"),
+        (["hosts", "--cluster", "easst-1"], "no cluster 'easst-1' (did you mean 'east-1'?)"),
+        (["clusters", "--region", "nowhere"], "no region 'nowhere' (one of: east, west)"),
+        (["gpus", "--region", "eats"], "no region 'eats' (did you mean 'east'?)"),
+        (["queue", "--tenant", "defualt"], "no tenant 'defualt' (did you mean 'default'?)"),
+    ],
+)
+def test_a_name_of_nothing_is_no_empty_table(
+    arguments: list[str], want: str, server: FakeServer, call: Call
+) -> None:
+    """Who mistypes a name is told, with the nearest that there is."""
+    server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/gpus", {"gpus": GPUS})
+    server.on("GET", "/clusters", {"clusters": CLUSTERS}).on(
+        "GET", "/regions", {"regions": REGIONS}
+    )
+    server.on("GET", "/tenants", {"tenants": TENANTS})
+    server.on("GET", "/jobs", v.JobPage((), None, {}))
+    called = call(*arguments)
+    assert (called.code, called.error) == (1, f"topmast: {want}")
+
+
+def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:
+    """Who put it aside, and when; or that there is nothing to tell."""
+    line = v.HistoryView(
+        1e9, "host-cordoned", "h0 was cordoned by ann", {"host": "h0", "by": "ann"}
+    )
+    server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], (line,)))
+    out = call("hosts", "--history", "h0").out
+    assert "h0 was cordoned by ann" in out
+    assert call("hosts", "--history", "h0", "--json").document["history"][0]["kind"] == (
+        "host-cordoned"
+    )
+    server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], ()))
+    assert "never lost" in call("hosts", "--history", "h0").out
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
@@ -102,6 +142,34 @@ def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
     assert called.error == "topmast: no host 'h9'"
     assert "cordoned" in called.out
     assert call(verb, "h0", "--json").document["hosts"][0]["state"] == "cordoned"
+
+
+def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:
+    """And says what is still there, and why."""
+    stays = {"j1": "may not be preempted: runs to its end"}
+    server.on("POST", "/hosts/h0/drain", host("h0", "draining", stays=stays))
+    called = call("drain", "h0", "--now")
+    assert server.requests[-1].document["now"] is True
+    assert "j1 is still on h0: may not be preempted: runs to its end" in called.out
+    call("drain", "h0")
+    assert "now" not in server.requests[-1].document
+
+
+def test_what_a_drain_would_do_is_shown(server: FakeServer, call: Call) -> None:
+    """Where each job would go and at which cost, or why not; nothing is drained."""
+    moves = (
+        v.MoveView("j1", ("h0",), True, "east-2", ("h5", "h6"), 1234.5, ""),
+        v.MoveView("j2", ("h0",), False, None, (), 60.0, "has no other place in region east now"),
+    )
+    server.on("GET", "/hosts/h0/drain", v.DrainView("h0", "east", "healthy", moves))
+    server.on("GET", "/hosts/h1/drain", v.DrainView("h1", "east", "healthy", ()))
+    lines = call("drain", "h0", "h1", "--dry-run").out.splitlines()
+    assert lines[1].split() == ["j1", "h0", "east-2:", "h5,h6", "1234", "-"]
+    assert lines[2].split("60  ")[1] == "has no other place in region east now"
+    assert lines[3] == "nothing runs on h1"
+    document = call("drain", "h0", "--dry-run", "--json").document
+    assert document["drains"][0]["moves"][0]["to_hosts"] == ["h5", "h6"]
+    assert all(request.method == "GET" for request in server.requests)
 
 
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:

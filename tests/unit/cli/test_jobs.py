@@ -91,7 +91,7 @@ def test_the_queue_selects(
     arguments: list[str], want: dict[str, str], server: FakeServer, call: Call
 ) -> None:
     """What waits and runs by default, by rank; else what was asked for, newest first."""
-    server.on("GET", "/jobs", page())
+    server.on("GET", "/jobs", page(job(tenant="t")))
     assert call("queue", *arguments).code == 0
     assert server.requests[0].query == want
 

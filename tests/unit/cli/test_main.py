@@ -98,6 +98,11 @@ MISTAKES = [
     Mistake("no port", ["up", "--port", "99999"], "--port"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
+    Mistake(
+        "no folder of a server", ["queue", "--state", str(REPO / "LICENSE")], "is not a folder"
+    ),
+    Mistake("no folder for a server", ["up", "--state", str(REPO / "LICENSE")], "is not a folder"),
+    Mistake("the option is named", ["launch", "j.yaml", "--env", "LR"], "'--env'"),
     Mistake("no shell", ["completion", "csh"], "csh"),
     Mistake("no jobs", ["bench", "submit", "--jobs", "0"], "--jobs"),
     Mistake("control characters", ["\x1b[31m\nqueue"], "\\x1b[31m"),

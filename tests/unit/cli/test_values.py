@@ -22,13 +22,13 @@ from topmast.cli import values
 )
 def test_moments(text: str | None, want: float | None) -> None:
     """Seconds since the epoch, or a date in the reader's zone or another."""
-    assert values.moment_s(text) == want
+    assert values.moment_s(text, "--until") == want
 
 
 @pytest.mark.parametrize(("text", "ago_s"), [("2h", 7200), ("90", 90), ("1h30m", 5400), ("0", 0)])
 def test_moments_ago(text: str, ago_s: float) -> None:
     """A duration is that long ago."""
-    found = values.moment_s(text)
+    found = values.moment_s(text, "--until")
     assert found == pytest.approx(time.time() - ago_s, abs=5)
 
 
@@ -36,7 +36,7 @@ def test_moments_ago(text: str, ago_s: float) -> None:
 def test_no_moments(text: str) -> None:
     """What is no time is refused."""
     with pytest.raises(typer.BadParameter, match="is not a time"):
-        values.moment_s(text)
+        values.moment_s(text, "--until")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])
@@ -54,4 +54,20 @@ def test_not_loopback(host: str) -> None:
 
 def test_assignments() -> None:
     """A value may hold an equals sign, or be empty; the last one wins."""
-    assert values.assignments(["A=1", "B=x=y", "C=", "A=2"]) == {"A": "2", "B": "x=y", "C": ""}
+    assert values.assignments(["A=1", "B=x=y", "C=", "A=2"], "--set") == {
+        "A": "2",
+        "B": "x=y",
+        "C": "",
+    }
+
+
+def test_whole_numbers() -> None:
+    """A list with commas; blanks do not matter."""
+    assert values.whole_numbers("1, 2,64") == (1, 2, 64)
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "1.5", "x", "²"])
+def test_no_whole_numbers(text: str) -> None:
+    """Each must be a number from 1 on."""
+    with pytest.raises(typer.BadParameter):
+        values.whole_numbers(text)

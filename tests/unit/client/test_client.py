@@ -22,6 +22,7 @@ HOST = views.HostView(
     name="h0", region="east", cluster="east-1", state="healthy", gpu_model="H100", gpus=8,
     free_gpus=8, datacenter="d", pod="p", rack="r", jobs=(),
 )  # fmt: skip
+DRAIN = views.DrainView("h0", "east", "draining", ())
 DATASET = views.DatasetView("imagenet", 10, "data/imagenet", None, 1, (), ())
 STORY = views.JobStory(job(), (), ())
 EXPLANATION = views.Explanation(
@@ -68,6 +69,11 @@ CASES = [
     Case(lambda c: c.cordon("h0"), "POST /hosts/h0/cordon", HOST, want_body={"user": "ada"}),
     Case(lambda c: c.uncordon("h0"), "POST /hosts/h0/uncordon", HOST, want_body={"user": "ada"}),
     Case(lambda c: c.drain("h0"), "POST /hosts/h0/drain", HOST, want_body={"user": "ada"}),
+    Case(
+        lambda c: c.drain("h0", now=True), "POST /hosts/h0/drain", HOST,
+        want_body={"user": "ada", "now": True},
+    ),
+    Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(
         lambda c: c.add_dataset("imagenet", "east"), "POST /datasets", DATASET,
         want_body={"name": "imagenet", "region": "east", "min_replicas": 1},

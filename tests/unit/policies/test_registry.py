@@ -50,6 +50,20 @@ def test_options_are_laid_over_a_profile() -> None:
         ({"scoring": "dice"}, "dice"),
         ({"when_blocked": "cry"}, "cry"),
         ({"nope": "1"}, "nope"),
+        (
+            {"score.dato": "1"},
+            r"--set score.dato: there is no such option .did you mean 'score.data'",
+        ),
+        ({"score": "1"}, "--set score: there is no such option"),
+        ({"score.data": "abc"}, "--set score.data: Expected `float`"),
+        ({"min_runtime_s": "-5"}, r"--set min_runtime_s: -5 is out of range .0 or more"),
+        ({"score.data": ".nan"}, "--set score.data: nan is out of range"),
+        ({"copy_limit_s": ".inf"}, "--set copy_limit_s: inf is out of range"),
+        ({"host_losses_allowed": "-1"}, "host_losses_allowed: -1"),
+        (
+            {"rank.usage_half_life_s": "0"},
+            "--set rank.usage_half_life_s: 0 is out of range .more than 0",
+        ),
     ],
 )
 def test_a_mistake_is_told_at_once(options: dict[str, str], names: str) -> None:

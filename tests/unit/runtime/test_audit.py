@@ -9,6 +9,7 @@ from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
+from topmast.model.states import HostState
 from topmast.model.views import JobView
 
 
@@ -40,6 +41,41 @@ def test_a_preemption_is_told_to_both() -> None:
     world.submit(job("urgent", gpus=8, band=Band.HIGH))
     assert "PREEMPTING: preempting: preempted by j2" in _story(world, "j1")
     assert any("; preempts j1" in line for line in _story(world, "j2"))
+
+
+def test_the_life_of_a_host_in_words() -> None:
+    """Who put it aside and returned it, when it was lost, for which attempt it is suspected."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job(gpus=8))
+    world.set_host("east-1-0", HostState.CORDONED)
+    world.set_host("east-1-0", HostState.CORDONED)
+    world.set_host("east-1-0", HostState.DRAINING)
+    world.set_host("east-1-0", HostState.HEALTHY)
+    world.lose("east-1-0")
+    world.revive("east-1-0")
+    told = _story(world, ids.host("east-1-0"))
+    assert told[:3] == [
+        "host-cordoned: east-1-0 was cordoned by ann",
+        "host-drained: east-1-0 is drained by ann",
+        "host-uncordoned: east-1-0 was uncordoned by ann",
+    ]
+    kinds = [line.split(":")[0] for line in told]
+    assert "host-down" in kinds
+    assert "host-up" in kinds
+    row = world.journal.history(ids.host("east-1-0"))[0]
+    assert msgspec.json.decode(row.detail) == {"host": "east-1-0", "by": "ann"}
+
+
+def test_an_attempt_that_fails_for_its_host_is_told_of_the_host() -> None:
+    """Why it takes no work for a while, and when it is trusted again."""
+    world = World(fleet(cluster("east-1", hosts=2)))
+    world.submit(job(gpus=8))
+    world.finish("j1", None)
+    host = "east-1-0"
+    told = _story(world, ids.host(host))
+    assert told[0].startswith(f"host-suspect: {host} takes no work for 60 s: attempt 1 of j1 ended")
+    world.advance(61.0)
+    assert _story(world, ids.host(host))[-1] == f"host-trusted: {host} takes work again"
 
 
 def test_borrowing_is_told() -> None:

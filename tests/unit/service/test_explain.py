@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.build import cluster, dataset, fleet, job, needs, tenant
+from tests.support.build import cluster, dataset, fleet, job, needs, profile, tenant
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
-from topmast.model.fleet import DatasetSpec, TenantSpec
+from topmast.model import messages as m
+from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
-from topmast.model.states import WAITING
+from topmast.model.reason import ChangeKind
+from topmast.model.states import WAITING, HostState, JobState
 from topmast.model.views import Explanation
+from topmast.ports import Outcome
 from topmast.service.explain import explain_job, explain_spec
 
 
@@ -93,6 +96,171 @@ def test_what_is_foretold_comes_true(system: object, before: list[JobSpec], spec
     (name,) = world.submit(spec)
     started = world.jobs[name].epoch > 0
     assert started is (told.reason is None), told.summary
+
+
+@dataclass
+class Wish:
+    """A job that waits, and one change that is told: its kind, its words, and what it is to."""
+
+    story: str
+    spec: JobSpec
+    want_kind: ChangeKind
+    want_text: str
+    want_to: str | float | None = None
+    tenants: tuple[TenantSpec, ...] = (TenantSpec("default"),)
+    datasets: tuple[DatasetSpec, ...] = ()
+    links: tuple[Link, ...] | None = None
+    min_runtime_s: float = 0.0
+    cordoned: tuple[str, ...] = ()
+
+
+IN_QUOTA = (tenant("default", H100=8, borrow=0), TenantSpec("ops"))
+WISHES = [
+    Wish("fewer tasks", job(gpus=8, count=4, band=Band.LOW), ChangeKind.TASKS,
+         "3 tasks instead of 4: there is room in east/east-1", 3.0),
+    Wish("smaller tasks", job(gpus=8, count=4, band=Band.LOW), ChangeKind.GPUS,
+         "4 GPUs per task instead of 8", 4.0),
+    Wish("fewer CPUs", job(resources=needs(1, "H100", cpus=100)), ChangeKind.CPUS,
+         "64 CPUs per task instead of 100", 64.0),
+    Wish("less memory", job(resources=needs(1, "H100", memory=10**12)), ChangeKind.MEMORY,
+         "512GB of memory per task instead of 1TB", 512e9),
+    Wish("a wider topology",
+         job(gpus=8, count=2, topology=Topology(required=Level.HOST), band=Band.LOW),
+         ChangeKind.TOPOLOGY, "`topology: {required: rack}` instead of host", "rack"),
+    Wish("another model", job(gpus=8, count=4, band=Band.LOW), ChangeKind.MODEL,
+         "GPU model A100, which it does not list: there is room in west/west-1", "A100"),
+    Wish("a higher band", job(gpus=8, count=4, band=Band.LOW), ChangeKind.PRIORITY,
+         "`priority: high` instead of low: there is room in east/east-1, others being preempted",
+         "high"),
+    Wish("patience", job(gpus=8, count=4, band=Band.HIGH), ChangeKind.PATIENCE,
+         "5m of patience, for jobs that are not 5m old may not be preempted", min_runtime_s=300.0),
+    Wish("the end of others", job(gpus=8, count=4, band=Band.LOW), ChangeKind.ENDS,
+         "the end of j1, expected in 1h"),
+    Wish("hosts", job(gpus=8, count=2, topology=Topology(required=Level.RACK), band=Band.LOW),
+         ChangeKind.HOSTS,
+         "1 more host of rack r0 of east-1 free (east-1-0): 8 of the 16 GPUs", 1.0,
+         cordoned=("east-1-3",)),
+    Wish("hosts back in service",
+         job(gpus=8, count=2, topology=Topology(required=Level.RACK), band=Band.LOW),
+         ChangeKind.SERVICE, "1 host of east-1 back in service (east-1-3 is cordoned)", 1.0,
+         cordoned=("east-1-3",)),
+    Wish("more quota", job(gpus=8, count=2), ChangeKind.QUOTA,
+         "8 more H100 of quota for tenant default: there is room", 16.0, IN_QUOTA),
+    Wish("more to borrow", job(gpus=8, count=2), ChangeKind.BORROW,
+         "a borrow_limit of 16 H100 for tenant default instead of 0: there is room", 16.0, IN_QUOTA),
+    Wish("leave to be preempted", job(gpus=8, count=2, preemptible=False), ChangeKind.PREEMPTIBLE,
+         "`preemptible: true`", "true", (tenant("default", H100=8), TenantSpec("ops"))),
+    Wish("more quota for two at once",
+         job(gpus=8, count=2, tenant="team", preemptible=False), ChangeKind.QUOTA,
+         "8 more H100 of quota for tenant team and 8 more H100 of quota for tenant org: there is",
+         16.0, (tenant("org", H100=8), tenant("team", "org", H100=8), TenantSpec("ops"))),
+    Wish("more quota, and room", job(gpus=8, count=4, preemptible=False, band=Band.LOW),
+         ChangeKind.QUOTA,
+         "24 more H100 of quota for tenant default, and besides 1 more host of east-1 free (east-1-0)", 32.0,
+         (tenant("default", H100=8), TenantSpec("ops"))),
+    Wish("data where no link leads", job(model="A100", datasets=("d",)), ChangeKind.DATA,
+         "d in west (1GB; no link leads there from a replica): there is room in west/west-1", "west",
+         datasets=(dataset("d", "east"),), links=()),
+    Wish("residency", job(model="A100", datasets=("d",)), ChangeKind.RESIDENCY,
+         "leave for d to be in west, which its residency forbids: there is room in west/west-1, after "
+         "a copy of 1GB in 1s", "west", datasets=(dataset("d", "east", allowed=("east",)),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WISHES, ids=lambda case: case.story)
+def test_what_would_have_to_change(case: Wish) -> None:
+    """Four hosts of 8 H100 in two racks, one busy, and four A100: what would give a job a place."""
+    tenants = case.tenants if len(case.tenants) > 1 else (*case.tenants, TenantSpec("ops"))
+    system = fleet(
+        cluster("east-1", hosts=4, cpus=64.0, memory_bytes=512 * 10**9),
+        cluster("west-1", hosts=4, model="A100"),
+        tenants=tenants, datasets=case.datasets, links=case.links,
+    )  # fmt: skip
+    world = World(system, profile(min_runtime_s=case.min_runtime_s))
+    world.submit(job("busy", gpus=8, tenant="ops"))
+    for host in case.cordoned:
+        world.set_host(host, HostState.CORDONED)
+    told = _asked(world, case.spec)
+    found = [change for change in told.changes if change.kind is case.want_kind]
+    assert found, [change.text for change in told.changes]
+    assert found[0].text.startswith(case.want_text)
+    assert found[0].to == case.want_to
+    assert bool(found[0].also) is ("besides" in case.want_text)
+    assert any(found[0].text in line for line in told.would_help)
+
+
+def test_a_region_that_is_ruled_out_helps_nobody() -> None:
+    """Its clusters have no score, its hosts are counted under what bars it, and nothing is suggested."""
+    datasets = (dataset("d", "east", allowed=("east",)),)
+    world = World(fleet(cluster("east-1", hosts=1), cluster("west-1"), datasets=datasets))
+    world.submit(job("busy", gpus=8))
+    told = _asked(world, job(gpus=8, datasets=("d",)))
+    east, west = told.regions
+    assert (east.barred, west.barred) == (None, "ResidencyForbids (d)")
+    (verdict,) = west.clusters
+    assert (verdict.score, verdict.ever, verdict.terms) == (None, False, {})
+    assert [(c.reason.value, c.count, c.detail) for c in verdict.rejections] == [
+        ("ResidencyForbids", 2, "d")
+    ]
+    assert told.reason == "InsufficientCapacity"
+    west_only = {change.kind for change in told.changes if change.region == "west"}
+    assert west_only == {ChangeKind.RESIDENCY}
+
+
+def test_what_is_preempted_loses_what_it_loses() -> None:
+    """GPU-seconds as they are, and the price that the score asks for them: weighted by band."""
+    options = profile(restart_cost_s=30.0)
+    world = World(fleet(cluster("east-1", hosts=1)), options)
+    world.submit(job("victim", gpus=8, band=Band.LOW))
+    world.start("j1")
+    world.advance(60.0)
+    told = _asked(world, job(gpus=8, band=Band.HIGH))
+    (plan,) = told.plans
+    (victim,) = plan.victims
+    price = options.score.preemption * 2 * 8 * (60 + 30) / 3600
+    assert victim == {
+        "job": "j1", "tenant": "default", "band": "low", "lost_gpu_s": 480.0,
+        "restart_gpu_s": 240.0, "price": pytest.approx(price),
+    }  # fmt: skip
+    assert plan.terms["preemption"] == pytest.approx(price)
+
+
+def test_a_region_without_the_data_preempts_nobody() -> None:
+    """The queue does not stop others where a job could not start yet, and neither is that foretold."""
+    datasets = (dataset("d", "east"),)
+    world = World(fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1), datasets=datasets))
+    world.submit(job("a", gpus=8, band=Band.CRITICAL), job("b", gpus=8, band=Band.CRITICAL))
+    world.cancel(next(name for name, record in world.jobs.items() if record.region == "west"))
+    world.submit(job("low", gpus=8, band=Band.LOW))
+    told = _asked(world, job(gpus=8, band=Band.HIGH, datasets=("d",)))
+    assert told.reason == "InsufficientCapacity"
+    assert told.plans == ()
+
+
+def test_a_plan_that_was_refused_is_counted_and_shown() -> None:
+    """A host is cordoned between the offer and the commit: the job's record, story and explanation
+    say that its plan was refused, and it is placed elsewhere a moment later."""
+    world = World(fleet(cluster("east-1", hosts=2)))
+    placer = world.placer("east")
+    really = placer.handle
+
+    def meanwhile(event: m.Message, now: float) -> Outcome:
+        if isinstance(event, m.CommitPlan) and event.epoch == 1:
+            really(m.SetHost(event.plan.hosts[0], HostState.CORDONED), now)
+        return really(event, now)
+
+    placer.handle = meanwhile  # type: ignore[method-assign]
+    world.submit(job("one", gpus=8))
+    record = world.jobs["j1"]
+    assert (record.refusals, record.plan, record.state) == (1, None, JobState.PENDING)
+    assert record.view(world.now, None).refusals == 1
+    assert record.cause == "the region refused the plan: host east-1-0 takes no work"
+    assert "a plan for it was refused at commit once" in _told(world, "j1").summary
+    assert [row.kind for row in world.journal.history("j1")] == ["submitted", "placed", "refused"]
+    assert world.rebuilt().queue.jobs["j1"].refusals == 1
+    world.advance(2.0)
+    assert (record.epoch, record.hosts, record.state) == (2, ("east-1-1",), JobState.RUNNING)
+    assert (record.refusals, record.cause) == (1, "")
 
 
 def test_a_waiting_job_is_explained_by_the_reason_that_the_queue_has() -> None:

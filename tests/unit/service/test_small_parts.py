@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import CopyProgress, HostUp, Progress
 from topmast.ports import AttemptRow, HistoryRow
@@ -15,6 +16,17 @@ from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.hub import KEPT, Hub
 from topmast.service.usage import usage
+
+# --- the hub ------------------------------------------------------------------------------------------
+
+
+def test_an_event_of_a_host_is_of_no_job() -> None:
+    """It is named in the detail; whoever reads the stream for jobs is not misled."""
+    hub = Hub(0)
+    hub.publish([HistoryRow(1.0, ids.host("h0"), "host-down", "h0 is gone", '{"host":"h0"}')])
+    (event,) = hub.since(0)
+    assert (event.job, event.detail) == ("", {"host": "h0"})
+
 
 # --- usage --------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from topmast.fast.placement.sections import Sections
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import Seat
+from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 
 Floats = NDArray[np.float64]
@@ -65,8 +66,12 @@ class Columns:
         self.sections = Sections(
             sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
         )
+        self.reasons: dict[object, PendingReason] = {}
+        """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
         self.allocations: Mapping[str, Allocation] = {}
         """By job, who holds what is taken, where that is known; kept by the placer."""
+        self.watched = True
+        """Whether the index knows of the allocations: not where nobody is ever stopped for another."""
         self.grown: dict[str, None] = {}
         """Clusters with more room than when this was emptied last."""
         self.pool: Pool | None = None
@@ -123,20 +128,26 @@ class Columns:
 
     def hold(self, allocation: Allocation) -> None:
         """An attempt takes its seats; it is among the ``allocations`` already. O(slots of its hosts)."""
+        if not self.watched:
+            self.take(allocation.plan.seats, allocation.needs())
+            return
         self._add(allocation.plan.seats, allocation.needs(), -1)
         if self._index is not None:
             self._index.hold(self, allocation)
 
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""
-        self._add(allocation.plan.seats, allocation.needs(), +1)
         self.grown[allocation.plan.cluster] = None
+        if not self.watched:
+            self.give_back(allocation.plan.seats, allocation.needs())
+            return
+        self._add(allocation.plan.seats, allocation.needs(), +1)
         if self._index is not None:
             self._index.holders.remove(self.region, allocation.job)
 
     def note(self, allocation: Allocation) -> None:
         """An attempt may be stopped now or no more, or has kept its work. O(entries of its hosts)."""
-        if self._index is not None:
+        if self.watched and self._index is not None:
             self._index.holders.note(self.region, allocation)
 
     def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:

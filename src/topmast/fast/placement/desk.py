@@ -59,8 +59,13 @@ class Desk(EventMachine):
             self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), offers))
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
-        """The best offer, or every region's reason."""
-        if ask.held is None and ask.outranked is None and compiled.applies(ask):
+        """The best offer, or every region's reason. A place that is kept for the job goes first."""
+        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in terms}
+        places = {r: offer for r, offer in kept.items() if offer is not None}
+        if places:
+            return places
+        common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
+        if common and compiled.applies(ask):
             return self._best(ask, terms) or self._refusals(ask, terms)
         offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
         plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
@@ -103,7 +108,7 @@ class Desk(EventMachine):
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
-        costs = _costs(index, ask, weights, terms)
+        costs = costs_of(index, weights, terms)
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -153,9 +158,7 @@ def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
     )
 
 
-def _costs(
-    index: Index, ask: Ask, weights: ScoreWeights, terms: dict[str, m.RegionTerms]
-) -> Floats:
+def costs_of(index: Index, weights: ScoreWeights, terms: dict[str, m.RegionTerms]) -> Floats:
     """The cost of each cluster (C); infinite where the job is not asked about."""
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for region, (low, high) in index.spans.items():

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from topmast.fast.placement.holdings import NONE, THRESHOLDS, Holdings, weight_of
+from topmast.fast.placement.jit import inner, kernel
 from topmast.fast.placement.kernels import (
     F64,
     HOST_LEVEL,
@@ -51,8 +51,10 @@ class Terms(NamedTuple):
     restart_s: float
     price: float
     by_name: bool
-    """Whether only those ``named`` (A) may be stopped, at the weight of the lowest band."""
+    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
     named: NDArray[np.bool_]
+    flat: bool
+    """Whether all count as if they were of the lowest band."""
     usable: NDArray[np.bool_]
     """(H) hosts that may be used."""
     cpus: float
@@ -79,56 +81,54 @@ class Scratch(NamedTuple):
     """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def price_of(h: Holdings, p: Terms, v: int) -> float:
     """What stopping an attempt costs; infinite if it may not be stopped."""
     if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
         return INFINITE
     if p.by_name:
-        weight = 1.0
         if not p.named[v]:
             return INFINITE
-    else:
-        weight = weight_of(h.attempts[v].band)
-        if h.attempts[v].band >= THRESHOLDS[p.threshold]:
-            return INFINITE
+    elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
+        return INFINITE
+    weight = 1.0 if p.flat else weight_of(h.attempts[v].band)
     lost_s = max(0.0, p.now - h.attempts[v].kept_s)
     price: float = p.price * weight * (lost_s + p.restart_s) * h.attempts[v].gpus
     return price
 
 
-@njit(cache=True, nogil=True)
+@inner
 def floor_of(h: Holdings, p: Terms, host: int, gpus: int) -> float:
     """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
-    # By name all count as the lowest band: at least a fifth of what they would.
-    lightest = h.hosts[host].lightest / 5.0 if p.by_name else h.hosts[host].lightest
+    # All count as the lowest band: at least a fifth of what they would.
+    lightest = h.hosts[host].lightest / 5.0 if p.flat else h.hosts[host].lightest
     floor: float = max(gpus * _rate_of(h, p, host), _second_of(h, p, host) * lightest)
     return floor if lightest < np.inf else INFINITE
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _second_of(h: Holdings, p: Terms, host: int) -> float:
     """The least price of a GPU of weight 1 on the host."""
     price: float = p.price * (max(0.0, p.now - h.hosts[host].latest_s) + p.restart_s)
     return price
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rate_of(h: Holdings, p: Terms, host: int) -> float:
     """A price per GPU that no victim on the host can be below."""
     weight = h.hosts[host].weight
     if weight == np.inf:
         return INFINITE
-    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.by_name else weight)
+    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.flat else weight)
     return rate
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _parts(h: Holdings, entry: int) -> float:
     return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def offers_of(
     a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, chosen: NDArray[np.bool_],
@@ -159,7 +159,7 @@ def offers_of(
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _items(a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, items: I64) -> tuple[int, bool]:
     """The main entries of the host whose attempts go or might go, and whether shares are among them."""
     count, odd = 0, False
@@ -176,7 +176,7 @@ def _items(a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, items: I64) 
     return count, odd
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _by_knapsack(
     h: Holdings, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
     items: I64, costs: F64, chosen: NDArray[np.bool_],
@@ -199,7 +199,7 @@ def _by_knapsack(
                         chosen[t, i] = (who[freed] >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill_knapsack(
     h: Holdings, s: Scratch, items: I64, costs: F64, least: F64, who: I64
 ) -> None:  # fmt: skip
@@ -222,7 +222,7 @@ def _fill_knapsack(
         done += size
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _room_without(
     a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
     going: NDArray[np.bool_],
@@ -251,7 +251,7 @@ def _room_without(
     return tasks, free
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _slot_is_freed(a: Arrays, h: Holdings, host: int, share: int, gone: NDArray[np.bool_]) -> int:
     """1 if those ``gone`` free a slot wholly, told for the first of its entries only."""
     slot = h.entries[share].slot
@@ -266,7 +266,7 @@ def _slot_is_freed(a: Arrays, h: Holdings, host: int, share: int, gone: NDArray[
     return 1 if milli == MILLI else 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _by_sets(
     a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
@@ -291,7 +291,7 @@ def _by_sets(
                 chosen[t, :count] = going
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _by_rate(
     a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
@@ -325,7 +325,7 @@ def _by_rate(
         chosen[t, :count] = spared
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
     """Add up the parts that attempts have on these hosts. O(entries)."""
     for start in (True, False):
@@ -340,7 +340,7 @@ def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
                 entry = h.entries[entry].after
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _most_items(h: Holdings, hosts: I64) -> int:
     most = 0
     for host in hosts:
@@ -353,7 +353,7 @@ def _most_items(h: Holdings, hosts: I64) -> int:
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def section_offer(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64
 ) -> tuple[float, float, int]:
@@ -400,7 +400,7 @@ def section_offer(
     return bound, truth, branch
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _cheapest(prices: F64, tasks: int, taken: I64) -> float:
     """The least sum of the hosts' ``prices`` (m x tasks of a host + 1) for all tasks; ties to the first hosts."""
     m, widest = prices.shape[0], prices.shape[1] - 1
@@ -424,7 +424,7 @@ def _cheapest(prices: F64, tasks: int, taken: I64) -> float:
     return least
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _truth(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
     items: I64,
@@ -446,7 +446,7 @@ def _truth(
     return truth, branch
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _whole_prices(h: Holdings, p: Terms, s: Scratch, hosts: I64) -> tuple[float, int]:
     """The prices of the victims, each once; and of those on several hosts the one with most to pay."""
     prices, most_due, branch = 0.0, -1.0, NONE
@@ -470,7 +470,7 @@ def _whole_prices(h: Holdings, p: Terms, s: Scratch, hosts: I64) -> tuple[float,
 # --- the search ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _holds(h: Holdings, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
     """Whether a section could hold the gang if all who may go were gone. O(W)."""
     start = a.hist_start[section]
@@ -480,7 +480,7 @@ def _holds(h: Holdings, a: Arrays, k: int, section: int, tasks: int, gpus: int) 
     return bool(room >= tasks)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _least_change(stranded: F64, gpus: int) -> float:
     """What seats of so many GPUs change in stranded GPUs at least, on any host. O(W)."""
     least: float = INFINITE
@@ -490,7 +490,7 @@ def _least_change(stranded: F64, gpus: int) -> float:
     return least
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _one_host(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
 ) -> float:
@@ -508,7 +508,7 @@ def _one_host(
     return result
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: float) -> float:
     """A price that the whole gang on one host cannot be below; infinite if it cannot sit there. O(1)."""
     if not p.usable[host] or h.cleared[p.threshold, host] < need:
@@ -520,7 +520,7 @@ def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: 
     return floor
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _candidates(a: Arrays, h: Holdings, q: Question, p: Terms) -> I64:
     """Clusters and choices of which some host could hold the whole gang: cluster, choice, section."""
     found = np.zeros((a.by_cluster.shape[0] * q.choice_model.shape[0], 3), np.int64)
@@ -538,13 +538,13 @@ def _candidates(a: Arrays, h: Holdings, q: Question, p: Terms) -> I64:
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _host_price(q: Question, cluster: int, choice: int) -> float:
     price: float = q.cluster_cost[cluster] + q.choice_cost[choice] + q.level_cost[HOST_LEVEL]
     return price
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_host(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch
 ) -> tuple[float, int, int, int]:
@@ -572,7 +572,7 @@ def best_host(
     return best, candidates[at, 0], candidates[at, 1], host
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lowest(floors: F64) -> int:
     """The first of the lowest floors; NOWHERE if all are infinite."""
     at, lowest = NOWHERE, INFINITE
@@ -582,13 +582,13 @@ def _lowest(floors: F64) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
     """Whether a host of this floor might beat the best; ties go to the earlier."""
     return floor < INFINITE and (floor < best - 2 * HAIR or (earlier and floor <= best))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _floors(a: Arrays, h: Holdings, q: Question, p: Terms, candidates: I64) -> F64:
     """The floors of all hosts of the candidates, one after the other. O(H)."""
     count = 0
@@ -606,7 +606,7 @@ def _floors(a: Arrays, h: Holdings, q: Question, p: Terms, candidates: I64) -> F
     return floors
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place_at(a: Arrays, candidates: I64, position: int) -> tuple[int, int]:
     """Which candidate a position in the floors belongs to, and which host. O(candidates)."""
     at = 0
@@ -620,7 +620,7 @@ def _place_at(a: Arrays, candidates: I64, position: int) -> tuple[int, int]:
         at += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _score_on(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, candidates: I64, at: int, host: int
 ) -> float:
@@ -636,7 +636,7 @@ def _score_on(
     return price + _one_host(a, h, q, p, s, host, need)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _price_by_gpus(
     h: Holdings, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
 ) -> float:
@@ -665,7 +665,7 @@ def _price_by_gpus(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_section(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, best: float
 ) -> tuple[float, int, int, int, int, int]:
@@ -707,7 +707,7 @@ def best_section(
     return best, at_cluster, at_choice, at_level, at_section, count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _section_floor(a: Arrays, h: Holdings, q: Question, p: Terms, hosts: I64, gpus: int) -> float:
     """A price that the gang on these hosts cannot be below. O(hosts + W * tasks per host)."""
     room, widest = 0, 0
@@ -732,7 +732,7 @@ def _section_floor(a: Arrays, h: Holdings, q: Question, p: Terms, hosts: I64, gp
 # --- who they are --------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def victims_on(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
 ) -> I64:
@@ -752,7 +752,7 @@ def victims_on(
     return found[:size]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def marked(h: Holdings, s: Scratch, hosts: I64) -> I64:
     """The attempts on these hosts that the last `section_offer` found must go, each once. O(entries)."""
     found = np.zeros(hosts.shape[0] * max(1, _most_items(h, hosts)), np.int64)

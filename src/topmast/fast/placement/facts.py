@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topmast.fast.machine import Fact
+from topmast.model.plan import Plan
 from topmast.model.states import HostState, Outcome
 
 
@@ -48,6 +49,21 @@ class SlotsFreed(Fact, frozen=True):
     job: str
 
 
+class PlaceBooked(Fact, frozen=True):
+    """Seats are kept until a time for an attempt that is being moved; nobody else can take them."""
+
+    job: str
+    plan: Plan
+    until_s: float
+
+
+class PlaceGivenUp(Fact, frozen=True):
+    """A place is kept no more: its job sits there now (``used``), or somewhere else, or came too late."""
+
+    job: str
+    used: bool
+
+
 class HostSet(Fact, frozen=True):
     """A host's state as an operator wants it."""
 
@@ -76,6 +92,6 @@ class SuspicionOver(Fact, frozen=True):
 
 
 PlacerFact = (
-    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | HostSet | HostReachable
-    | HostSuspected | SuspicionOver
+    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked | PlaceGivenUp
+    | HostSet | HostReachable | HostSuspected | SuspicionOver
 )  # fmt: skip

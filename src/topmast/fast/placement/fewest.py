@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from topmast.model.plan import Plan
+P = TypeVar("P")
 
 
-def fewest(most: int, plan_without: Callable[[int], Plan | None]) -> tuple[int, Plan] | None:
+def fewest(most: int, plan_without: Callable[[int], P | None]) -> tuple[int, P] | None:
     """The least number of 1 to ``most`` for which there is a plan, and that plan; None if there is none.
 
     ``plan_without(n)``: the best plan once the first n are gone. Room only grows, so a bisection finds

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from topmast.fast.placement.jit import inner, kernel
 from topmast.fast.placement.kernels import F64, I64, MILLI, Arrays, count_whole
 from topmast.model.job import Band
 
@@ -80,13 +80,13 @@ class Holdings(NamedTuple):
     """(5 x as `Arrays.hist`) hosts in service by ``cleared``."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weight_of(band: int) -> float:
     """What lost work of a band counts, against that of the lowest."""
     return 1.0 + band / 100.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link(a: Arrays, h: Holdings, entry: int) -> None:
     """Put an entry at the end of its host's list. O(1)."""
     host = h.entries[entry].host
@@ -99,7 +99,7 @@ def link(a: Arrays, h: Holdings, entry: int) -> None:
     h.hosts[host].last = entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unlink(a: Arrays, h: Holdings, entry: int) -> None:
     """Take an entry out of its host's list. O(1)."""
     host, before, after = h.entries[entry].host, h.entries[entry].before, h.entries[entry].after
@@ -113,7 +113,7 @@ def unlink(a: Arrays, h: Holdings, entry: int) -> None:
         h.entries[after].before = before
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _count_cleared(a: Arrays, h: Holdings, host: int, threshold: int) -> int:
     """Wholly free GPUs once everybody below a threshold is gone. O(entries, squared for shares)."""
     count: int = a.whole[host]
@@ -129,7 +129,7 @@ def _count_cleared(a: Arrays, h: Holdings, host: int, threshold: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _frees_slot(a: Arrays, h: Holdings, host: int, share: int, threshold: int) -> bool:
     """Whether a slot is free without those below a threshold; told for its first such entry only."""
     slot = h.entries[share].slot
@@ -149,7 +149,7 @@ def _frees_slot(a: Arrays, h: Holdings, host: int, share: int, threshold: int) -
     return bool(milli == MILLI)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _count_in(a: Arrays, h: Holdings, host: int, change: int) -> None:
     for k in range(h.cleared.shape[0]):
         for level in range(4):
@@ -157,13 +157,13 @@ def _count_in(a: Arrays, h: Holdings, host: int, change: int) -> None:
             h.cleared_hist[k, start + h.cleared[k, host]] += change
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _count_whole_in(a: Arrays, host: int, change: int) -> None:
     for level in range(4):
         a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refresh(a: Arrays, h: Holdings, host: int) -> None:
     """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries)."""
     served = a.available[host]
@@ -194,7 +194,7 @@ def refresh(a: Arrays, h: Holdings, host: int) -> None:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refresh_all_of(a: Arrays, h: Holdings, attempt: int) -> None:
     """Count the hosts of an attempt anew. O(their slots and entries)."""
     entry = h.attempts[attempt].entry
@@ -204,7 +204,7 @@ def refresh_all_of(a: Arrays, h: Holdings, attempt: int) -> None:
         entry = h.entries[entry].more
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def serve(a: Arrays, h: Holdings, host: int, available: bool) -> None:
     """Put a host in or out of service. O(levels)."""
     if a.available[host] != available:
@@ -214,7 +214,7 @@ def serve(a: Arrays, h: Holdings, host: int, available: bool) -> None:
         _count_in(a, h, host, change)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_all(a: Arrays, h: Holdings) -> None:
     """Count everything anew. O(slots + entries)."""
     a.hist[:] = 0
@@ -226,7 +226,7 @@ def count_all(a: Arrays, h: Holdings) -> None:
         refresh(a, h, host)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def older_at(h: Holdings, of_region: I64, count: int, k: int, now: float, min_s: float) -> F64:
     """By region: when the next attempt below a threshold becomes old enough to be stopped. O(A)."""
     first_s = np.full(count, np.inf)

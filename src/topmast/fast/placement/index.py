@@ -66,7 +66,7 @@ class Index:
         self.holders = Holders(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
             part.adopt(self, int(self.first_row[number]))
-            for allocation in part.allocations.values():
+            for allocation in part.allocations.values() if part.watched else ():
                 self.holders.enter(part, number, allocation)
         holdings.count_all(self.arrays, self.holders.held)
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from topmast.fast.placement.jit import inner, kernel
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -74,13 +75,13 @@ class Question(NamedTuple):
     stranded: F64
 
 
-@njit(cache=True, nogil=True)
+@inner
 def hist_of(a: Arrays, section: int) -> I64:
     """A section's hosts in service by wholly free GPUs (its W)."""
     return a.hist[a.hist_start[section] : a.hist_start[section + 1]]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def count_whole(a: Arrays, host: int) -> int:
     """Count a host's wholly free GPUs anew. O(its slots)."""
     count = 0
@@ -90,7 +91,7 @@ def count_whole(a: Arrays, host: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
     """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
 
@@ -112,7 +113,7 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
     return _knapsack_of_kinds(hist, tasks, gpus, stranded)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
     """Tasks that fit, the least change per task, and on which kind of host, taking how many. O(W)."""
     capacity = 0
@@ -130,7 +131,7 @@ def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, fl
     return capacity, best_rate, best_free, best_taken
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float:
     """The least change exactly: hosts one by one, of a kind no more than tasks. O(W * n * n * W)."""
     cost = np.full(tasks + 1, INFINITE)
@@ -151,7 +152,7 @@ def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float
     return result
 
 
-@njit(cache=True, nogil=True)
+@inner
 def holds(hist: I64, tasks: int, gpus: int) -> bool:
     """Whether the hosts of ``hist`` (W) could take ``tasks`` of ``gpus`` each. O(W)."""
     capacity = 0
@@ -160,7 +161,7 @@ def holds(hist: I64, tasks: int, gpus: int) -> bool:
     return capacity >= tasks
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
     """The least change on a single host that takes the whole gang, and its free GPUs. O(W)."""
     best, at = INFINITE, NOWHERE
@@ -172,7 +173,7 @@ def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
     return best, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
 
@@ -185,29 +186,40 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
     for cluster in range(a.by_cluster.shape[0]):
-        if q.cluster_cost[cluster] == INFINITE:
-            continue
-        for choice in range(q.choice_model.shape[0]):
-            model, gpus = q.choice_model[choice], q.choice_gpus[choice]
-            price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            at = a.by_cluster[cluster, model, 3, 0]
-            if at == a.by_cluster[cluster, model, 3, 1]:
-                continue
-            hist = hist_of(a, at)
-            change, free = _one_host(hist, gpus * q.tasks, q.stranded)
-            score = price + q.level_cost[HOST_LEVEL] + change
-            if score < best:
-                best, at_cluster, at_choice = score, cluster, choice
-                at_level, at_place = HOST_LEVEL, free
-            if q.tasks > 1 and holds(hist, q.tasks, gpus):
-                score, level, section = _best_section(a, q, cluster, choice, price, best)
-                if score < best:
-                    best, at_cluster, at_choice = score, cluster, choice
-                    at_level, at_place = level, section
+        score, choice, level, place = best_in_cluster(a, q, cluster, best)
+        if score < best:
+            best, at_cluster = score, cluster
+            at_choice, at_level, at_place = choice, level, place
     return best, at_cluster, at_choice, at_level, at_place
 
 
-@njit(cache=True, nogil=True)
+@inner
+def best_in_cluster(
+    a: Arrays, q: Question, cluster: int, best: float
+) -> tuple[float, int, int, int]:
+    """The best place in one cluster: score below ``best``, choice, level, section or free GPUs."""
+    at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE
+    if q.cluster_cost[cluster] == INFINITE:
+        return best, at_choice, at_level, at_place
+    for choice in range(q.choice_model.shape[0]):
+        model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+        price = q.cluster_cost[cluster] + q.choice_cost[choice]
+        at = a.by_cluster[cluster, model, 3, 0]
+        if at == a.by_cluster[cluster, model, 3, 1]:
+            continue
+        hist = hist_of(a, at)
+        change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+        score = price + q.level_cost[HOST_LEVEL] + change
+        if score < best:
+            best, at_choice, at_level, at_place = score, choice, HOST_LEVEL, free
+        if q.tasks > 1 and holds(hist, q.tasks, gpus):
+            score, level, section = _best_section(a, q, cluster, choice, price, best)
+            if score < best:
+                best, at_choice, at_level, at_place = score, choice, level, section
+    return best, at_choice, at_level, at_place
+
+
+@inner
 def _best_section(
     a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
 ) -> tuple[float, int, int]:
@@ -227,7 +239,7 @@ def _best_section(
     return best, at_level, at_section
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_limited_plan(a: Arrays, q: Question, room: I64) -> tuple[float, int, int, int, int]:
     """`best_plan` for a gang that something besides free GPUs limits.
 
@@ -257,7 +269,7 @@ def best_limited_plan(a: Arrays, q: Question, room: I64) -> tuple[float, int, in
     return best, at_cluster, at_choice, at_level, at_place
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _one_roomy_host(
     a: Arrays, q: Question, cluster: int, choice: int, room: I64
 ) -> tuple[float, int]:
@@ -276,7 +288,7 @@ def _one_roomy_host(
     return best, at_host
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _best_roomy_section(
     a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64
 ) -> tuple[float, int, int]:
@@ -299,7 +311,7 @@ def _best_roomy_section(
     return best, at_level, at_section
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _least(a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64) -> float:
     """A change in stranded GPUs that no seating of the gang on ``hosts`` can be below. O(hosts * tasks)."""
     capacity = 0
@@ -316,7 +328,7 @@ def _least(a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F6
     return best_rate * tasks - 1e-9 if capacity >= tasks else INFINITE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seat(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
 ) -> float:
@@ -337,7 +349,7 @@ def seat(
     return done + change
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
 ) -> tuple[float, int]:
@@ -361,7 +373,7 @@ def _fill(
     return change, left
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _knapsack(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
 ) -> float:
@@ -400,7 +412,7 @@ def _knapsack(
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def room_on(
     a: Arrays, of_model: NDArray[np.bool_], gpus: int, cpus: float, memory: float, room: I64
 ) -> None:
@@ -418,7 +430,7 @@ def room_on(
         room[host] = most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_with(a: Arrays, section: int, free: int) -> int:
     """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
     for i in range(a.member_start[section], a.member_start[section + 1]):

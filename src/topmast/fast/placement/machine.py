@@ -6,7 +6,7 @@ Victims are stopped first; the preemptor is launched when the last of them has l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,14 +15,18 @@ from msgspec import Struct
 
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.changes import region_changes
+from topmast.fast.placement.changes.trials import Spot, Trials
 from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.explain import pending_reason, verdict
+from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.facts import (
     HostReachable,
     HostSet,
     HostSuspected,
     Kept,
     Launched,
+    PlaceBooked,
+    PlaceGivenUp,
     RegionSet,
     SlotsFreed,
     SlotsTaken,
@@ -33,20 +37,23 @@ from topmast.fast.placement.facts import (
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
+from topmast.fast.placement.migration import GOING, Departure, departures, room_for
 from topmast.fast.placement.overlay import Overlay
-from topmast.fast.placement.reservation import first_start, without
+from topmast.fast.placement.places import Place, suits
+from topmast.fast.placement.reservation import expected_end_s, first_start, without
 from topmast.fast.placement.search import Found, Search
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import Ask, Plan, Reservation
-from topmast.model.reason import ClusterVerdict, PendingReason
+from topmast.model.plan import Ask, Plan, Reservation, Victim
+from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
 from topmast.model.states import HostState, Outcome
 from topmast.policies.base import Preemption, Profile, Score
 
-REASONS_KEPT = 10_000
+KEPT_S = 60.0
+"""How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
 
 
 class _State(Struct):
@@ -60,6 +67,10 @@ class _State(Struct):
     down: dict[str, bool] = {}
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
+    places: dict[str, Place] = {}
+    """By job, seats kept for attempts that are being moved."""
+    places_used: int = 0
+    places_missed: int = 0
 
 
 class RegionalPlacer(EventMachine):
@@ -75,12 +86,10 @@ class RegionalPlacer(EventMachine):
         self.score = score
         self.pool = pool or Pool()
         self.state = _State(RegionSpec(region, ()))
-        self.columns = Columns(self.state.region)
+        self.columns = self._columns_of(self.state.region)
         self.holds = Holds()
-        self.columns.allocations = self.state.allocations
         self.pool.put(self.columns)
         self._freed = False
-        self._reasons: dict[object, PendingReason] = {}
         self._claims: dict[str, Allocation] = {}
         """Attempts whose victims still hold some of their slots."""
 
@@ -100,17 +109,62 @@ class RegionalPlacer(EventMachine):
             allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
         return Search(self.region, columns, allocations, profile, state.version, now)
 
-    def verdicts(self, ask: Ask, now: float) -> list[tuple[ClusterVerdict, Plan | None]]:
+    def verdicts(
+        self, ask: Ask, now: float, *, preempt: bool = True
+    ) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
         search = self.search(now, ask)
-        may_preempt = self.profile.preemption is Preemption.BAND
+        preempt = preempt and self._may_preempt(ask)
+        verdicts = Verdicts(search, ask, preempt=preempt)
         answers = []
         for name in sorted(self.columns.clusters):
             found = search.best(ask, name).plan
-            if found is None and may_preempt and ask.band > Band.OPPORTUNISTIC:
+            if found is None and preempt:
                 found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
-            answers.append((verdict(search, ask, name, found), found))
+            answers.append((verdicts.of(name, found), found))
         return answers
+
+    def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
+        """What there is to say of every cluster, by name, when the region is ruled out."""
+        verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
+        return [verdicts.barred(name, why, detail) for name in sorted(self.columns.clusters)]
+
+    def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
+        """Those that a plan stops and that have not let go yet, and what that costs."""
+        return victims_of(self.search(now), plan)
+
+    def place(
+        self, ask: Ask, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
+    ) -> Spot | None:
+        """Where the gang has a place, once the jobs ``gone`` are. As `Trials.place`."""
+        search = self.search(now, ask)
+        if gone:
+            held = search.allocations
+            search.columns = search.columns.trial()
+            for job in gone:
+                if job in held:
+                    search.columns.give_back(held[job].plan.seats, held[job].needs())
+            search.allocations = {job: held[job] for job in held if job not in gone}
+        return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
+
+    def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
+        """What would have to change here for a gang that has no place. As `region_changes`."""
+        held_here = ask.held is not None and ask.held.region == self.region
+        trials = Trials(
+            self.search(now, ask),
+            ask,
+            preempt=preempt and self._may_preempt(ask),
+            unheld=self.columns if held_here else None,
+        )
+        return list(region_changes(trials))
+
+    def expected_ends(self, now: float) -> dict[str, float]:
+        """When each attempt is expected to let go of its seats, by job."""
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return {job: expected_end_s(held[job], default_s, now) for job in held}
+
+    def _may_preempt(self, ask: Ask) -> bool:
+        return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -150,30 +204,41 @@ class RegionalPlacer(EventMachine):
         self.holds.denied = False
 
     def offer(self, ask: Ask) -> m.Offer:
-        """The best plan for a job, or why there is none."""
+        """The best plan for a job, or why there is none. A place that is kept for it goes first."""
+        kept = self.kept_offer(ask)
+        if kept is not None:
+            return kept
         search = self.search(self.now, ask)
+        if ask.room_gpu_s is not None:
+            plan = room_for(search, ask)
+            return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
         found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
 
+    def kept_offer(self, ask: Ask) -> m.Offer | None:
+        """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
+        place = self.state.places.get(ask.job)
+        if place is None or not suits(place, ask, self.columns):
+            return None
+        return m.Offer(
+            ask.job, msgspec.structs.replace(place.plan, region_version=self.state.version)
+        )
+
+    def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
+        """What becomes of each attempt on hosts of this region that are drained."""
+        search = self.search(now)
+        search.allocations = self.state.allocations
+        return departures(search, hosts)
+
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
-        reason = self._reason(ask)
+        reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self._first_start(self.search(self.now, ask), ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
-
-    def _reason(self, ask: Ask) -> PendingReason:
-        """Why there is no plan: the same for all who ask for the same of the same hosts."""
-        key = (ask.groups, ask.models, ask.topology)
-        known = self._reasons.get(key)
-        if known is None:
-            if len(self._reasons) >= REASONS_KEPT:
-                self._reasons.clear()
-            known = self._reasons[key] = pending_reason(self.columns, ask)
-        return known
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
@@ -220,19 +285,31 @@ class RegionalPlacer(EventMachine):
             self.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
             return
         held = self.state.allocations
-        victims = [held[v.job] for v in plan.victims if v.job in held]
+        victims = [v for v in plan.victims if v.job in held]
+        place = self.state.places.get(plan.job)
+        if place is not None:
+            self.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
         self.decide(SlotsTaken(tuple(v.job for v in victims)))
         self.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=bool(victims)))
         for victim in victims:
-            self._stop(victim, Outcome.PREEMPTED, f"preempted by {plan.job}")
+            cause = f"migrated for {plan.job}" if victim.to else f"preempted by {plan.job}"
+            self._stop(held[victim.job], Outcome.PREEMPTED, cause, victim.to)
         if not victims:
             self._launch(held[plan.job])
+        if place is not None:
+            self._announce()
 
     def _no_longer_fits(self, plan: Plan, event: m.CommitPlan) -> str:
         """Re-validate a plan against the books as they are; empty when it fits."""
         if plan.job in self.state.allocations:
             return "the job holds slots already"
+        unchanged = plan.region_version == self.state.version and not len(self.holds)
+        if unchanged and not plan.victims:
+            return ""  # nothing has happened here since it was made
         trial = Overlay(self.columns)
+        place = self.state.places.get(plan.job)
+        if place is not None:
+            trial.give_back(place.plan.seats, place.needs)
         for victim in plan.victims:
             held = self.state.allocations.get(victim.job)
             if held is None:
@@ -249,6 +326,20 @@ class RegionalPlacer(EventMachine):
         for seat in plan.seats:
             if trial.overdrawn(seat, needs[seat.group]):
                 return f"host {seat.host} has not enough free"
+        return self._no_place_is_left(plan.victims, trial)
+
+    def _no_place_is_left(self, victims: Iterable[Victim], trial: Overlay) -> str:
+        """Whose place is not there any more, of those who are to move; empty if all are."""
+        for victim in victims:
+            held = self.state.allocations.get(victim.job)
+            if held is None or victim.to is None:
+                continue
+            needs = held.needs()
+            trial.take(victim.to.seats, needs)
+            rows = [self.columns.index.get(host) for host in victim.to.hosts]
+            there = all(row is not None and self.columns.available[row] for row in rows)
+            if not there or any(trial.overdrawn(s, needs[s.group]) for s in victim.to.seats):
+                return f"the place for {victim.job} is not free"
         return ""
 
     def _launch(self, allocation: Allocation) -> None:
@@ -268,12 +359,17 @@ class RegionalPlacer(EventMachine):
             ),
         )
 
-    def _stop(self, allocation: Allocation, why: Outcome, cause: str) -> None:
-        """Tell a launched attempt to stop, and the queue that it was told."""
-        self.decide(Stopping(allocation.job, why))
+    def _stop(
+        self, allocation: Allocation, why: Outcome, cause: str, to: Plan | None = None
+    ) -> None:
+        """Tell a launched attempt to stop, and the queue that it was told; keep the place it goes ``to``."""
         job, epoch = allocation.job, allocation.epoch
+        if to is not None:
+            grace_s = allocation.spec.checkpoint.grace_s
+            self.decide(PlaceBooked(job, to, self.now + grace_s + KEPT_S))
+        self.decide(Stopping(job, why))
         self.send(ids.cluster(allocation.plan.cluster), m.StopGang(job, epoch, why, cause))
-        self.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause))
+        self.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
 
     # --- the end of attempts -------------------------------------------------------------------------
 
@@ -299,6 +395,8 @@ class RegionalPlacer(EventMachine):
         if allocation is None:
             return
         self.decide(SlotsFreed(event.job))
+        if event.outcome is not Outcome.PREEMPTED and event.job in self.state.places:
+            self.decide(PlaceGivenUp(event.job, used=False))
         if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
             for host in event.suspects:
                 self._suspect(host)
@@ -318,9 +416,10 @@ class RegionalPlacer(EventMachine):
             self._free(allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
 
     def _announce(self) -> None:
-        """Tell the queue, once an event, that something came free."""
+        """Tell the queue, once an event, that something came free; hosts that are drained go first."""
         if self._freed:
             self._freed = False
+            self._drain(tuple(h for h, s in self.state.wanted.items() if s is HostState.DRAINING))
             clusters = tuple(c for c in self.columns.grown if c in self.columns.clusters)
             self.columns.grown.clear()
             self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version, clusters))
@@ -364,16 +463,29 @@ class RegionalPlacer(EventMachine):
         if not known or (event.state is HostState.HEALTHY and not trusted):
             self.decide(HostSet(event.host, event.state))
         if event.state is HostState.DRAINING:
-            for allocation in list(self.state.allocations.values()):
-                movable = allocation.spec.preemptible and allocation.hold is not Hold.STOPPING
-                if movable and event.host in allocation.plan.hosts:
-                    cause = f"host {event.host} is drained"
-                    if allocation.hold is Hold.CLAIMED:
-                        self._free(allocation, Outcome.PREEMPTED, cause)
-                    else:
-                        self._stop(allocation, Outcome.PREEMPTED, cause)
+            self._drain((event.host,), event.at_once)
         self._announce()
         return None
+
+    def _drain(self, hosts: tuple[str, ...], at_once: bool = False) -> None:
+        """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+        held = self.state.allocations
+        host_of = {
+            a.job: next(host for host in a.plan.hosts if host in hosts)
+            for a in held.values()
+            if hosts and a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+        }
+        for job, host in host_of.items():
+            if held[job].hold is Hold.CLAIMED:
+                self._free(held[job], Outcome.PREEMPTED, f"host {host} is drained")
+        if not any(held[job].hold in GOING for job in host_of if job in held):
+            return
+        for leaving in self.departures(hosts, self.now):
+            if leaving.to is not None or (at_once and leaving.may_stop):
+                host = host_of[leaving.job]
+                moved, stopped = f"migrated off host {host} (drain)", f"host {host} is drained"
+                cause = moved if leaving.to is not None else stopped
+                self._stop(held[leaving.job], Outcome.PREEMPTED, cause, leaving.to)
 
     def _host_changed(self, event: m.HostChanged) -> None:
         if event.host in self.columns.index and self.state.down.get(event.host, False) is event.up:
@@ -402,17 +514,19 @@ class RegionalPlacer(EventMachine):
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
     def next_wakeup_s(self) -> float | None:
-        """When the first suspect host is trusted again, or the first hold expires."""
-        trusted_s = min(self.state.suspect.values(), default=None)
-        if not self.holds:
-            return trusted_s
-        times = (trusted_s, self.holds.next_expiry_s())
-        return min((at_s for at_s in times if at_s is not None), default=None)
+        """When the first suspect host is trusted again, or the first place or hold expires."""
+        times = [*self.state.suspect.values()]
+        times += [place.until_s for place in self.state.places.values()]
+        held_s = self.holds.next_expiry_s()
+        return min(times if held_s is None else [*times, held_s], default=None)
 
     def _wake(self, event: m.Wake) -> None:
         for host, until_s in list(self.state.suspect.items()):
             if until_s <= self.now:
                 self.decide(SuspicionOver(host))
+        for job, place in list(self.state.places.items()):
+            if place.until_s <= self.now:
+                self.decide(PlaceGivenUp(job, used=False))
         if self.holds.drop_due(self.columns, self.now):
             self._note_room()
         self._announce()
@@ -477,6 +591,20 @@ class RegionalPlacer(EventMachine):
                 other.waiting_for.remove(fact.job)
         self._more()
 
+    def _apply_booked(self, fact: PlaceBooked, event: m.Message) -> None:
+        needs = self.state.allocations[fact.job].needs()
+        self.state.places[fact.job] = Place(fact.plan, needs, fact.until_s)
+        self.columns.take(fact.plan.seats, needs)
+        self.state.version += 1
+
+    def _apply_given_up(self, fact: PlaceGivenUp, event: m.Message) -> None:
+        place = self.state.places.pop(fact.job)
+        self.columns.give_back(place.plan.seats, place.needs)
+        self.columns.grown[place.plan.cluster] = None
+        self.state.places_used += fact.used
+        self.state.places_missed += not fact.used
+        self._more()
+
     def _apply_host(self, fact: HostSet, event: m.Message) -> None:
         if fact.state is HostState.HEALTHY:
             self.state.wanted.pop(fact.host, None)
@@ -510,14 +638,21 @@ class RegionalPlacer(EventMachine):
         self.state.version += 1
         self._freed = True
 
+    def _columns_of(self, region: RegionSpec) -> Columns:
+        columns = Columns(region)
+        columns.allocations = self.state.allocations
+        stops = self.profile.preemption is not Preemption.NONE
+        columns.watched = stops or self.profile.defragment
+        return columns
+
     def _configure_columns(self, region: RegionSpec) -> None:
         self.state.region = region
-        self._reasons = {}
-        self.columns = Columns(region)
+        self.columns = self._columns_of(region)
         self.holds.forget()
-        self.columns.allocations = self.state.allocations
         for allocation in self.state.allocations.values():
             self.columns.take(allocation.plan.seats, allocation.needs())
+        for place in self.state.places.values():
+            self.columns.take(place.plan.seats, place.needs)
         for host in self.columns.index:
             self.columns.set_state(host, self.host_state(host))
         self.pool.put(self.columns)
@@ -563,6 +698,8 @@ class RegionalPlacer(EventMachine):
         Kept: _apply_kept,
         Stopping: _apply_stopping,
         SlotsFreed: _apply_freed,
+        PlaceBooked: _apply_booked,
+        PlaceGivenUp: _apply_given_up,
         HostSet: _apply_host,
         HostReachable: _apply_reachable,
         HostSuspected: _apply_suspected,

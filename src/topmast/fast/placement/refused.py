@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from topmast.fast.placement.compiled import Choice
 from topmast.fast.placement.holdings import Holdings
 from topmast.fast.placement.index import Index
+from topmast.fast.placement.jit import inner, kernel
 from topmast.fast.placement.kernels import I64, Arrays
 
 CHOICES = 4
@@ -78,7 +78,7 @@ class Refused:
         return tuple(lines)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.bool_]:
     """Which rows of ``needs`` might fit into one of the clusters. O(R * clusters * W)."""
     found = np.zeros(needs.shape[0], np.bool_)
@@ -100,7 +100,7 @@ def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.b
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _room(a: Arrays, h: Holdings, threshold: int, section: int, gpus: int) -> int:
     """How many tasks a section has room for, free or cleared. O(W)."""
     start = a.hist_start[section]

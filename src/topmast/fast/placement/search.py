@@ -7,14 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import compiled, victims
+from topmast.fast.placement import compiled, displacement, mixed, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.placement.preemption import cheapest_victims, cost_gpu_s, eligible_victims
-from topmast.fast.placement.scoring import accelerators_of, score_terms, total
+from topmast.fast.placement.preemption import Chooser, cost_gpu_s, eligible_victims
+from topmast.fast.placement.scoring import (
+    accelerators_of,
+    fixed_cost,
+    locality_cost,
+    score_terms,
+    slowdown,
+    stranded_table,
+    total,
+)
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan, Seat, Victim
 from topmast.policies.base import Profile
@@ -96,9 +104,7 @@ class Search:
         if compiled.applies(ask) and (not ask.preempt or self._is_indexed()):
             plans = self._compiled(ask, cluster)
         else:
-            plans = (
-                self._preempting(ask, cluster) if ask.preempt else self._one_by_one(ask, cluster)
-            )
+            plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
         best: Plan | None = None
         for plan in plans:
             if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
@@ -135,7 +141,7 @@ class Search:
             if found is not None:
                 yield self.plan_of(ask, found)
 
-    def plan_of(self, ask: Ask, found: compiled.Seated) -> Plan:
+    def plan_of(self, ask: Ask, found: compiled.Seated | mixed.Placed) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         none: Ints = np.zeros(0, np.int64)
         domain = Domain(found.cluster, found.level, none, found.choice)
@@ -163,6 +169,15 @@ class Search:
             overlay.give_back(allocation.plan.seats, allocation.needs())
         return overlay
 
+    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        allowed = choices_of(ask)
+        if not mixed.applies(self.columns, ask, allowed):
+            yield from self._one_by_one(ask, cluster)
+            return
+        found = mixed.best_seats(self.columns, ask, self.profile.score, allowed, cluster)
+        if found is not None:
+            yield self.plan_of(ask, found)
+
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
@@ -188,24 +203,66 @@ class Search:
             yield self._plan(ask, columns, domain, seats, ())
 
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
-        columns = self._usable(ask, self.columns)
         eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
         if not eligible:
             return
+        if mixed.applies(self.columns, ask, choices_of(ask)):
+            yield from self._displacing(ask, cluster, eligible)
+        else:
+            yield from self._clearing(ask, cluster, eligible)
+
+    def _clearing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
+        columns, weights = self._usable(ask, self.columns), self.profile.score
+        by_name = ask.outranked is not None
+        chooser = Chooser(
+            columns, eligible, lambda a: cost_gpu_s(a, self.profile, self.now, by_name)
+        )
         cleared = columns.trial()
         for allocation in eligible:
             cleared.give_back(allocation.plan.seats, allocation.needs())
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
+        table = stranded_table(ask.mix, columns.width)
+        tasks = sum(group.count for group in ask.groups)
+        best = float("inf")
         for domain in domains(cleared, ask, capacities):
             if cluster not in (None, domain.cluster):
                 continue
-            chosen = cheapest_victims(
-                columns, domain.rows, ask.groups, domain.choice, eligible, self.profile, self.now
-            )
+            spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
+            least = fixed_cost(ask, weights) + weights.speed * slowdown(ask, domain.choice)
+            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
+            if least >= best:
+                continue
+            chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
             if chosen is not None:
                 seats, stopped = chosen
                 gone = self._without(self.allocations[v.job] for v in stopped)
-                yield self._plan(ask, gone, domain, seats, stopped)
+                plan = self._plan(ask, gone, domain, seats, stopped)
+                best = min(best, plan.score)
+                yield plan
+
+    def _displacing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        weights, by_name = self.profile.score, ask.outranked is not None
+        question = mixed.question_of(self.columns, ask, weights, choices_of(ask), cluster)
+        eligible = sorted(eligible, key=lambda attempt: attempt.job)
+        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
+        prices = [weights.preemption * cost / 3600.0 for cost in costs]
+        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
+
+        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
+            none: Ints = np.zeros(0, np.int64)
+            domain = Domain(found.cluster, found.level, none, found.choice)
+            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
+            return self._plan(ask, columns, domain, found.seats, stopped)
+
+        attempts = displacement.attempts_of(self.columns, eligible, prices)
+        made = displacement.Displacement(self.columns, ask, question, attempts, plan_of).plan()
+        if made is not None:
+            yield made
 
     def _plan(
         self,
@@ -221,7 +278,8 @@ class Search:
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )
         held = sum(g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups)
-        model = str(self.columns.models[columns.index[seats[0].host]]) if held else ""
+        with_gpus = next((seat.host for seat in seats if seat.slots), None)
+        model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
         return Plan(
             job=ask.job,
             region=self.region,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from topmast.fast.placement import evictions
 from topmast.fast.placement.columns import Floats, Ints, cpus_of
@@ -61,6 +62,27 @@ def hunt(
     return Hunt(index, question, _terms(index, ask, profile, weights, now), choices)
 
 
+def cheapest_among(
+    index: Index,
+    ask: Ask,
+    profile: Profile,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster_cost: Floats,
+    now: float,
+    among: NDArray[np.bool_],
+) -> Cleared | None:
+    """As `cheapest`, with victims of whatever band out of some rows (A), each at the weight of its band."""
+    choices = choices_in(index, ask, allowed)
+    if not choices:
+        return None
+    question = question_of(index, ask, weights, choices, cluster_cost)
+    terms = _terms(index, ask, profile, weights, now)._replace(
+        threshold=len(THRESHOLDS) - 1, by_name=True, named=among
+    )
+    return Hunt(index, question, terms, choices).best()
+
+
 def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now: float) -> Terms:
     """On which terms attempts may be stopped for this gang."""
     holders, usable = index.holders, index.arrays.available
@@ -78,6 +100,7 @@ def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now:
         price=weights.preemption / 3600.0,
         by_name=by_name,
         named=holders.named(ask.outranked or ()),
+        flat=by_name,
         usable=usable,
         cpus=cpus_of(needs),
         memory=float(needs.memory_bytes),

@@ -30,11 +30,24 @@ def warm_up() -> None:
             columns.hold(attempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.note(attempt)
+            assert search.best(_mixed_ask(preempt=True)).plan is not None
             columns.let_go(held.pop(""))
+            assert search.best(_mixed_ask(preempt=False)).plan is not None
 
 
 def _needs(cpus: float) -> Resources:
     return Resources((Accelerator("G", 2 * MILLI),), cpus)
+
+
+def _mixed_ask(preempt: bool) -> Ask:
+    """Two groups and a share: trainers, a reader without GPUs, an evaluation."""
+    share = Resources((Accelerator("G", MILLI // 2),))
+    groups = (
+        GroupAsk("g", 1, Resources((Accelerator("G", 2 * MILLI),))),
+        GroupAsk("r", 1, Resources(cpus=1.0)),
+        GroupAsk("e", 1, share),
+    )
+    return Ask("", groups, Topology(), Band.NORMAL, preempt)
 
 
 def _ask(cpus: float, preempt: bool) -> Ask:

@@ -17,7 +17,7 @@ class Asking(Struct):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
     ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
-    another job that it had to respect.
+    another job that it had to respect. ``moves``: others might be moved for it.
     """
 
     batch: int
@@ -32,6 +32,7 @@ class Asking(Struct):
     offers: dict[str, Offer] = {}
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()
+    moves: bool = False
 
 
 def winner(plans: Iterable[Plan | None]) -> Plan | None:

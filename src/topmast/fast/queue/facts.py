@@ -48,6 +48,12 @@ class Moved(Fact, frozen=True):
     cause: str = ""
 
 
+class Migrates(Fact, frozen=True):
+    """A job that was told to stop has a place kept for it, where it goes on."""
+
+    job: str
+
+
 class CancelWanted(Fact, frozen=True):
     """A job that still holds slots shall end when it has let go of them."""
 
@@ -110,6 +116,6 @@ class ReplicaDropped(Fact, frozen=True):
 
 
 QueueFact = (
-    FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | CancelWanted | Ended | Checkpointed
-    | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+    FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
+    | Checkpointed | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.fast.queue.shares import Share, shares
 from topmast.fast.queue.tree import Node, Tree
@@ -68,6 +69,15 @@ class Ledger:
             self._climb(tenant, model, holding.guaranteed, over_quota=False)
             self._climb(tenant, model, holding.borrowed, over_quota=True)
         self._shares: dict[str, Share] | None = None
+
+    def twin(self, tenants: Iterable[TenantSpec] | None = None) -> Ledger:
+        """A copy to try things on, perhaps with other quotas. O(tenants x models + holdings x depth)."""
+        other = Ledger(())
+        other.held = {key: replace(holding) for key, holding in self.held.items()}
+        other.by_region = dict(self.by_region)
+        gpus = {model: milli // MILLI for model, milli in self.capacity.items()}
+        other.set_tenants(self.tenants.values() if tenants is None else tenants, gpus)
+        return other
 
     def holding(self, tenant: str, model: str) -> Holding:
         """What the tenant itself holds of the model."""

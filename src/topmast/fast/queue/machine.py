@@ -19,6 +19,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.queue.auction import Asking, earliest, most_hopeful, no_region, winner
 from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
@@ -93,6 +94,7 @@ class GlobalQueue(EventMachine):
         self._model_of: dict[str, str] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
+        self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self._placed: dict[str, JobRecord] = {}
         self._asking: Asking | None = None
@@ -126,7 +128,7 @@ class GlobalQueue(EventMachine):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self._asking is not None:
             return self._asking.deadline_s
-        if self.pending.stirred or self._quota_seen != self.ledger.changes:
+        if self.pending.stirred or self._quota_may_help():
             return 0.0
         return earliest(
             (
@@ -143,7 +145,7 @@ class GlobalQueue(EventMachine):
         self.pending.reopen_due(self.now)
         if self.reach.retry(self.now) or self.backfill.is_due(self.now):
             self.pending.reopen()
-        if self._quota_seen != self.ledger.changes:
+        if self._quota_may_help():
             self._quota_seen = self.ledger.changes
             self.pending.reopen_for_quota(self.choices)
         if self.now - self.pending.ranked_at_s >= self.profile.rerank_interval_s:
@@ -156,6 +158,10 @@ class GlobalQueue(EventMachine):
             self._give_up_on_silent()
         else:
             self._advance()
+
+    def _quota_may_help(self) -> bool:
+        """Whether quota changed since lines were refused that it might let use more."""
+        return self.pending.wants_quota and self._quota_seen != self.ledger.changes
 
     # --- ranking ------------------------------------------------------------------------------------
 
@@ -211,6 +217,7 @@ class GlobalQueue(EventMachine):
         *,
         preempt: bool,
         free_best: Plan | None = None,
+        room_gpu_s: float | None = None,
     ) -> None:
         record = self.jobs[candidate.job]
         self._batch += 1
@@ -218,6 +225,7 @@ class GlobalQueue(EventMachine):
         self._asking = asking = Asking(
             self._batch, candidate, choices, preempt, list(regions), self.now + ASK_TIMEOUT_S,
             costs, self.pending.changes, held, free_best=free_best, offers={},
+            moves=room_gpu_s is not None,
         )  # fmt: skip
         outranked = None
         if preempt and self.profile.preemption is Preemption.RANK:
@@ -227,6 +235,7 @@ class GlobalQueue(EventMachine):
         ask = self.question(
             record.spec, candidate.over_quota, choices, preempt=preempt, job=record.id,
             avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
+            room_gpu_s=room_gpu_s,
         )  # fmt: skip
         terms = {region: self.terms(region, costs[region]) for region in regions}
         line, hold_s = self.pending.line(record.id).number, self.reach.hold_s()
@@ -245,6 +254,7 @@ class GlobalQueue(EventMachine):
         held: Reservation | None = None,
         reserve: bool = False,
         outranked: tuple[str, ...] | None = None,
+        room_gpu_s: float | None = None,
     ) -> Ask:
         """The question about a job, as far as it is the same for all regions."""
         return Ask(
@@ -258,6 +268,7 @@ class GlobalQueue(EventMachine):
             held=held,
             reserve=reserve,
             outranked=outranked,
+            room_gpu_s=room_gpu_s,
             mix=self.mix.current,
         )
 
@@ -368,7 +379,10 @@ class GlobalQueue(EventMachine):
             self._advance()
 
     def _auction(self, asking: Asking) -> None:
-        """All offers are in: commit the best plan, order its data, ask with preemption, or close."""
+        """All offers are in: commit the best plan, order its data, ask for more, or close.
+
+        More is: with moves, if it waited long, and with preemption. The better of the two wins.
+        """
         self._asking = None
         candidate = asking.candidate
         record = self.jobs.get(candidate.job)
@@ -377,10 +391,20 @@ class GlobalQueue(EventMachine):
         self._release_holds(asking, None if gone else best)
         if record is None or gone:
             return  # it was cancelled while the regions thought about it
-        if best is not None and not asking.costs[best.region].missing:
+        may_preempt = self._may_preempt(record, asking)
+        may_win = best is not None and not asking.costs[best.region].missing
+        near = self._with_data(asking)
+        if best is not None and may_win and not (best.victims and may_preempt):
             self._commit(record, asking, best)
-        elif self._may_preempt(record, asking):
-            near = self._with_data(asking)
+        elif near and self._may_move(record, asking):
+            band = effective_band(record.spec.band, candidate.over_quota)
+            worth_gpu_s = self.defragmentation.worth_gpu_s(record, band, self.now)
+            self.defragmentation.asked(record.id, self.now)
+            self._ask(
+                candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
+                room_gpu_s=worth_gpu_s,
+            )  # fmt: skip
+        elif may_preempt:
             self._ask(candidate, asking.choices, asking.costs, near, preempt=True, free_best=best)
         elif best is not None:
             self._fetch(record, asking, best)
@@ -398,6 +422,8 @@ class GlobalQueue(EventMachine):
                 band = effective_band(record.spec.band, candidate.over_quota)
                 offered = [o.reservation for o in asking.offers.values()]
                 freed = self.backfill.found_no_room(record, band, offered, self.now)
+                moves_at_s = self.defragmentation.found_no_room(record.id, self.now)
+                retry_at_s = earliest((retry_at_s, moves_at_s))
             detail = (
                 f"room in {asking.held.region} is kept for {asking.held.job}" if asking.held else ""
             )
@@ -415,6 +441,13 @@ class GlobalQueue(EventMachine):
         """Regions that can be asked and have the job's data already."""
         near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
         return [region for region in near if region not in self.reach.absent]
+
+    def _may_move(self, record: JobRecord, asking: Asking) -> bool:
+        if asking.preempt or asking.moves or not record.spec.gpus_milli():
+            return False
+        reasons = [offer.reason for offer in asking.offers.values()]
+        busy = PendingReason.INSUFFICIENT_CAPACITY in reasons
+        return busy and self.defragmentation.may_ask(record.id, self.now)
 
     def _may_preempt(self, record: JobRecord, asking: Asking) -> bool:
         if asking.preempt or self.profile.preemption is Preemption.NONE:
@@ -612,7 +645,10 @@ class GlobalQueue(EventMachine):
             return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
         line = self.pending.line_of(record.id)
         if line is None:
-            return PendingReason.PENDING_EVALUATION, "waits out a delay after a failure"
+            return (
+                PendingReason.PENDING_EVALUATION,
+                f"waits out a delay: {record.cause or 'a failure'}",
+            )
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and line.reason in never:
             # Only those that could be asked have said never.
@@ -685,6 +721,8 @@ class GlobalQueue(EventMachine):
             return
         if may_move(record.state, JobState.PREEMPTING):
             self.decide(f.Moved(record.id, JobState.PREEMPTING, event.cause))
+            if event.moves:
+                self.decide(f.Migrates(record.id))
 
     def _checkpointed(self, event: m.AttemptCheckpointed) -> None:
         if self._current(event.job, event.epoch):
@@ -723,7 +761,8 @@ class GlobalQueue(EventMachine):
         return f.Ended(job, JobState.RECOVERING, cause, self.now + delay_s, avoid)
 
     def _capacity(self, event: m.CapacityChanged) -> None:
-        self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+        if len(self.pending.ranking):
+            self.send(ids.DESK, m.WhoFits(event.region, event.clusters))
 
     def _may_fit(self, event: m.MayFit) -> None:
         if event.lines is None:
@@ -851,7 +890,7 @@ class GlobalQueue(EventMachine):
     def _enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
-        if self.profile.preemption is Preemption.RANK:
+        if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
     def _apply_planned(self, fact: f.Planned, event: m.Message) -> None:
@@ -861,10 +900,12 @@ class GlobalQueue(EventMachine):
         record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
         record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
         record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
+        record.moves = False
         self._book(record, plan)
 
     def _waits_no_more(self, record: JobRecord) -> None:
         self.pending.remove(record.id)
+        self.defragmentation.let_go(record.id)
         if self.backfill.let_go(record.id):
             self.pending.reopen()  # what was kept for it is there for others
 
@@ -886,6 +927,8 @@ class GlobalQueue(EventMachine):
     def _apply_unplanned(self, fact: f.Unplanned, event: m.Message) -> None:
         record = self.jobs[fact.job]
         self._unbook(record)
+        record.refusals += 1
+        record.cause = f"the region refused the plan: {fact.why}"
         record.over_quota = False
         record.region = record.cluster = record.model = None
         record.hosts = ()
@@ -909,6 +952,9 @@ class GlobalQueue(EventMachine):
                 record.first_start_s = self.now
         if record.finished:
             self._retire(record)
+
+    def _apply_migrates(self, fact: f.Migrates, event: m.Message) -> None:
+        self.jobs[fact.job].moves = True
 
     def _move(self, record: JobRecord, to: JobState) -> None:
         if record.state is not to:
@@ -945,8 +991,10 @@ class GlobalQueue(EventMachine):
             record.step = event.step
         if event.metrics:
             record.metrics = event.metrics
+        record.moves = record.moves and event.outcome is Outcome.PREEMPTED
         if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
             record.preemptions += 1
+            record.migrations += record.moves
         elif event.outcome is Outcome.FAILED:
             record.restarts += fact.to is JobState.RECOVERING
         elif event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
@@ -1068,6 +1116,7 @@ class GlobalQueue(EventMachine):
         f.Unplanned: _apply_unplanned,
         f.Forgiven: _apply_forgiven,
         f.Moved: _apply_moved,
+        f.Migrates: _apply_migrates,
         f.CancelWanted: _apply_cancel_wanted,
         f.Ended: _apply_ended,
         f.Checkpointed: _apply_checkpointed,

@@ -260,6 +260,11 @@ class Pending:
         if self._stopped is not None and self._line_of.get(self._stopped.job) is line:
             self._stopped = None
 
+    @property
+    def wants_quota(self) -> bool:
+        """Whether some line was refused that more quota might help."""
+        return bool(self._limited)
+
     def reopen_for_quota(self, choices: Callable[[JobSpec, bool], tuple[int, ...]]) -> None:
         """Ask again about the lines whose tenants may use more now than when they were refused. O(lines)."""
         known: dict[Shape, dict[bool, tuple[int, ...]]] = {}

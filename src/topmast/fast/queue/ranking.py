@@ -364,6 +364,11 @@ class Ranking:
         lane = self._over if over_quota else self._within
         lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
 
+    def is_closed(self, line: int) -> bool:
+        """Whether nobody of a line is looked at, neither within quota nor over it. O(1)."""
+        lanes = (self._within, self._over)
+        return not self._all_open and all(x.closed_from_s[line] == -np.inf for x in lanes)
+
     def new_line(self, line: int) -> None:
         """A line that nobody is in yet begins open. Amortised O(1)."""
         for lane in (self._within, self._over):

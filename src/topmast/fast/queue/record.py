@@ -14,7 +14,8 @@ class JobRecord(Struct):
     """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
 
     ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived. ``not_before_s``: back-off after a failure.
-    ``region`` to ``gpus_milli`` tell where the latest attempt is, or was.
+    ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
+    preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
     """
 
     id: str
@@ -31,8 +32,11 @@ class JobRecord(Struct):
     held_s: float = 0.0
     kept_s: float = 0.0
     preemptions: int = 0
+    migrations: int = 0
+    moves: bool = False
     restarts: int = 0
     host_losses: int = 0
+    refusals: int = 0
     not_before_s: float = 0.0
     avoid_hosts: tuple[str, ...] = ()
     step: int | None = None
@@ -83,6 +87,7 @@ class JobRecord(Struct):
             tasks=spec.tasks,
             attempts=self.epoch,
             preemptions=self.preemptions,
+            migrations=self.migrations,
             restarts=self.restarts,
             over_quota=self.over_quota,
             submit_s=self.submit_s,
@@ -95,4 +100,5 @@ class JobRecord(Struct):
             datasets=spec.datasets,
             group=spec.group,
             cause=self.cause,
+            refusals=self.refusals,
         )

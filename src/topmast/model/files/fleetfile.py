@@ -59,6 +59,7 @@ def parse_dataset(
 ) -> DatasetSpec:
     """A dataset to be added to a running fleet, whose regions are ``regions``."""
     value = Value(from_document(document, where, JOB_LIMITS), "", where)
+    Value(value.node, "name", where).check_name(name)
     return _dataset(name, value, regions)
 
 

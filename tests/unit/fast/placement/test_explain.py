@@ -41,6 +41,7 @@ class Rejected:
     used: dict[str, Seat] = field(default_factory=dict)
     states: dict[str, HostState] = field(default_factory=dict)
     avoid_hosts: tuple[str, ...] = ()
+    models: tuple[int, ...] | None = None
 
 
 def _slots(host: str, count: int) -> Seat:
@@ -73,6 +74,10 @@ REJECTED = [
         used={"a": _slots("a", 1), "b": _slots("b", 1)},
     ),
     Rejected(
+        "its quota allows only one of the models", job(resources=needs(8, "A100", "H100")),
+        {R.QUOTA: 2, R.TOO_FEW_GPUS: 1}, used={"c": _slots("c", 1)}, models=(0,),
+    ),
+    Rejected(
         "hosts are out of service", job(gpus=8),
         {R.HOST_UNAVAILABLE: 2, R.NO_MATCHING_HARDWARE: 1},
         states={"a": HostState.DOWN, "b": HostState.CORDONED},
@@ -97,7 +102,7 @@ REJECTED = [
     ),
     Rejected(
         "it would be enough if all were free", job(resources=needs(4, None), count=6),
-        {R.TOO_FEW_GPUS: 3}, used={"a": _slots("a", 1)},
+        {R.TOGETHER: 3}, used={"a": _slots("a", 1)},
     ),
 ]  # fmt: skip
 
@@ -106,7 +111,7 @@ REJECTED = [
 def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     """One reason for each host that takes no task; the reasons add up to hosts."""
     columns = _columns(case.used, case.states)
-    question = ask(case.spec, avoid_hosts=case.avoid_hosts)
+    question = ask(case.spec, avoid_hosts=case.avoid_hosts, models=case.models)
     search = Search("east", columns, {}, profile(), 0, 0.0)
     found = search.best(question).plan
     told = verdict(search, question, "c-1", found)

@@ -82,7 +82,7 @@ def test_a_drained_host_gives_its_work_away() -> None:
     assert world.state("j1") is JobState.RUNNING
     assert world.jobs["j2"].hosts != (host,)
     assert world.jobs["j2"].preemptions == 1
-    assert "drained" in " ".join(row.text for row in world.journal.history("j2"))
+    assert "(drain)" in " ".join(row.text for row in world.journal.history("j2"))
     world.set_host(host, H.DRAINING)
     assert world.jobs["j2"].preemptions == 1
 

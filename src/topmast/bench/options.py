@@ -1,0 +1,34 @@
+"""What the benchmarks of large fleets are told; None takes what a benchmark does by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from topmast.bench.fleet import FleetSize
+
+
+class FleetOptions(Struct, frozen=True, kw_only=True):
+    """The fleet, and what to do with it."""
+
+    regions: int | None = None
+    clusters: int | None = None
+    hosts: int | None = None
+    gpus_per_host: int | None = None
+    fill: float | None = None
+    sizes_gpus: tuple[int, ...] | None = None
+    rate: float | None = None
+    scaling: bool = False
+    first_use: bool = True
+    out: Path | None = None
+
+    def size(self) -> FleetSize:
+        """How large the fleet is."""
+        usual = FleetSize()
+        return FleetSize(
+            self.regions or usual.regions,
+            self.clusters or usual.clusters,
+            self.hosts or usual.hosts,
+            self.gpus_per_host or usual.gpus_per_host,
+        ).checked()

@@ -1,0 +1,303 @@
+"""How fast the search decides over a large fleet: in bulk, one at a time, and with preemption.
+
+*One at a time* is the whole decision that the queue asks the desk for: a question in, the complete plan
+out (seats, terms of the score, victims). Each plan is then carried out, so that every question meets another
+fleet. *In bulk* is one kernel call that searches for a batch of equal jobs and holds their GPUs, each on what
+those before left. Every decision looks at all regions, clusters and hosts.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from topmast.bench.fleet import SIZES_GPUS, Filled, FleetSize, gang_of, sizes_that_fit
+from topmast.bench.setup import machine
+from topmast.fast.placement import bulk, compiled
+from topmast.fast.placement.desk import costs_of
+from topmast.fast.placement.kernels import NOWHERE, Question
+from topmast.fast.placement.warm import warm_up
+from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.plan import Plan
+from topmast.model.states import Outcome
+
+GANG_TASKS = 8
+BULK_SINGLES, BULK_GANGS, BULK_RUNS = 10_000, 100, 15
+PREEMPTED_FILL = 0.98
+PASSES = 50
+"""Decisions of each kind before the first that counts."""
+
+
+class SearchOptions(Struct, frozen=True):
+    """What to measure. ``decisions`` are those of each kind, one at a time."""
+
+    size: FleetSize = FleetSize()
+    fill: float = 0.9
+    seed: int = 0
+    decisions: int = 2_000
+    sizes_gpus: Sequence[int] = SIZES_GPUS
+    first_use: bool = True
+
+
+def measure_search(options: SearchOptions) -> dict[str, Any]:
+    """Fill a fleet, and place single GPUs, gangs and preemptors on it."""
+    begun_s = time.perf_counter()
+    warm_up()
+    load_s = time.perf_counter() - begun_s
+    begun_s = time.perf_counter()
+    fleet = Filled(options.size, options.seed)
+    build_s = time.perf_counter() - begun_s
+    sizes = list(sizes_that_fit(options.size, options.sizes_gpus))
+    begun_s = time.perf_counter()
+    fleet.fill_up(options.fill, sizes)
+    fill_s = time.perf_counter() - begun_s
+    filled = {"fill": fleet.fill, "running_jobs": fleet.running, "held_gpus": fleet.held_gpus}
+    gc.collect()
+    gc.freeze()  # as a server does with what it begins with
+    figures = _in_bulk(fleet) | _on_free_gpus(fleet, options.decisions)
+    fleet.fill_up(max(PREEMPTED_FILL, options.fill), sizes)
+    figures |= {"preempt_fill": fleet.fill, "preempt_running_jobs": fleet.running}
+    figures |= _with_victims(fleet, options.decisions)
+    gc.unfreeze()
+    figures["rss_bytes"] = peak_rss_bytes()
+    if options.first_use:
+        figures |= first_use()
+    return figures | filled | {
+        "build_s": build_s,
+        "fill_s": fill_s,
+        "load_kernels_s": load_s,
+        "size": msgspec.to_builtins(options.size),
+        "sizes_gpus": sizes,
+        "seed": options.seed,
+        "profile": fleet.profile.name,
+        "machine": machine(),
+    }  # fmt: skip
+
+
+# --- one at a time -----------------------------------------------------------------------------------
+
+
+def _on_free_gpus(fleet: Filled, count: int) -> dict[str, Any]:
+    """Singles and gangs, with and without CPUs and memory; they take a quarter of what is free, and go again."""
+    figures: dict[str, Any] = {}
+    room = fleet.size.gpus - fleet.held_gpus
+    for name, limited in (("", False), ("limited_", True)):
+        single = gang_of(1, 1, Band.HIGH, limited=limited)
+        gang = _gang(fleet, limited=limited)
+        figures |= _one_at_a_time(fleet, f"{name}single", [single], count, stays_gpus=room // 4)
+        half = max(1, count // 2)
+        figures |= _one_at_a_time(fleet, f"{name}gang", [gang], half, stays_gpus=room // 4)
+    return figures
+
+
+def _with_victims(fleet: Filled, count: int) -> dict[str, Any]:
+    """Preemptors of a high band. They take what is free, and then stop others, up to an eighth of the fleet."""
+    figures: dict[str, Any] = {}
+    stays_gpus = fleet.size.gpus // 8
+    for name, limited in (("", False), ("limited_", True)):
+        small = [
+            gang_of(1, gpus, Band.HIGH, limited=limited) for gpus in (1, fleet.size.gpus_per_host)
+        ]
+        gang = [_gang(fleet, limited=limited)]
+        figures |= _one_at_a_time(
+            fleet, f"{name}preempt", small, count, stays_gpus=stays_gpus, preempt=True
+        )
+        figures |= _one_at_a_time(
+            fleet, f"{name}preempt_gang", gang, max(1, count // 5), stays_gpus=stays_gpus,
+            preempt=True,
+        )  # fmt: skip
+    return figures
+
+
+def _gang(fleet: Filled, *, limited: bool = False) -> JobSpec:
+    """64 GPUs, or as many as eight whole hosts have: rack preferred, pod required."""
+    return gang_of(GANG_TASKS, min(8, fleet.size.gpus_per_host), Band.HIGH, limited=limited)
+
+
+def _one_at_a_time(
+    fleet: Filled,
+    name: str,
+    specs: Sequence[JobSpec],
+    count: int,
+    *,
+    stays_gpus: int,
+    preempt: bool = False,
+) -> dict[str, Any]:
+    """Microseconds of one decision after the other, and of carrying it out.
+
+    Jobs that were placed stay until they hold ``stays_gpus``; then all of them end, and the fleet is filled
+    as it was.
+    """
+    fill, placed = fleet.fill, list[Plan]()
+    decided, carried, stopping = Times(), Times(), Times()
+    refused = held_gpus = 0
+    for number in range(PASSES + count):
+        spec = specs[number % len(specs)]
+        question = fleet.question(spec, preempt=preempt)
+        with decided:
+            plan = fleet.decide(question)
+        if plan is not None:
+            with carried:
+                fleet.carry_out(fleet.commit(plan, spec))
+            if plan.victims:
+                stopping.add(decided)
+            placed.append(plan)
+            held_gpus += plan.gpus_milli // MILLI
+        if number < PASSES:
+            for times in (decided, carried, stopping):
+                times.clear()
+        else:
+            refused += plan is None
+        if held_gpus >= stays_gpus:
+            _clear(fleet, placed, fill)
+            held_gpus = 0
+    _clear(fleet, placed, fill)
+    figures = decided.figures(name) | carried.figures(f"{name}_carried_out")
+    if preempt:
+        figures |= stopping.figures(f"{name}_stopping")
+    return figures | {f"{name}_refused": refused}
+
+
+def _clear(fleet: Filled, placed: list[Plan], fill: float) -> None:
+    """Let the jobs end that were placed, and those come that they stopped."""
+    for plan in placed:
+        fleet.end(plan.region, plan.job, Outcome.SUCCEEDED)
+    placed.clear()
+    if fleet.fill < fill:
+        fleet.fill_up(fill)
+
+
+class Times:
+    """How long the same thing took each time: on the clock, and of it on a processor."""
+
+    def __init__(self) -> None:
+        self.wall_s: list[float] = []
+        self.cpu_s: list[float] = []
+        self._begun = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        cpu_s = time.thread_time()
+        self._begun = time.perf_counter(), cpu_s
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s.append(time.perf_counter() - self._begun[0])
+        self.cpu_s.append(time.thread_time() - self._begun[1])
+
+    def add(self, other: Times) -> None:
+        """Count the last of others here too."""
+        self.wall_s.append(other.wall_s[-1])
+        self.cpu_s.append(other.cpu_s[-1])
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.wall_s.clear()
+        self.cpu_s.clear()
+
+    def figures(self, name: str) -> dict[str, Any]:
+        """Percentiles under names that begin with ``name``; what a neighbour took is in the wall times only."""
+        if not self.wall_s:
+            return {f"{name}_count": 0}
+        return {
+            f"{name}_p50_us": _percentile_us(self.wall_s, 50),
+            f"{name}_p99_us": _percentile_us(self.wall_s, 99),
+            f"{name}_max_us": max(self.wall_s) * 1e6,
+            f"{name}_cpu_p50_us": _percentile_us(self.cpu_s, 50),
+            f"{name}_cpu_p99_us": _percentile_us(self.cpu_s, 99),
+            f"{name}_count": len(self.wall_s),
+        }
+
+
+def _percentile_us(times_s: Sequence[float], percent: float) -> float:
+    return float(np.percentile(times_s, percent)) * 1e6
+
+
+# --- in bulk -----------------------------------------------------------------------------------------
+
+
+def _in_bulk(fleet: Filled) -> dict[str, Any]:
+    """Decisions a second, searched for and held; the GPUs are given back between the runs."""
+    index = fleet.machines.pool.index()
+    arrays, held = index.arrays, index.holders.held
+    hosts = np.full((BULK_SINGLES, 1), NOWHERE, np.int64)
+    gang_hosts = np.full((BULK_GANGS, GANG_TASKS), NOWHERE, np.int64)
+    tasks = np.zeros_like(gang_hosts)
+    room = np.zeros(len(arrays.whole), np.int64)
+    single = _question(fleet, gang_of(1, 1, Band.HIGH))
+    gang = _question(fleet, _gang(fleet))
+
+    def singles(count: int) -> int:
+        return bulk.place_singles(arrays, held, single, count, hosts[:, 0])
+
+    def gangs(count: int) -> int:
+        return bulk.place_gangs(arrays, held, gang, count, gang_hosts, tasks, room)
+
+    return _rate(fleet, "single", singles, BULK_SINGLES) | _rate(fleet, "gang", gangs, BULK_GANGS)
+
+
+def _question(fleet: Filled, spec: JobSpec) -> Question:
+    index, ask = fleet.machines.pool.index(), fleet.question(spec).ask
+    weights = fleet.machines.desk.score.weights(ask)
+    choices = compiled.choices_in(index, ask, (0,))
+    costs = costs_of(index, weights, fleet.terms())
+    return compiled.question_of(index, ask, weights, choices, costs)
+
+
+def _rate(fleet: Filled, name: str, place: Callable[[int], int], most: int) -> dict[str, Any]:
+    """Decisions a second: the median of several batches, each on the same fleet."""
+    index = fleet.machines.pool.index()
+    arrays = index.arrays
+    free_milli, hist = arrays.free_milli.copy(), arrays.hist.copy()
+    rates: list[float] = []
+    count = 0
+    for _ in range(BULK_RUNS + 1):
+        begun_s = time.perf_counter()
+        count = place(most)
+        rates.append(count / (time.perf_counter() - begun_s))
+        changed = np.flatnonzero(arrays.free_milli != free_milli)
+        arrays.free_milli[:] = free_milli
+        for row in np.unique(np.searchsorted(arrays.offset, changed, side="right") - 1).tolist():
+            index.refresh(row)
+        assert (arrays.hist == hist).all()
+    rates = rates[1:]  # the first may still compile
+    return {
+        f"{name}_per_s": float(np.median(rates)),
+        f"{name}_per_s_runs": rates,
+        f"{name}_bulk_decisions": count,
+    }
+
+
+# --- the process -------------------------------------------------------------------------------------
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def first_use() -> dict[str, float]:
+    """What a process takes that finds no compiled kernels: the whole start, in wall and CPU seconds."""
+    script = (
+        "import json, time; begun = time.perf_counter(), time.process_time()\n"
+        "from topmast.fast.placement.warm import warm_up\n"
+        "warm_up()\n"
+        "print(json.dumps([time.perf_counter() - begun[0], time.process_time() - begun[1]]))"
+    )
+    with tempfile.TemporaryDirectory(prefix="topmast-bench-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, check=True, text=True,
+            env={**os.environ, "NUMBA_CACHE_DIR": folder},
+        )  # fmt: skip
+    wall_s, cpu_s = msgspec.json.decode(done.stdout, type=tuple[float, float])
+    return {"first_use_compile_s": wall_s, "first_use_compile_cpu_s": cpu_s}

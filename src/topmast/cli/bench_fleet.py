@@ -1,0 +1,99 @@
+"""`bench search` and `bench queue`: benchmarks that make a large fleet in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import Session, command
+from topmast.cli.root import BenchOptions, Root
+
+RegionsOption = Annotated[int, typer.Option(min=1, help="Regions of the fleet.")]
+ClustersOption = Annotated[int, typer.Option(min=1, help="Clusters in all regions together.")]
+HostsOption = Annotated[int, typer.Option(min=1, help="Hosts in all clusters together.")]
+GpusOption = Annotated[int, typer.Option(min=1, max=64, help="GPUs of each host.")]
+SeedOption = Annotated[int, typer.Option(help="The seed of what is drawn.")]
+OutOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")
+]
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the commands to those of `bench`."""
+    _add_search(app, root)
+    _add_queue(app, root)
+
+
+def _add_search(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "search",
+        example="topmast bench search --regions 20 --clusters 200 --hosts 20000 --json\n"
+        "topmast bench search --scaling --out search/",
+    )  # fmt: skip
+    def search(
+        session: Session,
+        regions: RegionsOption = 20,
+        clusters: ClustersOption = 200,
+        hosts: HostsOption = 20_000,
+        gpus_per_host: GpusOption = 8,
+        fill: Annotated[
+            float, typer.Option(min=0.0, max=1.0, help="The part of the fleet that is held.")
+        ] = 0.9,
+        sizes: Annotated[
+            str, typer.Option(metavar="N,N,...", help="GPUs of the jobs that hold it.")
+        ] = "1,2,4,8,16,64",
+        jobs: Annotated[int, typer.Option(min=1, help="Decisions of each kind.")] = 2_000,
+        seed: SeedOption = 0,
+        out: OutOption = None,
+        scaling: Annotated[
+            bool, typer.Option("--scaling", help="Measure fleets of other sizes as well.")
+        ] = False,
+        first_use: Annotated[
+            bool, typer.Option(help="Measure how long it takes to compile the kernels.")
+        ] = True,
+    ) -> None:
+        """Measure how fast the search decides over a large fleet."""
+        options = BenchOptions(
+            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
+            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, fill=fill,
+            sizes_gpus=values.whole_numbers(sizes), scaling=scaling, first_use=first_use, out=out,
+        )  # fmt: skip
+        _show(session, root.bench("search", options))
+
+
+def _add_queue(app: typer.Typer, root: Root) -> None:
+    @command(app, "queue", example="topmast bench queue --jobs 100000 --duration 20s --json")
+    def queue(
+        session: Session,
+        regions: RegionsOption = 20,
+        clusters: ClustersOption = 200,
+        hosts: HostsOption = 20_000,
+        gpus_per_host: GpusOption = 8,
+        jobs: Annotated[
+            int, typer.Option(min=1, help="Jobs that wait at the beginning.")
+        ] = 100_000,
+        rate: Annotated[
+            float, typer.Option(min=0.1, help="Jobs that end, and jobs that arrive, each second.")
+        ] = 100.0,
+        duration: Annotated[
+            str, typer.Option(metavar="TIME", help="How long, for example 30s.")
+        ] = "20s",
+        seed: SeedOption = 0,
+        out: OutOption = None,
+    ) -> None:
+        """Measure how long jobs wait for a decision while others come and go."""
+        options = BenchOptions(
+            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
+            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, rate=rate,
+            duration_s=values.duration_s(duration), out=out,
+        )  # fmt: skip
+        _show(session, root.bench("queue", options))
+
+
+def _show(session: Session, document: object) -> None:
+    from topmast.cli.composed import say_document
+
+    session.show(document, lambda: say_document(document))

@@ -1,0 +1,63 @@
+"""When running work may be moved for a waiting job, and what room for it is worth.
+
+Working memory, never journalled: after a restart a job waits once more before others are moved for it.
+"""
+
+from __future__ import annotations
+
+from topmast.fast.queue.record import JobRecord
+from topmast.model.job import MILLI, Band
+from topmast.policies.base import Profile
+
+ASK_EVERY_S = 10.0
+"""A job's moves are not looked for more often than that."""
+
+
+class Defragmentation:
+    """Who found no room, since when, and when a question about moves makes sense again."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.is_on = profile.defragment
+        self.after_s = profile.defragment_after_s
+        self.cap_s = profile.defragment_cap_s
+        self._refused_s: dict[str, float] = {}
+        self._asked_s: dict[str, float] = {}
+
+    def may_ask(self, job: str, now: float) -> bool:
+        """Whether a job found no room for so long that others may be moved for it now."""
+        due_s = self._due_s(job)
+        return due_s is not None and due_s <= now
+
+    def asked(self, job: str, now: float) -> None:
+        """Moves for a job are looked for: not again for a while, whatever comes of it."""
+        self._asked_s[job] = now
+
+    def found_no_room(self, job: str, now: float) -> float | None:
+        """A job found no room; returns when moves may be looked for, which is not now."""
+        if not self.is_on:
+            return None
+        self._refused_s.setdefault(job, now)
+        due_s = self._due_s(job)
+        return due_s if due_s is not None and due_s > now else now + ASK_EVERY_S
+
+    def let_go(self, job: str) -> None:
+        """A job waits no more."""
+        self._refused_s.pop(job, None)
+        self._asked_s.pop(job, None)
+
+    def worth_gpu_s(self, record: JobRecord, band: Band, now: float) -> float:
+        """What room for a job is worth: its GPUs x the time it found no room x the weight of its band.
+
+        What it waited is the guess of what it would wait on; it counts up to the cap.
+        """
+        waited_s = min(now - self._refused_s.get(record.id, now), self.cap_s)
+        return record.spec.gpus_milli() / MILLI * waited_s * (1.0 + int(band) / 100.0)
+
+    def _due_s(self, job: str) -> float | None:
+        refused_s = self._refused_s.get(job)
+        if refused_s is None:
+            return None
+        due_s = refused_s + self.after_s
+        if job in self._asked_s:
+            due_s = max(due_s, self._asked_s[job] + max(self.after_s, ASK_EVERY_S))
+        return due_s

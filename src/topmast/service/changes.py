@@ -1,0 +1,260 @@
+"""What would have to change for a waiting job to start: one thing at a time, each really tried.
+
+The regions try what concerns their hosts (`fast/placement/changes.py`); here the job, its tenant's quota
+and its data are changed. Every trial asks what the queue would ask, of copies of its books.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from topmast.fast.placement.changes.trials import Spot
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.record import JobRecord
+from topmast.model.dataset import ReplicaState
+from topmast.model.job import Accelerator, Band, JobSpec
+from topmast.model.plan import Ask
+from topmast.model.reason import Change, ChangeKind, Rejection, by_size
+from topmast.model.units import format_bytes, format_duration
+from topmast.policies.base import Preemption
+
+MODELS_TRIED = 16
+HOURS_WITHOUT_LINK = 24.0
+"""So large is the change that puts a dataset where no link leads."""
+IN_GENERAL = 0.5
+"""The size of a change that is neither large nor small: another model, say."""
+
+
+class Start(Struct, frozen=True):
+    """A place that a job would have, and what its data costs there."""
+
+    place: Spot
+    cost: DataCost
+
+    def __str__(self) -> str:
+        if not self.cost.missing:
+            return str(self.place)
+        size, wait = format_bytes(self.cost.bytes), format_duration(self.cost.seconds)
+        return f"{self.place}, after a copy of {size} in {wait}"
+
+
+class Question(Struct, frozen=True):
+    """What a region is asked about a job, and what the job's data costs there."""
+
+    region: str
+    ask: Ask
+    cost: DataCost
+
+    @property
+    def near(self) -> bool:
+        """Whether all its data is there: only then may others be preempted for it."""
+        return not self.cost.missing
+
+
+class World(Struct, frozen=True):
+    """What a job meets: the queue's books, the regions, the time."""
+
+    queue: GlobalQueue
+    placers: Mapping[str, RegionalPlacer]
+    spec: JobSpec
+    record: JobRecord | None
+    now: float
+
+    def questions(self) -> Iterator[Question]:
+        """What the queue would ask: within quota, then beyond it; of regions that are not ruled out."""
+        queue, record, spec = self.queue, self.record, self.spec
+        costs = queue.data_costs(spec)
+        job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
+        for over_quota in (False, True):
+            choices = queue.choices(spec, over_quota)
+            held = queue.held_from(spec, record, over_quota)
+            for region in sorted(self.placers) if choices else ():
+                cost = costs.get(region, DataCost())
+                if cost.barred is None:
+                    ask = queue.ask_for(
+                        spec, region, over_quota, choices, cost, preempt=False, job=job,
+                        avoid_hosts=avoid_hosts, held=held,
+                    )  # fmt: skip
+                    yield Question(region, ask, cost)
+
+    def start(self, *, gone: tuple[str, ...] = (), only: str | None = None) -> Start | None:
+        """Where the job would start, once jobs are gone: where its data is, else where it may come.
+
+        O(regions x hosts).
+        """
+        there = [q for q in self.questions() if only in (None, q.region)]
+        for question in sorted(there, key=lambda q: not q.near):
+            placer, near = self.placers[question.region], question.near
+            place = placer.place(question.ask, self.now, preempt=near, gone=gone)
+            if place is not None:
+                return Start(place, question.cost)
+        return None
+
+    def with_spec(self, **fields: object) -> World:
+        """The same world for a job that differs in some fields."""
+        return replace(self, spec=replace(self.spec, **fields))
+
+
+def in_regions(world: World) -> list[Change]:
+    """What each region found; of what it found within quota and beyond it, the smaller change."""
+    best: dict[tuple[object, ...], Change] = {}
+    for question in world.questions():
+        placer, cost = world.placers[question.region], question.cost
+        for change in placer.changes(question.ask, world.now, preempt=question.near):
+            told = change
+            if cost.missing:
+                size, wait = format_bytes(cost.bytes), format_duration(cost.seconds)
+                text = f"{change.text}, after a copy of {size} in {wait}"
+                told = replace(change, text=text, size=change.size + cost.seconds / 3600.0)
+            key = (change.kind, change.region, change.cluster, change.group)
+            if key not in best or told.size < best[key].size:
+                best[key] = told
+    return sorted(best.values(), key=by_size)
+
+
+def told(kind: ChangeKind, text: str, size: float, start: Start, **more: object) -> Change:
+    """A change after which there is a place."""
+    place = start.place
+    said, stops = f"{text}: {start}", place.preempting
+    return Change(
+        kind, said, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+# --- the job ------------------------------------------------------------------------------------------
+
+
+def of_the_job(world: World) -> Iterator[Change]:
+    """Another model, a higher band, or leave to be preempted. O(models + bands) trials."""
+    yield from _other_models(world)
+    yield from _higher_bands(world)
+    if not world.spec.preemptible:
+        start = world.with_spec(preemptible=True).start()
+        if start is not None:
+            text = "`preemptible: true`, so that it may borrow quota"
+            yield told(ChangeKind.PREEMPTIBLE, text, IN_GENERAL, start, was="false", to="true")
+
+
+def _other_models(world: World) -> Iterator[Change]:
+    """Each GPU model that the job does not list, in place of those it does."""
+    spec = world.spec
+    listed = {a.model for g in spec.groups for a in g.resources.accelerators}
+    if not listed or None in listed:
+        return
+    others = [model for model in world.queue.fleet.models() if model not in listed]
+    for model in others[:MODELS_TRIED]:
+        groups = tuple(
+            replace(g, resources=replace(g.resources, accelerators=_instead(model, accelerators)))
+            for g in spec.groups
+            for accelerators in [g.resources.accelerators]
+        )
+        start = world.with_spec(groups=groups).start()
+        if start is not None:
+            text = f"GPU model {model}, which it does not list"
+            was = ", ".join(sorted(str(name) for name in listed))
+            yield told(ChangeKind.MODEL, text, IN_GENERAL, start, was=was, to=model)
+
+
+def _instead(model: str, listed: tuple[Accelerator, ...]) -> tuple[Accelerator, ...]:
+    return (Accelerator(model, listed[0].gpus_milli),) if listed else ()
+
+
+def _higher_bands(world: World) -> Iterator[Change]:
+    """The next higher band that helps."""
+    spec = world.spec
+    if world.queue.profile.preemption is not Preemption.BAND:
+        return
+    for band in sorted(band for band in Band if band > spec.band):
+        start = world.with_spec(band=band).start()
+        if start is not None:
+            was, to = spec.band.name.lower(), band.name.lower()
+            size = (band - spec.band) / Band.CRITICAL
+            text = f"`priority: {to}` instead of {was}"
+            yield told(ChangeKind.PRIORITY, text, size, start, was=was, to=to)
+            return
+
+
+# --- its data -----------------------------------------------------------------------------------------
+
+
+def of_data(world: World) -> Iterator[Change]:
+    """Each region that the job's data keeps it from: if it were there, or might be. O(regions) trials."""
+    for region, cost in world.queue.data_costs(world.spec).items():
+        if region not in world.placers or not (cost.missing or cost.barred):
+            continue
+        change = _if_it_were_there(world, region, cost)
+        if change is not None:
+            yield change
+
+
+def copied(region: str, cost: DataCost, now: float) -> Change:
+    """The copy that a job waits for, or would."""
+    text = (
+        f"the copy of {format_bytes(cost.bytes)} to {region}: about {format_duration(cost.seconds)}"
+    )
+    hours, ready_s = cost.seconds / 3600.0, now + cost.seconds
+    return Change(
+        ChangeKind.COPY, text, hours, region, to=float(cost.bytes),
+        at_s=ready_s if cost.copying else None,
+    )  # fmt: skip
+
+
+def _if_it_were_there(world: World, region: str, cost: DataCost) -> Change | None:
+    """All data of the job in one region, whatever stands in its way; residency is another matter."""
+    residency = cost.barred is Rejection.RESIDENCY
+    trial = copy.copy(world.queue)
+    trial.catalogue = _catalogue_with(world, region, forbidden=residency)
+    start = replace(world, queue=trial).start(only=region)
+    if start is None:
+        return None
+    catalogue = world.queue.catalogue
+    names = [
+        name
+        for name in world.spec.datasets
+        if catalogue.datasets[name].replicas.get(region) is not ReplicaState.COMPLETE
+    ]
+    shown = ", ".join(names)
+    if residency:
+        text = f"leave for {cost.detail} to be in {region}, which its residency forbids"
+        return told(ChangeKind.RESIDENCY, text, 1.0, start, was=cost.detail, to=region)
+    size_bytes = sum(catalogue.datasets[name].spec.size_bytes for name in names)
+    hours, how = _way(world, region, names, cost)
+    text = f"{shown} in {region} ({format_bytes(size_bytes)}{how})"
+    return told(ChangeKind.DATA, text, hours, start, was=shown, to=region)
+
+
+def _way(world: World, region: str, names: list[str], cost: DataCost) -> tuple[float, str]:
+    """How long a copy would take (hours), and why there is none, in words."""
+    catalogue = world.queue.catalogue
+    seconds = 0.0
+    for name in names:
+        source = catalogue.source(name, region)
+        if source is None:
+            return HOURS_WITHOUT_LINK, "; no link leads there from a replica"
+        rate = catalogue.links[source, region].bytes_per_s
+        seconds = max(seconds, catalogue.datasets[name].spec.size_bytes / rate)
+    full = "; its store has no room" if cost.barred is Rejection.STORAGE_FULL else ""
+    return seconds / 3600.0, f", a copy takes {format_duration(seconds)}{full}"
+
+
+def _catalogue_with(world: World, region: str, *, forbidden: bool) -> Catalogue:
+    """The catalogue if the job's data were in a region; or, ``forbidden``, if it might be there."""
+    known = world.queue.catalogue
+    trial = copy.copy(known)
+    trial.datasets = dict(known.datasets)
+    for name in world.spec.datasets:
+        record = known.datasets[name]
+        spec, replicas = record.spec, dict(record.replicas)
+        if forbidden:
+            allowed = None if spec.allowed is None else (*spec.allowed, region)
+            spec = replace(spec, allowed=allowed)
+        else:
+            replicas[region] = ReplicaState.COMPLETE
+        trial.datasets[name] = DatasetRecord(spec, replicas)
+    return trial

@@ -1,0 +1,189 @@
+"""What a person should know at once of a job that is accepted, but will not start as the fleet is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from topmast.fast.placement.columns import Columns, cpus_of
+from topmast.fast.placement.explain import roomy_hosts
+from topmast.fast.placement.packing import gpus_of_task
+from topmast.fast.placement.search import choices_of
+from topmast.fast.placement.space import Space
+from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.job import MILLI, JobSpec, TaskGroup
+from topmast.model.plan import Ask, GroupAsk
+from topmast.model.reason import PendingReason
+from topmast.model.units import format_bytes, format_gpus
+
+EVERY_CHOICE = tuple(range(100))
+
+
+def warnings_of(
+    queue: GlobalQueue, regions: Sequence[Columns] | None, spec: JobSpec
+) -> tuple[str, ...]:
+    """One line for each thing that keeps a job from starting, as the fleet and the quotas are.
+
+    ``regions``: the hosts of each, None if those of some are not known. What is in use does not matter. O(regions x hosts x log tasks).
+    """
+    found = [
+        f"dataset '{name}' is not in the catalogue: the job waits until it is added"
+        for name in queue.catalogue.unknown(spec.datasets)
+    ]
+    required, preferred = spec.topology.required, spec.topology.preferred
+    if required is not None and preferred is not None and preferred > required:
+        found.append(
+            f"topology.preferred: {preferred.name.lower()} is wider than the {required.name.lower()} "
+            f"that is required, and changes nothing (leave it out)"
+        )
+    reason, _ = queue.quota_reason(spec)
+    if reason is PendingReason.EXCEEDS_MAX_QUOTA:
+        found.append(
+            f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: the job waits "
+            f"until the quota is raised (see `topmast tenants`)"
+        )
+    return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
+
+
+def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
+    """What is too much of a job that no cluster could hold, even empty, and the most that would do."""
+    ask = queue.ask_for(spec, "", False, EVERY_CHOICE, DataCost(), preempt=False)
+    spaces = [Space(columns.empty()) for columns in regions]
+    if _where(spaces, ask) is not None:
+        return ()
+    return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
+
+
+def gang_in_words(spec: JobSpec) -> str:
+    """The gang: ``2 tasks with 8 H100 each``."""
+    each = _task_in_words(spec.groups[0])
+    return f"{spec.tasks} tasks with {each} each" if spec.tasks > 1 else f"1 task with {each}"
+
+
+def _task_in_words(group: TaskGroup) -> str:
+    listed = group.resources.accelerators
+    models = " or ".join(a.model or "any model" for a in listed)
+    return f"{format_gpus(listed[0].gpus_milli)} {models}" if listed else "no GPU"
+
+
+def _where(spaces: Sequence[Space], ask: Ask) -> str | None:
+    """A cluster that could hold the gang with nothing else on it."""
+    for space in spaces:
+        for cluster, rows in sorted(space.columns.clusters.items()):
+            if roomy_hosts(space, ask, rows).any():
+                return cluster
+    return None
+
+
+# --- one task by itself -------------------------------------------------------------------------------
+
+
+def _alone(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> Iterator[str]:
+    """The groups of which no host could take even one task, and what is too much of it."""
+    for at, group in enumerate(ask.groups):
+        choices = choices_of(ask)
+        if any(space.room(group.resources, c).any() for space in spaces for c in choices):
+            continue
+        prefix = f"groups[{at}]." if len(ask.groups) > 1 else ""
+        field, text = _too_much(spaces, ask, group, spec.groups[at])
+        yield f"{prefix}{field}: {text}: the job waits until one has"
+
+
+def _too_much(
+    spaces: Sequence[Space], ask: Ask, group: GroupAsk, told: TaskGroup
+) -> tuple[str, str]:
+    """The field of which one task asks too much, with the most that there is."""
+    gpus, most_gpus = _with_gpus(spaces, ask, group)
+    wanted = _task_in_words(told)
+    if not any(hosts.any() for hosts in gpus):
+        return (
+            "resources.accelerators",
+            f"no host has {wanted}; the most is {most_gpus}",
+        )
+    needs = group.resources
+    of = f" with {wanted}" if needs.accelerators else ""
+    most_cpus = max(
+        float(s.columns.cpus[h].max(initial=0)) for s, h in zip(spaces, gpus, strict=True)
+    )
+    if most_cpus < cpus_of(needs):
+        text = f"no host{of} has {needs.cpus:g} CPUs; the most is {most_cpus:g}"
+        return "resources.cpus", text
+    most = max(float(s.columns.memory[h].max(initial=0)) for s, h in zip(spaces, gpus, strict=True))
+    if most < needs.memory_bytes:
+        size = format_bytes(needs.memory_bytes)
+        return (
+            "resources.memory",
+            f"no host{of} has {size} of memory; the most is {format_bytes(most)}",
+        )
+    return (
+        "resources",
+        f"no one host has {wanted} and as many CPUs and as much memory as it asks for",
+    )
+
+
+def _with_gpus(
+    spaces: Sequence[Space], ask: Ask, group: GroupAsk
+) -> tuple[list[np.ndarray[tuple[int], np.dtype[np.bool_]]], int]:
+    """Which hosts have the GPUs of one task, and the most GPUs of its models that a host has."""
+    listed = group.resources.accelerators
+    found, most = [], 0
+    for space in spaces:
+        columns = space.columns
+        has = np.zeros(len(columns.hosts), dtype=np.bool_)
+        for choice in choices_of(ask):
+            model = listed[min(choice, len(listed) - 1)].model if listed else None
+            right = columns.models == model if model is not None else np.ones(len(has), np.bool_)
+            most = max(most, int(columns.gpus[np.asarray(right, np.bool_)].max(initial=0)))
+            has |= np.asarray(right, np.bool_) & (
+                columns.gpus * MILLI >= gpus_of_task(group.resources, choice)
+            )
+        found.append(has)
+    return found, most
+
+
+# --- all together -------------------------------------------------------------------------------------
+
+
+def _largest(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> str:
+    """What is too much of the whole gang, with the largest that would fit."""
+    level = spec.topology.required
+    within = "cluster" if level is None else level.name.lower()
+    field = "num_nodes" if level is None else f"topology.required: {within}"
+    text = f"{field}: no {within} could hold {gang_in_words(spec)}, even empty"
+    at = max(range(len(ask.groups)), key=lambda i: (_gpus(ask, i), ask.groups[i].count))
+    fewer = _most_tasks(spaces, ask, at)
+    if fewer is None:
+        return f"{text}: the job waits until one can"
+    tasks, cluster = fewer
+    gpus = f" ({format_gpus(tasks * _gpus(ask, at))} GPUs)" if _gpus(ask, at) else ""
+    of = f" of group {ask.groups[at].name}" if len(ask.groups) > 1 else ""
+    some = f"{tasks} task{'' if tasks == 1 else 's'}{of}{gpus}"
+    return (
+        f"{text}; the largest that would fit is {some}, in {cluster}: the job waits until one can"
+    )
+
+
+def _gpus(ask: Ask, at: int) -> int:
+    return gpus_of_task(ask.groups[at].resources, choices_of(ask)[0])
+
+
+def _most_tasks(spaces: Sequence[Space], ask: Ask, at: int) -> tuple[int, str] | None:
+    """The most tasks of one group with which the gang would fit, and in which cluster."""
+
+    def where(count: int) -> str | None:
+        groups = list(ask.groups)
+        groups[at] = replace(groups[at], count=count)
+        return _where(spaces, replace(ask, groups=tuple(groups)))
+
+    low, high, cluster = 0, ask.groups[at].count, ""
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = where(middle)
+        if found is None:
+            high = middle
+        else:
+            low, cluster = middle, found
+    return (low, cluster) if low else None

@@ -1,0 +1,203 @@
+"""Brute force: every way to seat a gang on a few hosts, one task after the other on every slot.
+
+It prices what it gets by its own sums, so that the search and its score are compared with a third.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from topmast.fast.placement.allocation import Allocation
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.scoring import accelerators_of, slowdown
+from topmast.model.job import MILLI, Accelerator, Level, Resources
+from topmast.model.plan import Ask
+from topmast.policies.base import ScoreWeights
+
+
+class Brute:
+    """Every way to seat a gang with one accelerator choice on the hosts of one cluster, with its cost."""
+
+    def __init__(self, columns: Columns, ask: Ask, choice: int, cluster: str) -> None:
+        self.columns = columns
+        self.ask = ask
+        self.rows = [
+            row
+            for row in columns.clusters[cluster].tolist()
+            if columns.available[row] and columns.hosts[row].name not in ask.avoid_hosts
+        ]
+        self.free = {row: columns.slots(row).tolist() for row in self.rows}
+        self.cpus = {row: float(columns.free_cpus[row]) for row in self.rows}
+        self.memory = {row: float(columns.free_memory[row]) for row in self.rows}
+        self.before = {row: self._stranded(row) for row in self.rows}
+        self.placed = dict.fromkeys(self.rows, 0)
+        self.vector: dict[tuple[int, int], int] = {}
+        tasks = []
+        for number, group in enumerate(ask.groups):
+            listed = group.resources.accelerators
+            wanted = listed[min(choice, len(listed) - 1)] if listed else Accelerator(None, 0)
+            tasks += [(wanted.gpus_milli % MILLI == 0, number, wanted, group)] * group.count
+        tasks.sort(key=lambda task: task[:2])  # shares first: whole GPUs take what is left
+        self.tasks = [(number, wanted, group.resources) for _, number, wanted, group in tasks]
+
+    def _stranded(self, row: int) -> float:
+        free = self.free[row]
+        whole = free.count(MILLI)
+        waste: float = sum(
+            part * (whole % size if whole >= size else whole) for size, part in self.ask.mix
+        )
+        shared: int = sum(milli for milli in free if 0 < milli < MILLI)
+        return waste + 0.5 * shared / MILLI
+
+    def every(
+        self, at: int = 0, last: tuple[int, int] = (-1, -1)
+    ) -> Iterator[tuple[float, frozenset[int], dict[tuple[int, int], int]]]:
+        """The change in stranded GPUs, the hosts used, and the tasks by host and group."""
+        if at == len(self.tasks):
+            used = {row for row, count in self.placed.items() if count}
+            change = sum(self._stranded(row) - self.before[row] for row in used)
+            yield change, frozenset(used), dict(self.vector)
+            return
+        number, wanted, resources = self.tasks[at]
+        again = at > 0 and self.tasks[at - 1][0] == number
+        for row in self.rows:
+            for slots in self._slots(row, wanted):
+                place = (row, slots[0] if len(slots) == 1 and wanted.gpus_milli < MILLI else -1)
+                if (again and place < last) or not self._holds(row, wanted, resources):
+                    continue
+                self._move(row, number, slots, min(wanted.gpus_milli, MILLI), resources, -1)
+                yield from self.every(at + 1, place)
+                self._move(row, number, slots, min(wanted.gpus_milli, MILLI), resources, +1)
+
+    def _slots(self, row: int, wanted: Accelerator) -> list[tuple[int, ...]]:
+        """Where a task could sit: any slot with room for a share, the lowest whole GPUs, or no slot."""
+        free = self.free[row]
+        if wanted.gpus_milli == 0:
+            return [()]
+        if wanted.gpus_milli < MILLI:
+            return [(slot,) for slot, milli in enumerate(free) if milli >= wanted.gpus_milli]
+        whole = [slot for slot, milli in enumerate(free) if milli == MILLI]
+        needed = wanted.gpus_milli // MILLI
+        return [tuple(whole[:needed])] if len(whole) >= needed else []
+
+    def _holds(self, row: int, wanted: Accelerator, resources: Resources) -> bool:
+        model = self.columns.hosts[row].model
+        return (
+            wanted.model in (None, model)
+            and (resources.cpus == 0 or round(self.cpus[row] - resources.cpus, 6) >= 0)
+            and (resources.memory_bytes == 0 or self.memory[row] >= resources.memory_bytes)
+        )
+
+    def _move(
+        self, row: int, group: int, slots: tuple[int, ...], milli: int, needed: Resources, sign: int
+    ) -> None:
+        for slot in slots:
+            self.free[row][slot] += sign * milli
+        self.cpus[row] = round(self.cpus[row] + sign * needed.cpus, 6)
+        self.memory[row] += sign * needed.memory_bytes
+        self.placed[row] -= sign
+        self.vector[row, group] = self.vector.get((row, group), 0) - sign
+
+
+def choices(ask: Ask) -> list[int]:
+    """The accelerator choices that the question allows."""
+    listed = range(max(1, len(accelerators_of(ask))))
+    return [choice for choice in listed if ask.models is None or choice in ask.models]
+
+
+def level_of(columns: Columns, rows: frozenset[int]) -> Level:
+    """The tightest level that holds all of some hosts."""
+    return next(
+        level for level in Level if len({int(columns.domain[level][row]) for row in rows}) == 1
+    )
+
+
+def place_cost(
+    columns: Columns, ask: Ask, weights: ScoreWeights, choice: int, rows: frozenset[int]
+) -> float | None:
+    """The terms besides fragmentation and preemption; None where the topology forbids."""
+    level = level_of(columns, rows)
+    required, preferred = ask.topology.required, ask.topology.preferred
+    if required is not None and level > required:
+        return None
+    above = 0 if preferred is None else max(0, level - preferred)
+    data = weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
+    return weights.speed * slowdown(ask, choice) + weights.locality * above + data
+
+
+def best_on_free(columns: Columns, ask: Ask, weights: ScoreWeights) -> float | None:
+    """The least score on free capacity, if the gang fits at all."""
+    best: float | None = None
+    for cluster in columns.clusters:
+        for choice in choices(ask):
+            for change, rows, _ in Brute(columns, ask, choice, cluster).every():
+                cost = place_cost(columns, ask, weights, choice, rows)
+                if cost is not None:
+                    score = cost + weights.fragmentation * change
+                    best = score if best is None else min(best, score)
+    return best
+
+
+def best_with_victims(
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    attempts: Sequence[tuple[Allocation, float]],
+    *,
+    needed: bool,
+) -> float | None:
+    """The least score if any of some attempts may go, each at its price.
+
+    With ``needed``: only where each that goes makes room which the tasks of its hosts need.
+    """
+    best: float | None = None
+    for size in range(len(attempts) + 1):
+        for gone in itertools.combinations(attempts, size):
+            trial = columns.trial()
+            for attempt, _ in gone:
+                trial.give_back(attempt.plan.seats, attempt.needs())
+            paid = sum(price for _, price in gone)
+            for cluster in columns.clusters:
+                for choice in choices(ask):
+                    rest = [_Fewer(columns, ask, choice, cluster, gone, i) for i in range(size)]
+                    for change, rows, vector in Brute(trial, ask, choice, cluster).every():
+                        cost = place_cost(columns, ask, weights, choice, rows)
+                        if cost is None:
+                            continue
+                        score = cost + weights.fragmentation * change + paid
+                        if best is not None and score >= best:
+                            continue
+                        if not needed or not any(fewer.holds(vector) for fewer in rest):
+                            best = score
+    return best
+
+
+class _Fewer:
+    """The hosts of a cluster with one victim less gone: do they hold the same tasks?"""
+
+    def __init__(
+        self,
+        columns: Columns,
+        ask: Ask,
+        choice: int,
+        cluster: str,
+        gone: Sequence[tuple[Allocation, float]],
+        spared: int,
+    ) -> None:
+        trial = columns.trial()
+        for number, (attempt, _) in enumerate(gone):
+            if number != spared:
+                trial.give_back(attempt.plan.seats, attempt.needs())
+        self.brute = Brute(trial, ask, choice, cluster)
+        self.known: set[tuple[tuple[tuple[int, int], int], ...]] | None = None
+
+    def holds(self, vector: dict[tuple[int, int], int]) -> bool:
+        """Whether so many tasks by host and group fit."""
+        if self.known is None:
+            self.known = {_sorted(found) for _, _, found in self.brute.every()}
+        return _sorted(vector) in self.known
+
+
+def _sorted(vector: dict[tuple[int, int], int]) -> tuple[tuple[tuple[int, int], int], ...]:
+    return tuple(sorted((place, count) for place, count in vector.items() if count))

@@ -1,0 +1,161 @@
+"""A drained host takes nothing new, and lets go of its work as soon as that has a place elsewhere."""
+
+from typing import Any
+
+from tests.support import invariants
+from tests.support.build import cluster, fleet, job, profile
+from tests.support.world import World
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.states import HostState, JobState
+from topmast.service import fleet as listing
+from topmast.service.explain import explain_job
+
+HOST = "east-1-0"
+
+
+def _full(*, obedient: bool = True, **more: Any) -> World:
+    """Two hosts: on the first j1 (4 GPUs) and j2 (2); on the second j3, with 3 GPUs left."""
+    world = World(fleet(cluster("east-1")), profile(min_runtime_s=300.0), obedient=obedient)
+    world.submit(job("wide", gpus=4, **more))
+    world.submit(job("small", gpus=2, **more))
+    world.set_host(HOST, HostState.CORDONED)
+    world.submit(job("other", gpus=5))
+    world.set_host(HOST, HostState.HEALTHY)
+    for name in ("j1", "j2", "j3"):
+        if not obedient:
+            world.start(name)
+    assert [world.jobs[j].hosts for j in ("j1", "j2")] == [(HOST,)] * 2
+    return world
+
+
+def _why(world: World) -> dict[str, str]:
+    """What is still on the host, and why."""
+    departures = world.placer("east").departures((HOST,), world.now)
+    return {d.job: d.why for d in departures}
+
+
+def test_what_has_a_place_moves_and_what_has_none_runs_on() -> None:
+    """Young as they are: an operator wants the host. The rest is told why it stays."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    assert world.jobs["j2"].hosts == ("east-1-1",)
+    assert (world.jobs["j2"].migrations, world.jobs["j2"].preemptions) == (1, 1)
+    assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 1)
+    assert _why(world) == {"j1": "has no other place in region east now"}
+    world.submit(job("new", gpus=2))
+    assert world.state("j4") is JobState.PENDING
+    invariants.check_rest(world)
+    invariants.check_rebuilds(world)
+
+
+def test_the_rest_moves_as_soon_as_there_is_a_place() -> None:
+    """It goes before those who wait in the queue; and the host is empty."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    world.submit(job("waits", gpus=4))
+    world.checkpoint("j1", 12)
+    world.finish("j3")
+    assert world.jobs["j1"].hosts == ("east-1-1",)
+    assert (world.jobs["j1"].migrations, world.jobs["j1"].step) == (1, 12)
+    assert world.state("j4") is JobState.PENDING
+    assert not _why(world)
+    story = [row.text for row in world.journal.history("j1")]
+    assert f"preempting: migrated off host {HOST} (drain)" in story
+    invariants.check_rest(world)
+    invariants.check_rebuilds(world)
+
+
+def test_a_drain_at_once_stops_what_has_no_place() -> None:
+    """Also when the drain has begun: what is stopped waits in the queue, with the age it had."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    now = m.SetHost(HOST, HostState.DRAINING, "ann", at_once=True)
+    world.tell(ids.placer("east"), now)
+    assert world.state("j1") is JobState.PENDING
+    assert (world.jobs["j1"].preemptions, world.jobs["j1"].migrations) == (1, 0)
+    assert f"host {HOST} is drained" in " ".join(r.text for r in world.journal.history("j1"))
+    invariants.check_rest(world)
+
+
+def test_what_may_not_be_preempted_runs_to_its_end() -> None:
+    """At once or not."""
+    world = _full(preemptible=False)
+    world.tell(ids.placer("east"), m.SetHost(HOST, HostState.DRAINING, "ann", at_once=True))
+    assert [world.jobs[j].epoch for j in ("j1", "j2")] == [1, 1]
+    assert _why(world) == dict.fromkeys(("j1", "j2"), "may not be preempted: runs to its end")
+    world.finish("j1")
+    world.finish("j2")
+    assert not _why(world)
+
+
+def test_a_host_that_is_returned_keeps_what_is_still_there() -> None:
+    """Nobody is stopped any more for a drain that was called off."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    world.set_host(HOST, HostState.HEALTHY)
+    world.finish("j3")
+    assert (world.jobs["j1"].hosts, world.jobs["j1"].epoch) == ((HOST,), 1)
+
+
+def test_two_hosts_drained_at_once_do_not_trade_their_work() -> None:
+    """No host that is drained is a place for another's work."""
+    world = World(fleet(cluster("east-1", hosts=3, gpus=4)), profile())
+    for _ in range(2):
+        world.submit(job(gpus=3))
+    hosts = [world.jobs[j].hosts[0] for j in ("j1", "j2")]
+    world.submit(job("third", gpus=3))
+    for host in hosts:
+        world.set_host(host, HostState.DRAINING)
+    assert [world.jobs[j].hosts[0] for j in ("j1", "j2")] == hosts
+    world.finish("j3")
+    moved = [j for j in ("j1", "j2") if world.jobs[j].hosts[0] not in hosts]
+    assert len(moved) == 1
+    invariants.check_rest(world)
+
+
+def test_a_drain_holds_over_a_restart_of_the_server() -> None:
+    """The wish and the places are in the journal: what has no place yet moves after it."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    world.restart()
+    world.finish("j3")
+    assert world.jobs["j1"].hosts == ("east-1-1",)
+    invariants.check_rebuilds(world)
+
+
+def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
+    """Shown before, with costs; and nothing changes by looking."""
+    world = _full(obedient=False)
+    world.advance(70)
+    placer = world.placer("east")
+    before = placer.snapshot()
+    shown = listing.drain_plan(placer, HOST, world.now)
+    assert placer.snapshot() == before
+    assert (shown.host, shown.region, shown.state) == (HOST, "east", "healthy")
+    wide, small = shown.moves
+    assert (wide.job, wide.moves, wide.to_hosts) == ("j1", False, ())
+    assert wide.why == "has no other place in region east now"
+    assert wide.cost_gpu_s == 4 * (70 + 1) * 3
+    assert (small.job, small.moves, small.to_cluster) == ("j2", True, "east-1")
+    assert (small.to_hosts, small.why) == (("east-1-1",), "")
+    world.set_host(HOST, HostState.DRAINING)
+    assert world.state("j2") is JobState.PREEMPTING
+    assert placer.state.places["j2"].plan.hosts == small.to_hosts
+    rows = {row.name: row for row in listing.hosts({"east": placer}, lambda *_: None, world.now)}
+    assert rows[HOST].stays == {"j1": wide.why, "j2": "is stopping already"}
+    assert rows["east-1-1"].stays == {}
+
+
+def test_a_job_that_stays_is_told_why() -> None:
+    """In its explanation; one that runs elsewhere hears nothing of it."""
+    world = _full()
+    world.set_host(HOST, HostState.DRAINING)
+    told = {
+        name: explain_job(world.queue, world.machines.placers, world.jobs[name], world.now).summary
+        for name in ("j1", "j2")
+    }
+    assert told["j1"].endswith(f"; {HOST} is drained, and it has no other place in region east now")
+    assert "drained" not in told["j2"]
+    (region,) = listing.regions(world.queue, world.machines.placers)
+    assert (region.places_kept, region.places_used, region.places_missed) == (0, 1, 0)

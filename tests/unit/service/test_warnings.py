@@ -1,0 +1,115 @@
+"""What is told at submission: what cannot start as the fleet is, by field, with what would."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenant
+from tests.support.world import World
+from topmast.model.fleet import HostSpec
+from topmast.model.job import JobSpec, Level, Topology
+from topmast.service.warnings import warnings_of
+
+RACK = Topology(required=Level.RACK)
+
+
+@dataclass
+class Told:
+    """A job for four hosts of 8 H100 with 64 CPUs and 512 GB in two racks, and two of 4 A100."""
+
+    story: str
+    spec: JobSpec
+    want: str
+
+
+TOLD = [
+    Told("it fits", job(gpus=8, count=2, topology=RACK), ""),
+    Told(
+        "more than any rack has", job(gpus=8, count=3, topology=RACK),
+        "topology.required: rack: no rack could hold 3 tasks with 8 H100 each, even empty; the largest "
+        "that would fit is 2 tasks (16 GPUs), in east-1: the job waits until one can",
+    ),
+    Told(
+        "more than any cluster has", job(gpus=8, count=9),
+        "num_nodes: no cluster could hold 9 tasks with 8 H100 each, even empty; the largest that would "
+        "fit is 4 tasks (32 GPUs), in east-1: the job waits until one can",
+    ),
+    Told(
+        "more GPUs than any host has", job(gpus=9),
+        "resources.accelerators: no host has 9 H100; the most is 8: the job waits until one has",
+    ),
+    Told(
+        "more CPUs than any host has", job(resources=needs(1, "H100", cpus=65)),
+        "resources.cpus: no host with 1 H100 has 65 CPUs; the most is 64: the job waits until one has",
+    ),
+    Told(
+        "more memory than any host has", job(resources=needs(1, "H100", memory=10**12)),
+        "resources.memory: no host with 1 H100 has 1TB of memory; the most is 512GB: the job waits "
+        "until one has",
+    ),
+    Told(
+        "a group that no host takes",
+        gang({"trainer": (1, needs(8)), "reader": (2, needs(cpus=99))}),
+        "groups[1].resources.cpus: no host has 99 CPUs; the most is 64: the job waits until one has",
+    ),
+    Told(
+        "a group that is too large",
+        gang({"trainer": (5, needs(8)), "reader": (2, needs(cpus=2))}),
+        "num_nodes: no cluster could hold 7 tasks with 8 H100 each, even empty; the largest that would "
+        "fit is 4 tasks of group trainer (32 GPUs), in east-1: the job waits until one can",
+    ),
+    Told(
+        "a preference without effect", job(topology=Topology(Level.RACK, Level.POD)),
+        "topology.preferred: pod is wider than the rack that is required, and changes nothing (leave "
+        "it out)",
+    ),
+    Told(
+        "more than its tenant may hold", job(gpus=8, count=2, tenant="small", preemptible=False),
+        "tenant: 2 tasks with 8 H100 each is more than small may ever hold: the job waits until the "
+        "quota is raised (see `topmast tenants`)",
+    ),
+    Told(
+        "a dataset that nobody knows", job(datasets=("d", "x")),
+        "dataset 'x' is not in the catalogue: the job waits until it is added",
+    ),
+]  # fmt: skip
+
+
+def _world() -> World:
+    system = fleet(
+        cluster("east-1", hosts=4, cpus=64.0, memory_bytes=512 * 10**9),
+        cluster("west-1", gpus=4, model="A100", cpus=32.0, memory_bytes=10**9),
+        tenants=(tenant("default"), tenant("small", H100=8)),
+        datasets=(dataset("d", "east"),),
+    )
+    return World(system)
+
+
+def _told(world: World, spec: JobSpec) -> tuple[str, ...]:
+    regions = [placer.columns for placer in world.machines.placers.values()]
+    return warnings_of(world.queue, regions, spec)
+
+
+@pytest.mark.parametrize("case", TOLD, ids=lambda case: case.story)
+def test_what_a_person_is_told_at_once(case: Told) -> None:
+    """One line that names the field, what is too much, and the most that would do."""
+    assert _told(_world(), case.spec) == ((case.want,) if case.want else ())
+
+
+def test_what_is_in_use_does_not_matter() -> None:
+    """A busy fleet is no reason to warn: jobs end."""
+    world = _world()
+    world.submit(job(gpus=8, count=4))
+    assert _told(world, job(gpus=8, count=4)) == ()
+
+
+def test_hosts_that_each_lack_something() -> None:
+    """No one number is too large, but no host has all of it."""
+    hosts = (
+        HostSpec("many-cpus", "H100", 8, cpus=64.0, memory_bytes=10**9),
+        HostSpec("much-memory", "H100", 8, cpus=4.0, memory_bytes=10**12),
+    )
+    spec = cluster("east-1", hosts=0)
+    world = World(fleet(type(spec)("east-1", hosts)))
+    (told,) = _told(world, job(resources=needs(1, "H100", cpus=32, memory=10**11)))
+    assert told.startswith("resources: no one host has 1 H100 and as many CPUs")
