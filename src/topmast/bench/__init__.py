@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.eta import measure_eta
 from topmast.bench.options import FleetOptions
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
@@ -32,15 +31,16 @@ def run_bench(
         return measure_recovery(jobs or 100_000, seed, state)
     if name == "ranking":
         return measure_ranking(jobs or 1_000_000, seed)
-    if name == "eta":
-        return measure_eta(jobs or 10_000, seed)
     if name == "search":
         return _search(fleet or FleetOptions(), jobs, seed)
     if name == "queue":
         return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
-    raise InvalidInput(
-        f"no benchmark '{name}'", remedy="submit, recover, ranking, search, queue or eta"
-    )
+    if name == "eta":
+        from topmast.bench.eta import measure_eta
+
+        return measure_eta(jobs or 10_000, seed)
+    known = "submit, recover, ranking, search, queue or eta"
+    raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 
 def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:

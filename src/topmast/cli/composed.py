@@ -36,10 +36,10 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_benchmark(
         bench, root, "ranking", "Measure how fast the queue is put in order.", "--jobs 1000000"
     )
-    bench_fleet.add(bench, root)
     _add_benchmark(
         bench, root, "eta", "Measure how fast an expected start is found.", "--jobs 10000"
     )
+    bench_fleet.add(bench, root)
     app.add_typer(
         bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
         epilog=epilog("topmast bench submit --json"),

@@ -73,7 +73,7 @@ def _expected(explanation: Explanation) -> str:
     """When a job that waits will start, as far as that is known."""
     start = explanation.expected_start
     if explanation.expected_start_s is None:
-        none = "not forecast" if start is None else "unknown"
+        none = "not forecast yet" if start is None else "unknown"
         return "" if explanation.state in _NOT_WAITING else none
     at = moment(explanation.expected_start_s)
     if start is None or start.early_s is None or start.late_s is None:

@@ -147,9 +147,8 @@ class Explanation(Struct, frozen=True):
     """Why a job stands where it stands, and what would change that.
 
     ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
-    each kind in words.
-    ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room kept for a job
-    when there is no forecast.
+    each kind in words. ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room
+    kept for a job when there is no forecast.
     """
 
     job: str | None

@@ -32,7 +32,7 @@ from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.explain import explain_job, explain_spec
-from topmast.service.forecast import Forecasts, with_start
+from topmast.service.forecast import HOPELESS, Forecasts, with_start
 from topmast.service.hub import Hub
 from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage
@@ -170,7 +170,8 @@ class Service:
                 self.machines.queue, self.regions.placers, spec, self.clock.now(), warnings
             )
         )
-        return with_start(found, await self.forecasts.of_spec(spec))
+        may_start = found.reason not in HOPELESS
+        return with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
 
     # --- jobs -----------------------------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class Service:
         await self.regions.look()
         found = await self._ask(question)
         if found is not None:
-            waits = found.state in WAITING
+            waits = found.state in WAITING and found.reason not in HOPELESS
             return with_start(found, await self.forecasts.of_job(job)) if waits else found
         view = self._archived(job)
         cause = f": {view.cause}" if view.cause else ""

@@ -137,7 +137,8 @@ class Outlook:
         waited = [job for job in listed if job.waits]
         started = [job for job in waited if job.started_s is not None]
         ended = [j for j in listed if j.state is JobState.SUCCEEDED and j.finish_s is not None]
-        wait_s = [(j.started_s or self.until_s) - self.from_s for j in waited]
+        starts = (self.until_s if j.started_s is None else j.started_s for j in waited)
+        wait_s = [start_s - self.from_s for start_s in starts]
         jct_s = [(j.finish_s or 0.0) - j.submit_s for j in ended]
         return {
             "jobs": len(listed),
