@@ -170,11 +170,12 @@ class Binding:
         known = [catalogue.datasets[n] for n in spec.datasets if n in catalogue.datasets]
         complete = ReplicaState.COMPLETE
         may = np.array(
-            [all(d.spec.allowed is None or r in d.spec.allowed for d in known) for r in self._regions]
+            [
+                all(d.spec.allowed is None or r in d.spec.allowed for d in known)
+                for r in self._regions
+            ]
         )
-        has = np.array(
-            [all(d.replicas.get(r) is complete for d in known) for r in self._regions]
-        )
+        has = np.array([all(d.replicas.get(r) is complete for d in known) for r in self._regions])
         rows = able[may[self._region[able]]]
         return rows, has[self._region[rows]]
 

@@ -50,9 +50,7 @@ class Candidate(Struct, frozen=True):
     over_quota: bool
 
 
-def shape_of(
-    spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = None
-) -> Shape:
+def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = None) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
         spec.tenant,
