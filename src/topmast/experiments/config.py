@@ -14,11 +14,15 @@ from topmast.model.errors import InvalidInput
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """How large: jobs, over how many days, how many seeds; and where it takes less of a sweep."""
+    """How large: jobs, over how many days, how many seeds; and where it takes less of a sweep.
+
+    ``limit``: only the first jobs of each trace.
+    """
 
     jobs: int
     days: float
     seeds: int
+    limit: int | None = None
     loads: tuple[float | None, ...] | None = None
     signals_s: tuple[float | None, ...] | None = None
 

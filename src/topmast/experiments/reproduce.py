@@ -187,6 +187,8 @@ def run_point(experiment: Experiment, scale: Scale, point: Point) -> Figures:
     """Make the files of a seed, run one contender on them, and return its figures."""
     trace, document = generate(experiment.workload, scale.jobs, point.seed, scale.days)
     fleet = parse_fleet(document)
+    if scale.limit is not None:
+        trace = trace.head(scale.limit)
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
     placement = point.case.placement or experiment.placement
