@@ -20,6 +20,7 @@ from topmast.cli import (
     fleet,
     jobs,
     launch,
+    reproduce,
     simulate,
     traces,
     usage,
@@ -89,6 +90,7 @@ def build(root: Root) -> typer.Typer:
     usage.add(app)
     composed.add(app, root)
     simulate.add(app)
+    reproduce.add(app)
     traces.add(app)
     completion.add(app)
     return app

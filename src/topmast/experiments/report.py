@@ -22,7 +22,7 @@ FIGURES = (
     "restarts", "lost_gpu_s", "non_collocation_rate",
 )  # fmt: skip
 SPREADS = ("jct_s", "wait_s", "first_wait_s", "ftf_rho")
-_STYLE = (
+STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;"
     "color:#1f2937}table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;"
     "border-bottom:1px solid #e5e7eb}th:first-child,td:first-child{text-align:left}"
@@ -91,7 +91,7 @@ def write_report(
     svg = svg[svg.index("<svg") :]
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-        f"<style>{_STYLE}</style><h1>{escape(title)}</h1>\n{svg}\n{_table(documents)}\n</html>\n"
+        f"<style>{STYLE}</style><h1>{escape(title)}</h1>\n{svg}\n{_table(documents)}\n</html>\n"
     )
     (folder / f"{name}.html").write_text(page, encoding="utf-8")
 

@@ -78,7 +78,8 @@ class Checkpoint(Struct, frozen=True):
 class JobSpec(Struct, frozen=True):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
-    ``duration_s`` is how long its people expect it to run, from its first start to its end.
+    ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
+    region where they would go by hand; empty: none is named.
     """
 
     name: str
@@ -96,6 +97,7 @@ class JobSpec(Struct, frozen=True):
     preemptible: bool = True
     group: str = ""
     duration_s: float | None = None
+    home: str = ""
 
     @property
     def tasks(self) -> int:

@@ -64,6 +64,13 @@ class Plan(Struct, frozen=True):
         return tuple(dict.fromkeys(seat.host for seat in self.seats))
 
 
+class Place(Struct, frozen=True):
+    """Where a job was bound to run before it was looked for: a region, or one cluster of it."""
+
+    region: str
+    cluster: str | None = None
+
+
 class GroupAsk(Struct, frozen=True):
     """What the search needs to know of a task group."""
 
@@ -97,7 +104,8 @@ class Ask(Struct, frozen=True):
     ``held``: seats reserved for another gang, which this one may not take; ``reserve``: if there is
     no room now, tell where and when there will be first. ``room_gpu_s``: what room for it is worth, if
     others are to be moved to make it; None moves nobody. ``outranked``: the running jobs that may be
-    stopped for this one, the last in order first; None leaves that to the bands.
+    stopped for this one, the last in order first; None leaves that to the bands. ``cluster``: the only one
+    that may hold it; None: any.
     """
 
     job: str
@@ -115,3 +123,4 @@ class Ask(Struct, frozen=True):
     outranked: tuple[str, ...] | None = None
     room_gpu_s: float | None = None
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX
+    cluster: str | None = None

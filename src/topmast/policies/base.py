@@ -18,6 +18,7 @@ from topmast.model.plan import Ask
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +66,20 @@ class Preemption(StrEnum):
     """Work that ranks behind it now, from the last on, if that gives it room."""
 
 
+class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a job waits: under the one queue for all regions (`late`), or where it was sent at submission.
+
+    ``policy`` names who sends it (see registry). ``choices``: of how many clusters, drawn at random, the
+    best is taken; None, of all. ``patience_s``: how long a job waits before it may be sent elsewhere; None,
+    it stays for good. ``signal_s``: how old, at most, the loads are by which clusters are compared.
+    """
+
+    policy: str = "late"
+    choices: int | None = None
+    patience_s: float | None = None
+    signal_s: float = 0.0
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
@@ -103,6 +118,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_after_s: float = 300.0
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
+    bind: BindOptions = BindOptions()
 
 
 class QueueView(Struct, frozen=True):
@@ -148,4 +164,36 @@ class Score(Protocol):
 
     def weights(self, ask: Ask) -> ScoreWeights:
         """The prices to be used for this question."""
+        ...
+
+
+class BindView(Struct, frozen=True):
+    """The clusters (k, by region and name) that could hold one job if nothing ran there, in columns.
+
+    ``number`` is the job's; ``times`` counts how often it was bound before, ``bound`` is the row where it
+    waits now, -1 if none. ``region`` numbers the regions by name; ``at_home`` tells who is in the job's home
+    region, ``has_data`` who has all of its data. ``load``: GPUs wanted and held by the jobs bound there
+    over the GPUs present, as last signalled.
+    """
+
+    number: int
+    times: int
+    bound: int
+    region: Ints
+    at_home: Bools
+    has_data: Bools
+    gpus: Floats
+    load: Floats
+
+
+class Bind(Protocol):
+    """Hook `bind`: where a job has to wait.
+
+    ``whole_region``: it may use all clusters of the region chosen, not only the one.
+    """
+
+    whole_region: bool
+
+    def choose(self, view: BindView) -> int:
+        """The row of the cluster chosen; there is at least one."""
         ...

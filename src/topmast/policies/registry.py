@@ -16,11 +16,15 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Order, Profile, Score
+from topmast.policies.base import Bind, Order, Profile, Score, WhenBlocked
 from topmast.policies.credit import Credit
+from topmast.policies.home import Home
+from topmast.policies.least_loaded import LeastLoaded
+from topmast.policies.near_data import NearData
 from topmast.policies.remaining_service import RemainingService
 from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
+from topmast.policies.spill_over import SpillOver
 from topmast.policies.submission import Submission
 from topmast.policies.weighted import Weighted
 
@@ -34,6 +38,13 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "weighted": Weighted,
 }
+LATE = "late"
+BINDINGS: dict[str, Callable[[Profile], Bind]] = {
+    "home": Home,
+    "least-loaded": LeastLoaded,
+    "near-data": NearData,
+    "spill-over": SpillOver,
+}
 
 Policy = TypeVar("Policy")
 
@@ -44,13 +55,37 @@ class Policies(Struct, frozen=True):
     profile: Profile
     order: Order
     score: Score
+    bind: Bind | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
     """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
-    return Policies(profile, order(profile), scoring(profile))
+    return Policies(profile, order(profile), scoring(profile), _binding(profile))
+
+
+def _binding(profile: Profile) -> Bind | None:
+    """Who sends jobs somewhere at submission; None where a place is only sought when they start."""
+    options = profile.bind
+    if options.policy == LATE:
+        return None
+    if options.policy not in BINDINGS:
+        raise InvalidInput(
+            f"unknown policy '{options.policy}'",
+            field="profile.bind.policy",
+            remedy=f"known: {LATE}, {', '.join(BINDINGS)}",
+        )
+    if profile.when_blocked is WhenBlocked.STOP:
+        message = "the first job of one place would stop those of all others"
+        raise InvalidInput(message, field="profile.when_blocked", remedy="skip, with this binding")
+    if options.choices is not None and options.choices < 1:
+        raise InvalidInput("is below 1", field="profile.bind.choices", remedy="null: of all")
+    if options.patience_s is not None and options.patience_s <= 0:
+        raise InvalidInput("is not above 0", field="profile.bind.patience_s", remedy="null: never")
+    if options.signal_s < 0:
+        raise InvalidInput("is below 0", field="profile.bind.signal_s", remedy="0: always fresh")
+    return BINDINGS[options.policy](profile)
 
 
 def _named(known: Mapping[str, Policy], name: str, field: str) -> Policy:

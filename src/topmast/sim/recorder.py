@@ -18,7 +18,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.ids import Address
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Seat
+from topmast.model.plan import Place, Seat
 from topmast.model.states import TERMINAL, JobState, Outcome
 from topmast.sim.timeline import Timeline
 from topmast.sim.workload import Arrival
@@ -205,8 +205,33 @@ class Recorder:
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._attempt_ended,
             m.CancelJobs: self._moved,
+            m.SubmitJobs: self._bound,
+            m.Wake: self._bound,
+            m.ConfigureFleet: self._bound,
             m.HostChanged: self._host_changed,
         }
+
+    def _bound(self, to: Address, event: m.Message, facts: Sequence[Struct], now: float) -> None:
+        """Jobs were sent to wait somewhere: there is their demand, wherever their data may be."""
+        for fact in facts:
+            if isinstance(fact, f.Admitted):
+                for number, place in enumerate(fact.places, fact.first_number):
+                    self._belongs(ids.job_id(number), place, now)
+            elif isinstance(fact, f.Bound):
+                self._belongs(fact.job, fact.place, now)
+
+    def _belongs(self, number: str, place: Place | None, now: float) -> None:
+        job = self.jobs.get(number)
+        if job is None:
+            return
+        kind = self._kind_of(job.arrival) if place is None else place.region
+        if kind == job.kind:
+            return
+        self.advance(now)
+        waited = job.waits
+        self._wait(job, False, now)
+        job.kind = kind
+        self._wait(job, waited, now)
 
     def _launched(
         self, to: Address, event: m.LaunchGang, facts: Sequence[Struct], now: float

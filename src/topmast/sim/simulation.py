@@ -159,7 +159,9 @@ class Simulation:
         return arrival.spec.datasets
 
     def _regions_of(self, kind: Any) -> tuple[int, ...]:
-        """The regions that hold all the data of a class now; those that hold some; or all."""
+        """The region where a class waits; else those that hold all its data now, those that hold some, or all."""
+        if isinstance(kind, str):
+            return (self.recorder.timeline.regions.index(kind),)
         datasets: tuple[str, ...] = kind
         catalogue = self.machines.queue.catalogue
         held = [

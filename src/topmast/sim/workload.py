@@ -88,6 +88,7 @@ class Workload:
             preemptible=preemptible,
             group=group,
             duration_s=duration_s,
+            home=home,
         )
         return Arrival(
             row,

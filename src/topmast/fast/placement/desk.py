@@ -18,7 +18,7 @@ from topmast.fast.placement.columns import Floats
 from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.placement.refused import FREE_ONLY, Refused
+from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
 from topmast.model import ids
@@ -83,7 +83,19 @@ class Desk(EventMachine):
             tasks = ask.groups[0].count
             choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
-        self.refused.note(event.line, event.over_quota, tasks, threshold, choices)
+        span = self._span(ask, event.terms)
+        self.refused.note(event.line, event.over_quota, tasks, threshold, choices, span)
+
+    def _span(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> tuple[int, int]:
+        """The clusters (from, to) of which a question was: of one region, of one cluster, or of all."""
+        index = self.pool.index()
+        if len(terms) != 1:
+            return ALL
+        region = next(iter(terms))
+        if ask.cluster is None:
+            return index.spans.get(region, ALL)
+        number = index.cluster_number.get((region, ask.cluster))
+        return ALL if number is None else (number, number + 1)
 
     def _who_fits(self, event: m.WhoFits) -> None:
         """Look for those whom more room in a region might help."""
@@ -164,4 +176,8 @@ def costs_of(index: Index, weights: ScoreWeights, terms: dict[str, m.RegionTerms
     for region, (low, high) in index.spans.items():
         if region in terms:
             costs[low:high] = fixed_cost(terms[region], weights)
+    if ask.cluster is not None:
+        for number, (_, name) in enumerate(index.clusters):
+            if name != ask.cluster:
+                costs[number] = kernels.INFINITE
     return costs

@@ -24,6 +24,10 @@ CHOICES = 4
 """Jobs that accept more GPU models than that are looked at again whenever there is more room."""
 FIRST_ROWS = 64
 FREE_ONLY = -1
+ALL = (0, 1 << 62)
+"""Any cluster, as a span of numbers."""
+SPAN = 3 + 2 * CHOICES
+"""The column where the span begins."""
 
 
 class Refused:
@@ -33,16 +37,23 @@ class Refused:
         self._row_of: dict[tuple[int, bool], int] = {}
         self._key_of: list[tuple[int, bool]] = [(0, False)] * FIRST_ROWS
         self._free = list(range(FIRST_ROWS))[::-1]
-        self._needs: I64 = np.zeros((FIRST_ROWS, 3 + 2 * CHOICES), np.int64)
-        """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none."""
+        self._needs: I64 = np.zeros((FIRST_ROWS, SPAN + 2), np.int64)
+        """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
+        the first cluster that may hold it, and the one after the last."""
 
     def __len__(self) -> int:
         return len(self._row_of)
 
     def note(
-        self, line: int, over_quota: bool, tasks: int, threshold: int, choices: list[Choice]
+        self,
+        line: int,
+        over_quota: bool,
+        tasks: int,
+        threshold: int,
+        choices: list[Choice],
+        span: tuple[int, int] = ALL,
     ) -> None:
-        """A gang was refused. No tasks: look again whenever there is more room. O(1)."""
+        """A gang was refused. No tasks: look again whenever there is more room in the ``span``. O(1)."""
         key = (line, over_quota)
         row = self._row_of.get(key)
         if row is None:
@@ -53,6 +64,7 @@ class Refused:
         needs = self._needs[row]
         needs[:] = 0
         needs[0], needs[1] = 1, threshold
+        needs[SPAN:] = span
         if len(choices) <= CHOICES:
             needs[2] = tasks
             for at, choice in enumerate(choices):
@@ -86,12 +98,14 @@ def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.b
         if not needs[row, 0]:
             continue
         tasks = needs[row, 2]
-        if tasks == 0:
-            found[row] = True
-            continue
         for cluster in clusters:
+            if not needs[row, SPAN] <= cluster < needs[row, SPAN + 1]:
+                continue
+            if tasks == 0:
+                found[row] = True
+                break
             at = 3
-            while not found[row] and at < needs.shape[1] and needs[row, at + 1] > 0:
+            while not found[row] and at < SPAN and needs[row, at + 1] > 0:
                 model, gpus = needs[row, at], needs[row, at + 1]
                 section = a.by_cluster[cluster, model, 3, 0]
                 if section < a.by_cluster[cluster, model, 3, 1]:

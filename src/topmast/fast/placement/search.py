@@ -101,6 +101,7 @@ class Search:
 
         Without preemption only free capacity counts; with it, victims make room.
         """
+        cluster = ask.cluster if cluster is None else cluster
         if compiled.applies(ask) and (not ask.preempt or self._is_indexed()):
             plans = self._compiled(ask, cluster)
         else:

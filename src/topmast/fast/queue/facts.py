@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topmast.fast.machine import Fact
 from topmast.model.dataset import Copy
-from topmast.model.plan import Plan
+from topmast.model.plan import Place, Plan
 from topmast.model.states import JobState
 
 
@@ -13,9 +13,20 @@ class FleetSet(Fact, frozen=True):
 
 
 class Admitted(Fact, frozen=True):
-    """The jobs of the event were admitted, numbered from ``first_number``."""
+    """The jobs of the event were admitted, numbered from ``first_number``.
+
+    ``places``: where each was bound to, where the profile binds jobs; empty elsewhere.
+    """
 
     first_number: int
+    places: tuple[Place | None, ...] = ()
+
+
+class Bound(Fact, frozen=True):
+    """A waiting job was sent to another place, or told to stay; None: it may run anywhere."""
+
+    job: str
+    place: Place | None
 
 
 class Planned(Fact, frozen=True):
@@ -117,5 +128,5 @@ class ReplicaDropped(Fact, frozen=True):
 
 QueueFact = (
     FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
-    | Checkpointed | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+    | Bound | Checkpointed | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
 )  # fmt: skip

@@ -18,6 +18,7 @@ from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.auction import Asking, earliest, most_hopeful, no_region, winner
 from topmast.fast.queue.backfill import Backfill
+from topmast.fast.queue.binding import Binding
 from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
@@ -35,7 +36,7 @@ from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING, JobState, Outcome, may_move
-from topmast.policies.base import Order, Preemption, Profile, WhenBlocked
+from topmast.policies.base import Bind, Order, Preemption, Profile, WhenBlocked
 
 ASKS_PER_WAKE = 200
 """Plans sought before other events get their turn."""
@@ -74,10 +75,11 @@ class _State(Struct):
 class GlobalQueue(EventMachine):
     """The machine of the world. There is one."""
 
-    def __init__(self, profile: Profile, order: Order) -> None:
+    def __init__(self, profile: Profile, order: Order, bind: Bind | None = None) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
+        self.binding = Binding(profile.bind, bind)
         self.fleet = Fleet(())
         self.jobs: dict[str, JobRecord] = {}
         self.catalogue = Catalogue()
@@ -113,6 +115,8 @@ class GlobalQueue(EventMachine):
         gone = [region.name for region in self.fleet.regions if region.name not in names]
         if event.fleet != self.fleet:
             self.decide(f.FleetSet())
+            for record in [r for r in self.jobs.values() if self.binding.is_astray(r)]:
+                self._bind_again(record)
         for name in gone:
             self.send(ids.placer(name), m.ConfigureRegion(RegionSpec(name, ())))
         for region in event.fleet.regions:
@@ -136,12 +140,15 @@ class GlobalQueue(EventMachine):
                 self.pending.next_retry_s(),
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
+                self.binding.next_s(),
             )
         )
 
     def _wake(self, event: m.Wake) -> None:
         for record in self.pending.release(self.now):
             self._enqueue(record)
+        for job in self.binding.due(self.now):
+            self._bind_again(self.jobs[job])
         self.pending.reopen_due(self.now)
         if self.reach.retry(self.now) or self.backfill.is_due(self.now):
             self.pending.reopen()
@@ -200,6 +207,8 @@ class GlobalQueue(EventMachine):
                 self._pass_over(candidate)
             return
         costs = self.data_costs(record.spec)
+        if record.bound is not None and record.bound.region in costs:
+            costs = {record.bound.region: costs[record.bound.region]}
         regions = [r for r, cost in costs.items() if cost.barred is None]
         if not regions:
             detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
@@ -236,6 +245,7 @@ class GlobalQueue(EventMachine):
             record.spec, candidate.over_quota, choices, preempt=preempt, job=record.id,
             avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
             room_gpu_s=room_gpu_s,
+            cluster=None if record.bound is None else record.bound.cluster,
         )  # fmt: skip
         terms = {region: self.terms(region, costs[region]) for region in regions}
         line, hold_s = self.pending.line(record.id).number, self.reach.hold_s()
@@ -255,6 +265,7 @@ class GlobalQueue(EventMachine):
         reserve: bool = False,
         outranked: tuple[str, ...] | None = None,
         room_gpu_s: float | None = None,
+        cluster: str | None = None,
     ) -> Ask:
         """The question about a job, as far as it is the same for all regions."""
         return Ask(
@@ -270,6 +281,7 @@ class GlobalQueue(EventMachine):
             outranked=outranked,
             room_gpu_s=room_gpu_s,
             mix=self.mix.current,
+            cluster=cluster,
         )
 
     def ask_for(
@@ -669,7 +681,8 @@ class GlobalQueue(EventMachine):
                 return Conflict("this Idempotency-Key was used for another submission")
             return _ids(known.first_number, known.count)
         first = self._next_job
-        self.decide(f.Admitted(first))
+        places = self.binding.places(event.jobs, first, self.catalogue, self.now)
+        self.decide(f.Admitted(first, places))
         return _ids(first, len(event.jobs))
 
     def _cancel(self, event: m.CancelJobs) -> tuple[str, ...] | TopmastError:
@@ -865,6 +878,7 @@ class GlobalQueue(EventMachine):
     def _take_fleet(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.catalogue.configure(fleet)
+        self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self._models = fleet.models()
         self._gpus_by_region = {
@@ -879,6 +893,9 @@ class GlobalQueue(EventMachine):
             number = fact.first_number + offset
             record = JobRecord(ids.job_id(number), number, spec, self.now)
             self.jobs[record.id] = record
+            if fact.places:
+                record.bound, record.bindings = fact.places[offset], 1
+                self.binding.note(record, self.now)
             self.mix.saw(spec)
             self._enqueue(record)
         self._next_job = fact.first_number + len(event.jobs)
@@ -890,6 +907,7 @@ class GlobalQueue(EventMachine):
     def _enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
+        self.binding.waits(record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
@@ -903,9 +921,29 @@ class GlobalQueue(EventMachine):
         record.moves = False
         self._book(record, plan)
 
+    def _bind_again(self, record: JobRecord) -> None:
+        """Send a job that waits somewhere else, unless regions are just being asked about it."""
+        if self._asking is not None and self._asking.candidate.job == record.id:
+            self.binding.waits(record, self.now)
+        elif record.plan is None and not record.finished:
+            place = self.binding.again(record, self.catalogue, self.now)
+            self.decide(f.Bound(record.id, place))
+
+    def _apply_bound(self, fact: f.Bound, event: m.Message) -> None:
+        record = self.jobs[fact.job]
+        record.bindings += 1
+        if fact.place == record.bound:
+            self.binding.waits(record, self.now)
+            return
+        self._waits_no_more(record)
+        record.bound = fact.place
+        self.binding.note(record, self.now)
+        self._enqueue(record)
+
     def _waits_no_more(self, record: JobRecord) -> None:
         self.pending.remove(record.id)
         self.defragmentation.let_go(record.id)
+        self.binding.rests(record.id)
         if self.backfill.let_go(record.id):
             self.pending.reopen()  # what was kept for it is there for others
 
@@ -965,6 +1003,7 @@ class GlobalQueue(EventMachine):
     def _retire(self, record: JobRecord) -> None:
         """A job is over: out of its line, and after a while out of memory."""
         self._waits_no_more(record)
+        self.binding.forget(record.id, self.now)
         record.finish_s = self.now
         self._finished.append(record.id)
         if len(self._finished) > FINISHED_KEPT:
@@ -1082,6 +1121,7 @@ class GlobalQueue(EventMachine):
                 self._book(record, record.plan)
             elif record.state in WAITING:
                 self.pending.add(record, self.now)
+                self.binding.waits(record, self.now)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureFleet: _configure,
@@ -1112,6 +1152,7 @@ class GlobalQueue(EventMachine):
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         f.FleetSet: _apply_fleet,
         f.Admitted: _apply_admitted,
+        f.Bound: _apply_bound,
         f.Planned: _apply_planned,
         f.Unplanned: _apply_unplanned,
         f.Forgiven: _apply_forgiven,

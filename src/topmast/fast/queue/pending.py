@@ -18,6 +18,7 @@ from topmast.fast.queue.durations import LONGEST_S, Durations
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Order
 
@@ -49,7 +50,7 @@ class Candidate(Struct, frozen=True):
     over_quota: bool
 
 
-def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...]) -> Shape:
+def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = None) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
         spec.tenant,
@@ -59,6 +60,7 @@ def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...]) -> Shape:
         spec.datasets,
         spec.preemptible,
         avoid_hosts,
+        bound,
     )
 
 
@@ -91,7 +93,7 @@ class Pending:
             heapq.heappush(self._delayed, (record.not_before_s, record.number, record.id))
             self._delayed_jobs[record.id] = record
             return
-        shape = shape_of(record.spec, record.avoid_hosts)
+        shape = shape_of(record.spec, record.avoid_hosts, record.bound)
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from topmast.model.job import MILLI, Band, JobSpec
-from topmast.model.plan import Plan
+from topmast.model.plan import Place, Plan
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
@@ -16,6 +16,7 @@ class JobRecord(Struct):
     ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived. ``not_before_s``: back-off after a failure.
     ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
+    ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
     id: str
@@ -49,6 +50,8 @@ class JobRecord(Struct):
     model: str | None = None
     hosts: tuple[str, ...] = ()
     gpus_milli: int | None = None
+    bound: Place | None = None
+    bindings: int = 0
 
     @property
     def finished(self) -> bool:

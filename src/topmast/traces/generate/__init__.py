@@ -17,8 +17,13 @@ __all__ = ["KINDS", "generate"]
 KINDS = {"pai-like": pai.generate, "philly-like": philly.generate, "mast-like": mast.generate}
 
 
-def generate(kind: str, jobs: int, seed: int) -> tuple[Trace, dict[str, Any]]:
-    """A trace of ``jobs`` jobs, and the fleet that belongs to it, as the document of a fleet file."""
+def generate(
+    kind: str, jobs: int, seed: int, days: float | None = None
+) -> tuple[Trace, dict[str, Any]]:
+    """A trace of ``jobs`` jobs, and the fleet that belongs to it, as the document of a fleet file.
+
+    ``days``: over how long they are submitted, for `mast-like`; None, as that kind has it.
+    """
     if kind not in KINDS:
         message = f"no kind {show(kind)} is known"
         raise InvalidInput(message, field="kind", remedy=", ".join(KINDS))
@@ -26,4 +31,8 @@ def generate(kind: str, jobs: int, seed: int) -> tuple[Trace, dict[str, Any]]:
         raise InvalidInput("is out of range", field="jobs", remedy=f"from 1 to {MAX_ROWS:,}")
     if seed < 0:
         raise InvalidInput("is negative", field="seed", remedy="a number from 0")
+    if days is not None:
+        if kind != "mast-like":
+            raise InvalidInput("is for mast-like only", field="days")
+        return mast.generate(jobs, np.random.default_rng(seed), days)
     return KINDS[kind](jobs, np.random.default_rng(seed))

@@ -82,14 +82,17 @@ class _Work(NamedTuple):
     model: Ints
 
 
-def generate(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:
-    """A trace of ``jobs`` jobs and the fleet it needs, as a fleet file. O(n log n)."""
+def generate(jobs: int, rng: Generator, days: float | None = None) -> tuple[Trace, dict[str, Any]]:
+    """A trace of ``jobs`` jobs and the fleet it needs, as a fleet file. O(n log n).
+
+    ``days``: over how long they are submitted; None for `JOBS_PER_DAY`, and a day at least.
+    """
     if not MIN_JOBS <= jobs <= MAX_JOBS:
         raise InvalidInput(
             f"mast-like needs from {MIN_JOBS} to {MAX_JOBS:,} jobs", field="jobs",
             remedy="for example 20000",
         )  # fmt: skip
-    days = max(1.0, jobs / JOBS_PER_DAY)
+    days = max(1.0, jobs / JOBS_PER_DAY) if days is None else days
     submit_s = arrivals(jobs, days * DAY_S / jobs, rng, hours=HOURS)
     dataset, second, partitions = _datasets(jobs, rng)
     band = _bands(jobs, rng)

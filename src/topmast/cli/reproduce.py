@@ -1,0 +1,89 @@
+"""`reproduce`: published experiments, run anew on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli.command import RESEARCH, Session, command
+from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.text import number
+
+EXPERIMENTS = "mast-balance or mast-federated"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    command(
+        app, "reproduce", panel=RESEARCH,
+        example="topmast reproduce mast-balance\n"
+        "topmast reproduce mast-balance mast-federated --scale full --seeds 5 --out results/",
+    )(reproduce)  # fmt: skip
+
+
+def reproduce(
+    session: Session,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help=f"Experiments: {EXPERIMENTS}.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write tables, plots and a page.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", help="Run with the seeds 1 to N.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option("--scale", metavar="small|full", help="How much to run.")
+    ] = "small",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="Runs at a time; else one a core."),
+    ] = None,
+) -> None:
+    """Run published experiments, and show what was published beside what comes out."""
+    from topmast.experiments.reproduce import ReproduceOptions
+    from topmast.experiments.reproduce import reproduce as run
+
+    options = ReproduceOptions(scale=scale, seeds=seeds, out=out, workers=workers)
+    document = run(names, options, note)
+    for warning in document["warnings"]:
+        note(f"warning: {warning}")
+    session.show(document, lambda: say_experiments(document))
+
+
+def say_experiments(document: Mapping[str, Any]) -> None:
+    """For each experiment: published and ours, then the figures of every contender."""
+    for name, found in document["experiments"].items():
+        seeds = ", ".join(str(seed) for seed in found["seeds"])
+        say(f"{name}: {found['jobs']} jobs over {found['days']:g} days, seeds {seeds}")
+        say()
+        _say_checks(found["checks"])
+        _say_figures(found["means"])
+
+
+def _say_checks(checks: list[Mapping[str, Any]]) -> None:
+    if not checks:
+        return
+    titles = ("CASE", "FIGURE", "PUBLISHED", "WANTED", "OURS", "")
+    rows = [
+        [c["case"], c["figure"], c["published"], c["wanted"], number(c["ours"]),
+         "reached" if c["reached"] else "not reached"]
+        for c in checks
+    ]  # fmt: skip
+    say_table([Column(title) for title in titles], rows)
+    say()
+
+
+def _say_figures(means: list[Mapping[str, Any]]) -> None:
+    rows = []
+    for m in means:
+        for name, value in m["figures"].items():
+            half = value["ci95"]
+            spread = "" if half is None else f"± {number(half)}"
+            rows.append([m["label"], name, number(value["mean"]), spread])
+    columns = [Column("CASE"), Column("FIGURE"), Column("MEAN", right=True), Column("95%")]
+    say_table(columns, rows)
+    say()

@@ -1,0 +1,88 @@
+"""What an experiment is: a data file of `configs/`, read and checked."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import resources
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from topmast.experiments.placement import PlacementOptions
+from topmast.model.errors import InvalidInput
+
+
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
+    """How large: jobs, over how many days, how many seeds; and where it takes less of a sweep.
+
+    ``limit``: only the first jobs of each trace.
+    """
+
+    jobs: int
+    days: float
+    seeds: int
+    limit: int | None = None
+    loads: tuple[float | None, ...] | None = None
+    signals_s: tuple[float | None, ...] | None = None
+
+
+class Case(Struct, frozen=True, forbid_unknown_fields=True):
+    """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
+
+    ``signals``: whether it goes by a load signal, so that it runs once for every age of one.
+    """
+
+    name: str
+    profile: str
+    set: dict[str, str] = {}
+    placement: PlacementOptions | None = None
+    signals: bool = False
+
+
+class Check(Struct, frozen=True, forbid_unknown_fields=True):
+    """A published figure, and what ours must be."""
+
+    case: str
+    figure: str
+    published: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+
+class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
+    """Contenders on the same files, over loads and ages of the load signal (None: as they come).
+
+    ``placement`` is made for the cases that have none of their own; None leaves data where it is.
+    """
+
+    name: str
+    title: str
+    question: str
+    workload: str
+    scales: dict[str, Scale]
+    cases: tuple[Case, ...]
+    figures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    loads: tuple[float | None, ...] = (None,)
+    signals_s: tuple[float | None, ...] = (None,)
+    placement: PlacementOptions | None = None
+    checks: tuple[Check, ...] = ()
+    plots: tuple[str, ...] = ()
+
+
+def experiment_names() -> tuple[str, ...]:
+    """All experiments there are, sorted."""
+    folder = resources.files("topmast.experiments") / "configs"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def read_experiment(name: str) -> Experiment:
+    """The experiment ``name``. Raises InvalidInput for one that does not exist."""
+    names = experiment_names()
+    if name not in names:
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+        raise InvalidInput(f"unknown experiment '{name}'", field="NAME", remedy=hint)
+    file = resources.files("topmast.experiments") / "configs" / f"{name}.yaml"
+    return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Experiment)

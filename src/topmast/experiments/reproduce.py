@@ -1,0 +1,309 @@
+"""`topmast reproduce`: every contender of an experiment on the same files, over seeds, loads and signals."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+
+from topmast import __version__
+from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
+from topmast.experiments.outputs import folder_for, write_json
+from topmast.experiments.placement import place
+from topmast.fast.placement.warm import warm_up
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.fleet import Fleet
+from topmast.policies.registry import load_profile
+from topmast.sim.recorder import Tables
+from topmast.sim.settings import PREFIX, read_settings
+from topmast.sim.simulation import Simulation
+from topmast.traces.generate import generate
+from topmast.traces.trace import Trace
+
+Figures = dict[str, float | None]
+Tell = Callable[[str], None]
+"""Hears, when a run is over, which one and what came out."""
+T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+    2.131, 2.120, 2.110, 2.101, 2.093,
+)  # fmt: skip
+"""Student's t at 97.5% for 1, 2, ... degrees of freedom; beyond them, 1.96."""
+
+
+class Point(Struct, frozen=True):
+    """One run: whose it is, at which load and age of the signal, with which seed."""
+
+    case: Case
+    load: float | None
+    signal_s: float | None
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """The run without its seed, for people."""
+        parts = [self.case.name]
+        parts += [] if self.load is None else [f"load {self.load:g}"]
+        parts += [] if self.signal_s is None else [f"signal {self.signal_s:g} s"]
+        return ", ".join(parts)
+
+
+class ReproduceOptions(Struct, frozen=True, kw_only=True):
+    """What to run. ``seeds`` None: as many as the scale says; they are numbered from 1.
+
+    ``workers``: runs at a time; None, one for each core.
+    """
+
+    scale: str = "small"
+    seeds: int | None = None
+    out: Path | None = None
+    workers: int | None = None
+
+
+def reproduce(
+    names: Sequence[str], options: ReproduceOptions, tell: Tell | None = None
+) -> dict[str, Any]:
+    """Run experiments, write the files of ``options.out``, and return one document for each."""
+    if not names:
+        raise InvalidInput("names no experiment", field="NAME", remedy="for example mast-balance")
+    experiments = [read_experiment(name) for name in dict.fromkeys(names)]
+    for experiment in experiments:
+        scale_of(experiment, options)
+    if options.out is not None:
+        folder_for(options.out)
+    warm_up()
+    documents = {}
+    for experiment in experiments:
+        document = run_experiment(experiment, options, tell)
+        documents[experiment.name] = document
+        if options.out is not None:
+            _write(options.out / experiment.name, experiment, document)
+    return {"experiments": documents, "warnings": _warnings(documents)}
+
+
+def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> None:
+    from topmast.experiments.page import write_page
+
+    folder_for(folder)
+    write_json(folder / "results.json", document)
+    write_page(folder, experiment, document)
+
+
+def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
+    return [
+        f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
+        for name, document in documents.items()
+        for c in document["checks"]
+        if not c["reached"]
+    ]
+
+
+def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
+    """The scale with the seeds asked for."""
+    if options.scale not in experiment.scales:
+        known = ", ".join(experiment.scales)
+        raise InvalidInput(f"unknown scale '{options.scale}'", field="--scale", remedy=known)
+    scale = experiment.scales[options.scale]
+    if options.seeds is None:
+        return scale
+    if options.seeds < 1:
+        raise InvalidInput("is below 1", field="--seeds", remedy="3 give an interval")
+    return structs.replace(scale, seeds=options.seeds)
+
+
+def points_of(experiment: Experiment, scale: Scale) -> list[Point]:
+    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one."""
+    loads = experiment.loads if scale.loads is None else scale.loads
+    signals = experiment.signals_s if scale.signals_s is None else scale.signals_s
+    return [
+        Point(case, load, signal_s, seed)
+        for seed in range(1, scale.seeds + 1)
+        for load in loads
+        for case in experiment.cases
+        for signal_s in (signals if case.signals else (None,))
+    ]
+
+
+def run_experiment(
+    experiment: Experiment, options: ReproduceOptions, tell: Tell | None = None
+) -> dict[str, Any]:
+    """All runs of one experiment, and what they amount to."""
+    scale = scale_of(experiment, options)
+    points = points_of(experiment, scale)
+    rows: list[dict[str, Any]] = []
+    for number, (point, figures) in enumerate(_ran(experiment, scale, points, options), start=1):
+        row = {
+            "case": point.case.name, "load": point.load, "signal_s": point.signal_s,
+            "seed": point.seed, **figures,
+        }  # fmt: skip
+        rows.append(row)
+        if tell is not None:
+            tell(f"{experiment.name} {number}/{len(points)}: {point.label}, seed {point.seed}")
+    means = _means(experiment, points, rows)
+    return {
+        "experiment": experiment.name,
+        "version": __version__,
+        "scale": options.scale,
+        "jobs": scale.jobs,
+        "days": scale.days,
+        "seeds": list(range(1, scale.seeds + 1)),
+        "runs": rows,
+        "means": means,
+        "checks": [_checked(check, means) for check in experiment.checks],
+    }
+
+
+def _ran(
+    experiment: Experiment, scale: Scale, points: Sequence[Point], options: ReproduceOptions
+) -> Iterator[tuple[Point, Figures]]:
+    """Every run with its figures, in order, as soon as it is over; ``options.workers`` at a time."""
+    workers = min(len(points), options.workers or os.cpu_count() or 1)
+    if workers == 1:
+        for point in points:
+            yield point, run_point(experiment, scale, point)
+        return
+    # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        runs = [pool.submit(run_point, experiment, scale, point) for point in points]
+        try:
+            for point, run in zip(points, runs, strict=True):
+                yield point, run.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+# ---------------------------------------------------------------------------------------------- one run
+
+
+def run_point(experiment: Experiment, scale: Scale, point: Point) -> Figures:
+    """Make the files of a seed, run one contender on them, and return its figures."""
+    trace, document = generate(experiment.workload, scale.jobs, point.seed, scale.days)
+    fleet = parse_fleet(document)
+    if scale.limit is not None:
+        trace = trace.head(scale.limit)
+    if point.load is not None:
+        trace = trace.with_load(point.load / offered_load(trace, fleet))
+    placement = point.case.placement or experiment.placement
+    if placement is not None:
+        fleet = place(trace, fleet, placement, point.seed)
+    options = dict(point.case.set)
+    if point.signal_s is not None:
+        options["bind.signal_s"] = repr(point.signal_s)
+    world = {k: v for k, v in options.items() if k.startswith(PREFIX)}
+    own = {k: v for k, v in options.items() if not k.startswith(PREFIX)}
+    settings = read_settings(world)
+    watch = _Watch(trace)
+    simulation = Simulation(
+        trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
+    )
+    simulation.run()
+    summary = simulation.finish().summary
+    summary["allocation_rate_late"] = watch.allocated_late()
+    summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
+    return {name: figure_of(summary, name) for name in experiment.figures}
+
+
+def offered_load(trace: Trace, fleet: Fleet) -> float:
+    """The GPU-seconds of all jobs over those of the fleet while they are submitted."""
+    work = float((trace.gpus * trace.tasks * trace.duration_s).sum())
+    span_s = float(trace.submit_s.max() - trace.submit_s.min())
+    return work / (span_s * sum(fleet.gpus().values()))
+
+
+class _Watch:
+    """Hears the rows of a run and keeps what the summary does not have."""
+
+    def __init__(self, trace: Trace) -> None:
+        first_s, last_s = float(trace.submit_s.min()), float(trace.submit_s.max())
+        self._late_s = (first_s + last_s) / 2, last_s
+        self._held = self._present = 0.0
+        self._seen: set[tuple[float, str]] = set()
+        self.copied_for: dict[str, None] = {}
+
+    def tables(self) -> Tables:
+        """Where a run writes."""
+        return Tables(self._nothing, self._nothing, self._interval, self._copy)
+
+    def allocated_late(self) -> float:
+        """GPU-seconds held over those present in the second half of the window, when the fleet is full."""
+        return self._held / self._present if self._present else 0.0
+
+    def _nothing(self, row: Sequence[object]) -> None:
+        pass
+
+    def _interval(self, row: Sequence[Any]) -> None:
+        start_s, end_s, region, _, present, _, allocated, _ = row
+        length_s = min(end_s, self._late_s[1]) - max(start_s, self._late_s[0])
+        if length_s <= 0:
+            return
+        self._held += allocated * length_s
+        if (end_s, region) not in self._seen:
+            self._seen.add((end_s, region))
+            self._present += present * length_s
+
+    def _copy(self, row: Sequence[Any]) -> None:
+        if row[6] not in ("initial", "dropped"):
+            self.copied_for[str(row[6])] = None
+
+
+def figure_of(summary: Mapping[str, Any], name: str) -> float | None:
+    """A figure of a summary by its path (`by.band.high.wait_s.p90`); None where there is none."""
+    found: Any = summary
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return None if found is None else float(found)
+
+
+# ------------------------------------------------------------------------------------------------- sums
+
+
+def interval(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and half the width of its 95% confidence interval (Student's t); None of one value."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, None
+    t = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.96
+    return mean, float(t * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def _means(
+    experiment: Experiment, points: Sequence[Point], rows: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    together: dict[str, list[int]] = {}
+    for number, point in enumerate(points):
+        together.setdefault(point.label, []).append(number)
+    means = []
+    for numbers in together.values():
+        point = points[numbers[0]]
+        entry: dict[str, Any] = {
+            "case": point.case.name, "label": point.label, "load": point.load,
+            "signal_s": point.signal_s, "seeds": len(numbers), "figures": {},
+        }  # fmt: skip
+        for name in experiment.figures:
+            values = [rows[i][name] for i in numbers if rows[i][name] is not None]
+            if values:
+                mean, half = interval(values)
+                entry["figures"][name] = {"mean": mean, "ci95": half}
+        means.append(entry)
+    return means
+
+
+def _checked(check: Check, means: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What was published, what we found, whether it is what it must be."""
+    found = [m["figures"][check.figure]["mean"] for m in means if m["case"] == check.case]
+    ours = max(found) if check.at_most is not None else min(found)
+    low = check.at_least is None or ours >= check.at_least
+    high = check.at_most is None or ours <= check.at_most
+    wanted = f"<= {check.at_most:g}" if check.at_most is not None else f">= {check.at_least:g}"
+    return {
+        "case": check.case, "figure": check.figure, "published": check.published,
+        "ours": ours, "wanted": wanted, "reached": low and high,
+    }  # fmt: skip

@@ -1,0 +1,22 @@
+"""Binding `home`: people pick their region by hand and stay there (the baseline `manual` of MAST)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topmast.policies.base import BindView, Profile
+
+
+class Home:
+    """The home region; where that could never hold the job, the largest cluster with its data."""
+
+    whole_region = True
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def choose(self, view: BindView) -> int:
+        """A cluster at home, or who stands in for it. O(k)."""
+        if view.at_home.any():
+            return int(np.argmax(view.at_home))
+        return int(np.lexsort((-view.gpus, ~view.has_data))[0])

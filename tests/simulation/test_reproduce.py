@@ -1,0 +1,169 @@
+"""Experiments: the same files for every contender, figures with intervals, pages that say what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.build import cluster, dataset, fleet
+from tests.support.simulated import mixed_trace, run
+from topmast.experiments.config import Experiment, Scale, experiment_names, read_experiment
+from topmast.experiments.page import write_page
+from topmast.experiments.placement import PlacementOptions, overhead_of, place
+from topmast.experiments.reproduce import (
+    ReproduceOptions,
+    interval,
+    points_of,
+    reproduce,
+    run_experiment,
+    run_point,
+)
+from topmast.model.errors import InvalidInput
+from topmast.policies.registry import load_profile
+from topmast.sim.settings import read_settings
+from topmast.traces.generate import generate
+from topmast.traces.trace import trace_of
+
+TINY = {"tiny": Scale(jobs=2_000, days=1.0, seeds=2, limit=40, loads=(1.0,), signals_s=(300.0,))}
+
+
+def _tiny(name: str) -> Experiment:
+    return msgspec.structs.replace(read_experiment(name), scales=TINY)
+
+
+def test_a_tiny_run_of_an_experiment_writes_all_its_files(tmp_path: Path) -> None:
+    """Every contender once for a seed, its figures in tables, and a page that shows the command."""
+    experiment = _tiny("mast-federated")
+    few = tuple(c for c in experiment.cases if c.name in ("mast", "hydra", "mast with failures"))
+    experiment = msgspec.structs.replace(experiment, cases=few)
+    options = ReproduceOptions(scale="tiny", workers=1)
+    told: list[str] = []
+    document = run_experiment(experiment, options, told.append)
+    write_page(tmp_path, experiment, document)
+    points = points_of(experiment, TINY["tiny"])
+    assert len(told) == len(document["runs"]) == len(points)
+    assert {m["seeds"] for m in document["means"]} == {2}
+    page = (tmp_path / "report.html").read_text()
+    assert "topmast reproduce mast-federated --scale tiny --seeds 2" in page
+    assert all(case.name in page for case in experiment.cases)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"report.html", "runs.csv", "means.csv", "plots.png", "plots.svg"}
+    again = run_point(experiment, TINY["tiny"], points[1])
+    assert again.items() <= document["runs"][1].items(), "the same seed gives the same figures"
+
+
+def test_what_is_not_reached_is_said(tmp_path: Path) -> None:
+    """A fleet that fills for a minute is not 98% allocated, and the page does not hide it."""
+    experiment = _tiny("mast-balance")
+    document = run_experiment(experiment, ReproduceOptions(scale="tiny", seeds=1, workers=1))
+    reached = {c["figure"]: c["reached"] for c in document["checks"]}
+    assert not reached["allocation_rate_late"]
+    assert reached["replication_overhead.mean"]
+    write_page(tmp_path, experiment, document)
+    assert "NOT reached" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_names_what_exists(name: str) -> None:
+    """Profiles, options of profiles and of the world."""
+    experiment = read_experiment(name)
+    assert experiment.name == name
+    assert {"small", "full"} <= set(experiment.scales)
+    assert {c.case for c in experiment.checks} <= {c.name for c in experiment.cases}
+    assert set(experiment.plots) <= set(experiment.figures)
+    for case in experiment.cases:
+        own = {k: v for k, v in case.set.items() if not k.startswith("sim.")}
+        assert load_profile(case.profile, own)
+        assert read_settings({k: v for k, v in case.set.items() if k not in own})
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        ([], ReproduceOptions()),
+        (["mast-balanc"], ReproduceOptions()),
+        (["mast-balance"], ReproduceOptions(scale="huge")),
+        (["mast-balance"], ReproduceOptions(seeds=0)),
+    ],
+)
+def test_what_cannot_be_run_is_refused(names: list[str], options: ReproduceOptions) -> None:
+    """Before anything runs."""
+    with pytest.raises(InvalidInput):
+        reproduce(names, options)
+
+
+def test_an_interval_is_that_of_student() -> None:
+    """Of 1, 2, 3: 2 with 4.303 x 1 / sqrt(3)."""
+    mean, half = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert half == pytest.approx(4.303 / 3**0.5)
+    assert interval([5.0]) == (5.0, None)
+
+
+# ------------------------------------------------------------------------------------------ placement
+
+
+def _placed(overhead: float, together: str = "by-job") -> tuple[Any, Any, Any]:
+    from topmast.model.files.fleetfile import parse_fleet
+
+    trace, document = generate("mast-like", 2_000, 3)
+    before = parse_fleet(document)
+    options = PlacementOptions(together=together, overhead=overhead, forecast_error=0.0)
+    return trace, before, place(trace, before, options, 1)
+
+
+@pytest.mark.parametrize("overhead", [0.0, 0.3, 0.6])
+def test_a_placement_keeps_to_its_budget_and_to_storage(overhead: float) -> None:
+    """And no dataset is left without a replica."""
+    _, _, after = _placed(overhead)
+    assert overhead_of(after.datasets) <= overhead + 1e-9
+    assert all(d.replicas for d in after.datasets)
+    for region in after.regions:
+        stored = sum(d.size_bytes for d in after.datasets if region.name in d.replicas)
+        assert region.storage_bytes is None or stored <= region.storage_bytes
+
+
+def test_datasets_read_together_stay_together() -> None:
+    """Every job finds all of its data in one region."""
+    trace, _, after = _placed(0.3)
+    where = {d.name: set(d.replicas) for d in after.datasets}
+    for text in trace.datasets.names:
+        assert set.intersection(*(where[name] for name in text.split("|")))
+
+
+def test_a_project_is_placed_in_one_region() -> None:
+    """`by-tenant`, without second copies: what `yugong` stands for."""
+    trace, _, after = _placed(0.0, "by-tenant")
+    where = {d.name: d.replicas for d in after.datasets}
+    of: dict[int, set[str]] = {}
+    for tenant, code in zip(
+        trace.tenant.codes.tolist(), trace.datasets.codes.tolist(), strict=True
+    ):
+        for name in trace.datasets.names[code].split("|"):
+            of.setdefault(tenant, set()).update(where[name])
+    assert {len(regions) for regions in of.values()} == {1}
+
+
+# --------------------------------------------------------------------------------------------- manual
+
+
+def test_manual_is_mast_with_only_the_home_region() -> None:
+    """Data that may lie in one region only makes `mast` do just what `manual` does for jobs at home there."""
+    plain = mixed_trace(120, seed=11)
+    homes = ["east" if i % 3 else "west" for i in range(len(plain))]
+    clusters = (cluster("east-1", hosts=16, gpus=8), cluster("west-1", hosts=16, gpus=8))
+    pinned = fleet(
+        *clusters,
+        datasets=tuple(dataset(r, r, allowed=(r,)) for r in ("east", "west")),
+    )
+    columns = {
+        name: getattr(plain, name) for name in ("submit_s", "duration_s", "gpus", "tasks", "band")
+    }
+    by_hand = run(trace_of("a", **columns, home_region=homes), fleet(*clusters), "manual")
+    by_data = run(trace_of("a", **columns, datasets=homes), pinned, "mast")
+    assert by_hand.allocations == by_data.allocations
+    assert by_hand.jobs == by_data.jobs
+    assert by_hand.timeline == by_data.timeline
