@@ -76,8 +76,8 @@ def test_every_experiment_names_what_exists(name: str) -> None:
     assert set(experiment.plots) <= set(experiment.figures)
     for case in experiment.cases:
         own = {k: v for k, v in case.set.items() if not k.startswith("sim.")}
-        assert load_profile(case.profile, own)
-        assert read_settings({k: v for k, v in case.set.items() if k not in own})
+        assert load_profile(case.profile, own).name == case.profile
+        read_settings({k: v for k, v in case.set.items() if k not in own})
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class Desk(EventMachine):
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
-        costs = costs_of(index, weights, terms)
+        costs = costs_of(index, weights, terms, ask.cluster)
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -170,14 +170,19 @@ def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
     )
 
 
-def costs_of(index: Index, weights: ScoreWeights, terms: dict[str, m.RegionTerms]) -> Floats:
-    """The cost of each cluster (C); infinite where the job is not asked about."""
+def costs_of(
+    index: Index,
+    weights: ScoreWeights,
+    terms: dict[str, m.RegionTerms],
+    only: str | None = None,
+) -> Floats:
+    """The cost of each cluster (C); infinite where the job is not asked about (``only``: one cluster)."""
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for region, (low, high) in index.spans.items():
         if region in terms:
             costs[low:high] = fixed_cost(terms[region], weights)
-    if ask.cluster is not None:
+    if only is not None:
         for number, (_, name) in enumerate(index.clusters):
-            if name != ask.cluster:
+            if name != only:
                 costs[number] = kernels.INFINITE
     return costs
