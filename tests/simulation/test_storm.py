@@ -6,6 +6,7 @@ TOPMAST_STORM_SEEDS=0:300 pytest tests/simulation
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -86,6 +87,10 @@ BROKEN: dict[str, tuple[type, str, Any, str]] = {
     "slots are not taken": (Columns, "_add", _claims_are_free, "slot . runs"),
 }  # fmt: skip
 
+SEEDS = {"slots are not taken": (3, 4, 9, 10)}
+"""Compiled code that looks for victims trusts the books: false ones it may lead beyond its arrays. So they
+are told only where nobody is stopped for others."""
+
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_promise_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +98,9 @@ def test_a_broken_promise_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch)
     owner, name, broken, want = BROKEN[what]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(AssertionError, match=want):
-        _storms(8)
+        _storms(SEEDS.get(what, range(8)))
 
 
-def _storms(count: int) -> None:
-    for seed in range(count):
+def _storms(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         Storm(seed).run(STEPS)
