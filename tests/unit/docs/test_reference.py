@@ -13,7 +13,7 @@ from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import Profile, RankWeights, ScoreWeights
+from topmast.policies.base import BindOptions, Profile, RankWeights, ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 
@@ -112,7 +112,7 @@ def _options(profile: Profile) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in Profile.__struct_fields__:
         value = getattr(profile, name)
-        if isinstance(value, ScoreWeights | RankWeights):
+        if isinstance(value, ScoreWeights | RankWeights | BindOptions):
             inner = type(value).__struct_fields__
             found |= {f"{name}.{part}": getattr(value, part) for part in inner}
         elif name not in ("name", "description"):
@@ -125,7 +125,11 @@ def test_every_option_with_its_default() -> None:
     shown = {row[0].strip("`"): row[1] for row in rows("profiles.md", "Options")}
     options = _options(load_profile("mast"))
     assert shown == {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
+        name: "null"
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
         for name, value in options.items()
     }
 
