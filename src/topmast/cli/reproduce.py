@@ -43,7 +43,7 @@ def reproduce(
         typer.Option("--workers", min=1, metavar="N", help="Runs at a time; else one a core."),
     ] = None,
 ) -> None:
-    """Run published experiments, and show what was published beside what comes out."""
+    """Run published experiments and compare."""
     from topmast.experiments.reproduce import ReproduceOptions
     from topmast.experiments.reproduce import reproduce as run
 

@@ -88,7 +88,7 @@ def test_two_choices_are_drawn_for_each_job() -> None:
         ("manual", {"when_blocked": "stop"}, "profile.when_blocked"),
         ("federated", {"bind.choices": "0"}, "profile.bind.choices"),
         ("hydra", {"bind.patience_s": "0"}, "profile.bind.patience_s"),
-        ("hydra", {"bind.signal_s": "-1"}, "profile.bind.signal_s"),
+        ("hydra", {"bind.signal_s": "-1"}, "--set bind.signal_s"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
