@@ -132,7 +132,7 @@ def test_a_job_that_waits_is_explained(shell: Shell) -> None:
         assert explained["summary"]
         assert [region["region"] for region in explained["regions"]] == ["east", "west"]
         text = shell.run("explain", waiter)
-        for part in ("east-1", "west-1", "NoMatchingHardware", "not forecast yet"):
+        for part in ("east-1", "west-1", "NoMatchingHardware", "expected start"):
             assert part in text
         listed = shell.run("queue").splitlines()
         assert [line.split()[0] for line in listed if waiter in line or holder in line]
