@@ -16,13 +16,14 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
-from topmast.composition import JOURNAL, claim_role, fail_stop, load_kernels
+from topmast.composition import JOURNAL, claim_role, fail_stop
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import Profile
 from topmast.ports import Clock, HistoryRow
+from topmast.runtime.kernels import load_kernels
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.service.blobs import Blobs
@@ -65,7 +66,7 @@ class RegionalSystem:
 
     def open(self) -> None:
         """Adopt what runs already, and listen to the queue."""
-        load_kernels()
+        load_kernels(log.info)
         self._equip(self._clusters())
         self.end.open(uuid.uuid4().hex)
         self.runtime.start()

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from topmast.bench.setup import machine
-from topmast.fast.placement.warm import warm_up
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.registry import load_profile
+from topmast.runtime.kernels import load_kernels
 from topmast.runtime.machines import Machines
 from topmast.service.forecast import patience
 from topmast.sim.clock import VirtualClock
@@ -35,7 +35,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
     Each question is of a forecast of its own, as the first one to a server is: taking the snapshots
     (which is all that the server's own thread does), restoring them, and running ahead.
     """
-    warm_up()
+    load_kernels()
     machines = _full(random.Random(seed), jobs, profile)
     queue = machines.queue
     waiting = list(queue.pending.in_order())

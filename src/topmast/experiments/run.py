@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
-from topmast.fast.placement.warm import warm_up
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.base import Profile
 from topmast.policies.registry import load_profile
+from topmast.runtime.kernels import load_kernels
 from topmast.sim.settings import PREFIX, Settings, read_settings
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
@@ -109,7 +109,7 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
     begun_s = time.perf_counter()
     profile, settings = world_of(options)
     setup = load(options)
-    warm_up()
+    load_kernels()
     jobs, overview = len(setup.trace), Overview()
     with tables_in(options.out, overview.note) as tables:
         simulation = Simulation(
