@@ -15,6 +15,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
@@ -25,7 +26,6 @@ from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, Tenant
 from topmast.model.states import TERMINAL
 from topmast.policies.base import Profile
 from topmast.ports import Clock, Engine, HistoryRow
-from topmast.runtime.kernels import load_kernels
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt

@@ -14,6 +14,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
 from topmast.composition import JOURNAL, claim_role, fail_stop
@@ -23,7 +24,6 @@ from topmast.model.errors import TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import Profile
 from topmast.ports import Clock, HistoryRow
-from topmast.runtime.kernels import load_kernels
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.service.blobs import Blobs

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from topmast.adapters.clock import SystemClock
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.store import open_journal
 from topmast.cli.root import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
@@ -17,7 +18,6 @@ from topmast.model.fleet import ClusterSpec, Fleet, RegionSpec, TenantSpec
 from topmast.policies.base import Profile
 from topmast.policies.registry import load_profile, with_options
 from topmast.roles import DEFAULT_PROFILE
-from topmast.runtime.kernels import load_kernels
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 from topmast.server import SERVER_FILE

@@ -6,13 +6,13 @@ import random
 import time
 from typing import Any
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.setup import machine
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.registry import load_profile
-from topmast.runtime.kernels import load_kernels
 from topmast.runtime.machines import Machines
 from topmast.service.forecast import patience
 from topmast.sim.clock import VirtualClock

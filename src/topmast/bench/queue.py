@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import MODEL, SIZES_GPUS, FleetSize, job_of, regions_of, sizes_that_fit
 from topmast.bench.live import Engine, Live
 from topmast.bench.search import peak_rss_bytes
@@ -31,7 +32,6 @@ from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import Band, JobSpec
 from topmast.model.states import JobState
 from topmast.policies.registry import load_profile
-from topmast.runtime.kernels import load_kernels
 from topmast.runtime.machines import Machines
 
 TENANTS = 16

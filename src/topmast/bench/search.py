@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import SIZES_GPUS, Filled, FleetSize, gang_of, sizes_that_fit
 from topmast.bench.setup import machine
 from topmast.fast.placement import bulk, compiled
@@ -30,7 +31,6 @@ from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Plan
 from topmast.model.states import Outcome
-from topmast.runtime.kernels import load_kernels
 
 GANG_TASKS = 8
 BULK_SINGLES, BULK_GANGS, BULK_RUNS = 10_000, 100, 15
@@ -290,7 +290,7 @@ def first_use() -> dict[str, float]:
     """What a process takes that finds no compiled kernels: the whole start, in wall and CPU seconds (of two processes)."""
     script = (
         "import json, os, time; begun = time.perf_counter()\n"
-        "from topmast.runtime.kernels import load_kernels\n"
+        "from topmast.adapters.kernels import load_kernels\n"
         "load_kernels()\n"
         "print(json.dumps([time.perf_counter() - begun, sum(os.times()[:4])]))"
     )

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
+from topmast.adapters.kernels import load_kernels
 from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
@@ -21,7 +22,6 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile
-from topmast.runtime.kernels import load_kernels
 from topmast.sim.recorder import Tables
 from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation

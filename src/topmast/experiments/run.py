@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.model.errors import InvalidInput
@@ -16,7 +17,6 @@ from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.base import Profile
 from topmast.policies.registry import load_profile
-from topmast.runtime.kernels import load_kernels
 from topmast.sim.settings import PREFIX, Settings, read_settings
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
