@@ -70,11 +70,31 @@ class Columns:
         return len(self.ids)
 
     @cached_property
+    def runs_alone(self) -> Bools:
+        """Which jobs (n) can run somewhere alone."""
+        return self.runs @ np.ones(len(self.types), bool)
+
+    @cached_property
     def can_run(self) -> Bools:
         """Which jobs (n) can run somewhere, alone or in a pair."""
-        can: Bools = self.runs.any(axis=1)
+        can = self.runs_alone.copy()
         can[self.pair_jobs.ravel()] = True
         return can
+
+    @cached_property
+    def has_measure(self) -> Bools:
+        """Which jobs (n) would get somewhere on an equal part of the workers, however wide they are."""
+        return self.true_speeds @ self.workers > 0
+
+    @cached_property
+    def best_speeds(self) -> Floats:
+        """Steps/s (n) at best: all of the time in the best cell."""
+        cells = self.cells
+        best = np.zeros(self.count)
+        np.maximum.at(best, cells.one, cells.one_speed)
+        paired = cells.other >= 0
+        np.maximum.at(best, cells.other[paired], cells.other_speed[paired])
+        return best
 
     @cached_property
     def equal_speeds(self) -> Floats:

@@ -8,7 +8,7 @@ more variable, and most policies want it as large as can be.
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from topmast.policies.base import Bools, Floats
 from topmast.policies.shares.columns import Columns
@@ -22,7 +22,7 @@ class Program(Struct, frozen=True):
 
     ``floors`` (n) says which jobs have one: ``base`` and ``slope`` (n) in steps/s, slope >= 0, and base > 0
     where the slope is 0. ``most``: the largest height of use. ``extra``: coefficients by cell whose sum must
-    not be below 0.
+    not be below 0. ``elastic``: floors with a base may be undercut, at a price of 1 for all of it.
     """
 
     columns: Columns
@@ -33,14 +33,15 @@ class Program(Struct, frozen=True):
     slope: Floats
     most: float = np.inf
     extra: Floats | None = None
+    elastic: bool = False
+
+    def with_shortfalls(self) -> Program:
+        """The same program, in which floors may be undercut."""
+        return structs.replace(self, elastic=True)
 
     def scales(self) -> tuple[Floats, float]:
         """What a floor of each job (n) and the height are measured in, to bring numbers near 1."""
-        cells = self.columns.cells
-        best = np.zeros(self.columns.count)
-        np.maximum.at(best, cells.one, cells.one_speed)
-        paired = cells.other >= 0
-        np.maximum.at(best, cells.other[paired], cells.other_speed[paired])
+        best = self.columns.best_speeds
         rising = self.floors & (self.slope > 0)
         height = float((best[rising] / self.slope[rising]).min()) if rising.any() else 1.0
         height = height or 1.0

@@ -8,7 +8,16 @@ from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
 from topmast.policies.shares.columns import Columns
-from topmast.policies.shares.objectives import max_min
+from topmast.policies.shares.objectives import (
+    allox,
+    finish_time,
+    greedy,
+    hierarchical,
+    makespan,
+    max_min,
+    max_throughput,
+    min_cost,
+)
 from topmast.policies.shares.problem import Problem
 from topmast.policies.shares.shares import Shares
 
@@ -22,6 +31,15 @@ class Policy(Struct, frozen=True):
 
 POLICIES = {
     max_min.NAME: Policy(max_min.solve),
+    finish_time.NAME: Policy(finish_time.solve),
+    makespan.NAME: Policy(makespan.solve),
+    max_throughput.NAME: Policy(max_throughput.solve),
+    min_cost.NAME: Policy(min_cost.solve),
+    min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines),
+    greedy.FIFO: Policy(greedy.solve_fifo, pairs=False),
+    greedy.SJF: Policy(greedy.solve_sjf, pairs=False),
+    hierarchical.NAME: Policy(hierarchical.solve),
+    allox.NAME: Policy(allox.solve, pairs=False),
 }
 
 

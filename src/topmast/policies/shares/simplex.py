@@ -27,8 +27,9 @@ def solve(program: Program) -> Solution | None:
     Complexity: that of the simplex method; seconds at some ten thousand cells.
     """
     model, unit, height = _model(program)
+    make: Any = highspy.Highs
     for options in TRIES:
-        solver = highspy.Highs()
+        solver = make()
         for name, value in {**_ALWAYS, **options}.items():
             solver.setOptionValue(name, value)
         solver.passModel(model)
@@ -79,17 +80,24 @@ def _model(program: Program) -> tuple[Any, Floats, float]:
         size = float(np.abs(program.extra).max()) or 1.0
         parts.append((np.full(count, rows), cell, program.extra / size))
         low, high = np.append(low, -TOLERANCE), np.append(high, INF)
+    lacking = len(floors) if program.elastic else 0
+    parts.append((np.arange(lacking), count + 1 + np.arange(lacking), np.ones(lacking)))
     gain_size = float(np.abs(program.gain).max(initial=0.0)) or 1.0
     lp = highspy.HighsLp()
     lp.sense_ = highspy.ObjSense.kMaximize
-    lp.num_col_, lp.num_row_ = count + 1, len(low)
-    lp.col_cost_ = np.append(program.gain / gain_size, program.lift)
-    lp.col_lower_ = np.zeros(count + 1)
+    wide = count + 1 + lacking
+    lp.num_col_, lp.num_row_ = wide, len(low)
+    lp.col_cost_ = np.concatenate(
+        [program.gain / gain_size, [program.lift], np.full(lacking, -1.0)]
+    )
+    lp.col_lower_ = np.zeros(wide)
     most = program.most / height
-    lp.col_upper_ = np.append(np.full(count, INF), most if most < INF else INF)
+    upper = np.full(wide, INF)
+    upper[count] = most if most < INF else INF
+    lp.col_upper_ = upper
     lp.row_lower_, lp.row_upper_ = low, high
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = _by_column(parts, count + 1)
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = _by_column(parts, wide)
     return lp, unit, height
 
 
@@ -112,4 +120,5 @@ def _solution(program: Program, found: Any, unit: Floats, height: float) -> Solu
     prices = np.zeros(program.columns.count)
     duals = np.array(found.row_dual, float)[: len(floors)]
     prices[floors] = np.maximum(-duals, 0.0) * height / unit[floors]
-    return Solution(tidied(program.columns, values[:-1]), float(values[-1]) * height, prices)
+    count = len(program.columns.cells.one)
+    return Solution(tidied(program.columns, values[:count]), float(values[count]) * height, prices)

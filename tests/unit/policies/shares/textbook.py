@@ -127,3 +127,134 @@ class Textbook:
     def max_min(self) -> float:
         weight = self.column("weight", 1.0)
         return self.most(weight * self.equal() / np.array(self.scale))
+
+    def makespan(self) -> float:
+        """By bisection on the seconds, as the paper has it."""
+        steps = self.column("steps_left")
+        low, high = 0.0, 1.0
+        while not self.can_reach(steps / high):
+            low, high = high, high * 4
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.can_reach(steps / middle) else (middle, high)
+        return high
+
+    def finish_time(self) -> float:
+        """By bisection on the ratio."""
+        steps, elapsed = self.column("steps_left"), self.column("elapsed_s")
+        whole = self.column("isolated_s") + steps / self.isolated()
+
+        def reaches(ratio: float) -> bool:
+            left = ratio * whole - elapsed
+            return bool((left > 0).all()) and self.can_reach(steps / np.maximum(left, 1e-300))
+
+        low, high = 0.0, 1.0
+        while not reaches(high):
+            low, high = high, high * 4
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if reaches(middle) else (middle, high)
+        return high
+
+    def max_throughput(self) -> float:
+        a, b = self.limits()
+        gain = self.throughput().sum(axis=0)
+        found = linprog(-gain, A_ub=a, b_ub=b, bounds=self.bounds(), method="highs")
+        return float(-found.fun)
+
+    def min_cost(self, *, deadlines: bool = False) -> float | None:
+        """Charnes and Cooper: y = x t and t >= 0, where what is spent on y is 1. None: infeasible."""
+        a, b = self.limits()
+        r, spend = self.throughput(), self.spend()
+        rows, right = [np.hstack([a, -b[:, None]])], [np.zeros(len(b))]
+        for i, job in enumerate(self.jobs):
+            if deadlines and job.get("deadline_s") is not None:
+                floor = job["steps_left"] / job["deadline_s"]
+                rows.append(np.append(-r[i] / floor, 1.0)[None])
+                right.append(np.zeros(1))
+        unit = spend[spend > 0].min()
+        found = linprog(
+            np.append(-r.sum(axis=0), 0.0),
+            A_ub=np.vstack(rows),
+            b_ub=np.concatenate(right),
+            A_eq=np.append(spend / unit, 0.0)[None],
+            b_eq=[1 / unit],
+            bounds=[*((0, None if high else 0) for _, high in self.bounds()), (0, None)],
+            method="highs",
+        )
+        return float(-found.fun) if found.status == 0 else None
+
+    def levels(self, entities: Document) -> tuple[float, Floats]:
+        """Water-filling where every job is asked, each time, how far it alone could still rise."""
+        unit = self.equal() / np.array(self.scale)
+        levels, rising = np.zeros(len(self.jobs)), set(range(len(self.jobs)))
+        first = None
+        while rising:
+            parts = self.parts(entities, rising)
+            height = max(self.most(parts * unit, levels * unit * (1 - 1e-10)), 0.0)
+            first = height if first is None else first
+            levels = levels + height * parts
+            stuck = set()
+            for i in sorted(rising):
+                alone = np.zeros(len(self.jobs))
+                alone[i] = unit[i]
+                if self.most(alone, levels * unit * (1 - 1e-9)) <= 3e-6 * max(1.0, levels.max()):
+                    stuck.add(i)
+            assert stuck, "someone must be held"
+            rising -= stuck
+        assert first is not None
+        return first, levels
+
+    def parts(self, entities: Document, rising: set[int]) -> Floats:
+        parts = np.zeros(len(self.jobs))
+        for name, entity in entities.items():
+            mine = [i for i in sorted(rising) if self.jobs[i]["entity"] == name]
+            weights = [self.jobs[i].get("weight", 1.0) for i in mine]
+            if entity["policy"] == "fifo" and mine:
+                parts[min(mine, key=lambda i: (self.jobs[i]["arrival_s"], i))] = entity["weight"]
+            elif mine:
+                for i, weight in zip(mine, weights, strict=True):
+                    parts[i] = entity["weight"] * weight / sum(weights)
+        return parts
+
+    def allox(self) -> float:
+        """All ways to hand the jobs to the workers; in each queue the shortest run goes first."""
+        workers = [kind for kind, count in enumerate(self.workers) for _ in range(count)]
+        best = np.inf
+        for ways in itertools.product(range(len(workers)), repeat=len(self.jobs)):
+            total = sum(job.get("elapsed_s", 0.0) for job in self.jobs)
+            for worker, kind in enumerate(workers):
+                mine = [i for i, way in enumerate(ways) if way == worker]
+                if any(self.speed[i][kind] <= 0 for i in mine):
+                    total = np.inf
+                    break
+                runs = sorted(self.jobs[i]["steps_left"] / self.speed[i][kind] for i in mine)
+                total += sum(sum(runs[: k + 1]) for k in range(len(runs)))
+            best = min(best, total)
+        return float(best)
+
+    def one_by_one(
+        self, *, shortest: bool, agnostic: bool
+    ) -> tuple[float, dict[tuple[int, int], float]]:
+        """FIFO and SJF, on paper."""
+        fastest = [max(row) for row in self.true]
+
+        def key(i: int) -> tuple[float, ...]:
+            arrival = self.jobs[i].get("arrival_s", 0.0)
+            return (
+                (self.jobs[i]["steps_left"] / fastest[i], arrival, i) if shortest else (arrival, i)
+            )
+
+        free, given, total = list(self.workers), {}, 0.0
+        for i in sorted(range(len(self.jobs)), key=key):
+            kinds = [j for j in range(len(self.types)) if self.true[i][j] > 0]
+            if not any(self.scale[i] <= self.workers[j] for j in kinds):
+                continue
+            open_now = [j for j in kinds if self.scale[i] <= free[j]]
+            if not open_now:
+                break
+            j = open_now[0] if agnostic else max(open_now, key=lambda j: (self.true[i][j], -j))
+            free[j] -= self.scale[i]
+            given[i, j] = 1.0
+            total += self.true[i][j] / fastest[i]
+        return total, given

@@ -16,14 +16,12 @@ def solve(columns: Columns) -> Shares:
 
     A job for which there are too few workers keeps the objective at 0; the others are served without it.
     """
-    known = columns.can_run | ((columns.true_speeds > 0) & (columns.workers > 0)).any(axis=1)
-    columns.need_speeds(NAME, known)
+    columns.need_speeds(NAME, columns.has_measure)
+    runs = columns.can_run
     fair = columns.weight * columns.equal_speeds / columns.scale
-    slope = np.where(columns.can_run, fair, 0.0)
-    found = raised(columns, slope) if columns.can_run.any() else None
+    found = raised(columns, np.where(runs, fair, 0.0)) if runs.any() else None
     cells = np.zeros(len(columns.cells.one)) if found is None else found.cells
     single, pair = columns.cells.spread(cells)
-    runs = columns.can_run
     speeds = columns.speeds_of(single, pair)
     objective = float((speeds[runs] / fair[runs]).min()) if runs.all() else 0.0
     return Shares(objective, single, pair)
