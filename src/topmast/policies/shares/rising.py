@@ -10,6 +10,9 @@ from topmast.policies.shares import simplex
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.program import Program, Solution
 
+FEW = 1_200
+"""Cells up to which HiGHS is fast enough, so that a short command need not load compiled code."""
+
 
 def raised(
     columns: Columns, slope: Floats, base: Floats | None = None, most: float = np.inf
@@ -24,4 +27,16 @@ def raised(
         raise TopmastError("no floor to raise")
     nothing = np.zeros(len(columns.cells.one))
     program = Program(columns, nothing, 1.0, floors, base, slope, most)
+    if len(nothing) > FEW and not len(columns.pair_jobs) and _all_rise(program):
+        from topmast.policies.shares import interior  # the compiler takes a while to load
+
+        found = interior.solve(program)
+        if found is not None:
+            return found
     return simplex.solve(program)
+
+
+def _all_rise(program: Program) -> bool:
+    """Whether there surely is a point within all limits: floors all rise, and begin at 0 or below."""
+    rises = (program.slope > 0) & (program.base <= 0)
+    return bool(rises[program.floors].all())
