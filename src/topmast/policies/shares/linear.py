@@ -9,6 +9,8 @@ from topmast.policies.shares import simplex
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.program import Program, Solution
 
+MANY_PAIRS = 1_000
+
 
 def linear(
     columns: Columns, gain: Floats, floors: Floats | None = None, extra: Floats | None = None
@@ -23,12 +25,24 @@ def linear(
 
 def solution_of(program: Program) -> Solution | None:
     """The best, or None where the floors cannot be kept."""
+    if _fast(program):
+        from topmast.policies.shares import interior_pairs
+
+        found = interior_pairs.solve(program)
+        if found is not None:
+            return found
     return simplex.solve(program)
+
+
+def _fast(program: Program) -> bool:
+    """Whether many pairs make the simplex method slow, and nothing asks for it."""
+    special = program.extra is not None or program.elastic or not program.gain.any()
+    return len(program.columns.pair_jobs) > MANY_PAIRS and not special and not program.floors.any()
 
 
 def best_of(program: Program) -> Solution:
     """The best of a program that is known to have one."""
-    found = simplex.solve(program)
+    found = solution_of(program)
     assert found is not None, "the floors were kept a moment ago"
     return found
 

@@ -27,13 +27,22 @@ def raised(
         raise TopmastError("no floor to raise")
     nothing = np.zeros(len(columns.cells.one))
     program = Program(columns, nothing, 1.0, floors, base, slope, most)
-    if len(nothing) > FEW and not len(columns.pair_jobs) and _all_rise(program):
-        from topmast.policies.shares import interior  # the compiler takes a while to load
-
-        found = interior.solve(program)
+    if len(nothing) > FEW and _all_rise(program):
+        found = _fast(program)
         if found is not None:
             return found
     return simplex.solve(program)
+
+
+def _fast(program: Program) -> Solution | None:
+    """By an interior-point method, which is imported here because its compiler takes a while to load."""
+    if len(program.columns.pair_jobs):
+        from topmast.policies.shares import interior_pairs
+
+        return interior_pairs.solve(program)
+    from topmast.policies.shares import interior
+
+    return interior.solve(program)
 
 
 def _all_rise(program: Program) -> bool:
