@@ -23,6 +23,8 @@ def run_bench(
     seed: int = 0,
     state: Path | None = None,
     fleet: FleetOptions | None = None,
+    throughputs: Path | None = None,
+    peer: bool = True,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     if name == "submit":
@@ -39,7 +41,11 @@ def run_bench(
         from topmast.bench.eta import measure_eta
 
         return measure_eta(jobs or 10_000, seed)
-    known = "submit, recover, ranking, search, queue or eta"
+    if name == "policies":
+        from topmast.bench.policies import PolicyOptions, measure_policies
+
+        return measure_policies(PolicyOptions(jobs, seed, throughputs, peer))
+    known = "submit, recover, ranking, search, queue, eta or policies"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 

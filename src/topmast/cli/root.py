@@ -91,6 +91,8 @@ class BenchOptions:
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None
+    throughputs: Path | None = None
+    peer: bool = True
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from topmast.model.errors import InvalidInput
 from topmast.policies.shares.reading import parse_problem
 from topmast.policies.shares.registry import columns_for, policy_named
+from topmast.policies.shares.rising import prepare
 from topmast.policies.shares.shares import document
 from topmast.traces.source import open_regular, place
 
@@ -16,7 +17,7 @@ MAX_BYTES = 2**30
 
 
 def allocate_file(path: Path, policy: str, *, agnostic: bool = False) -> dict[str, Any]:
-    """Solve the problem in a file; ``wall_s`` is what the policy took, without reading.
+    """Solve the problem in a file; ``wall_s`` is what the policy took, without reading and compiling.
 
     Raises InvalidInput naming the field that is wrong.
     """
@@ -27,6 +28,7 @@ def allocate_file(path: Path, policy: str, *, agnostic: bool = False) -> dict[st
     if len(text) > MAX_BYTES:
         raise InvalidInput("is larger than 1 GiB", where=where)
     problem = parse_problem(text, where)
+    prepare(columns_for(chosen, problem, agnostic=agnostic))
     begun_s = time.perf_counter()
     try:
         columns = columns_for(chosen, problem, agnostic=agnostic)

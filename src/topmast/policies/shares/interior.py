@@ -51,6 +51,13 @@ def solve(program: Program) -> Solution | None:
     return Solution(cells, bound * height, prices)
 
 
+def load() -> None:
+    """Have the compiled method ready, by a problem of one job."""
+    ones = np.ones((1, 1))
+    data = Data(ones, ones, np.ones(1), np.zeros(1), np.ones((1, 1), bool))
+    rise(data, _start(data), TOLERANCE, MOST_TURNS)
+
+
 def _bound(data: Data, now: State) -> tuple[float, Floats]:
     """What no allocation exceeds, by the prices found (weak duality), and those of the floors. O(n m)."""
     total = float(data.g @ now.y[:, 0])

@@ -34,6 +34,14 @@ def raised(
     return simplex.solve(program)
 
 
+def prepare(columns: Columns) -> None:
+    """Load, or on a machine's first use compile, what a problem of this size is solved with."""
+    if len(columns.cells.one) > FEW and not len(columns.pair_jobs):
+        from topmast.policies.shares import interior
+
+        interior.load()
+
+
 def _fast(program: Program) -> Solution | None:
     """By an interior-point method, which is imported here because its compiler takes a while to load."""
     if len(program.columns.pair_jobs):
