@@ -8,7 +8,7 @@ from topmast.policies.base import Floats
 from topmast.policies.shares.interior_kernels import Data, State, rise
 from topmast.policies.shares.program import Program, Solution, tidied
 
-TOLERANCE = 1e-7
+TOLERANCE = 1e-6
 """The gap, over the height, at which the iteration ends."""
 ENOUGH = 1e-5
 """The gap that an answer may have; it is measured on the answer itself, and proved by its prices."""

@@ -312,7 +312,7 @@ def _solve(matrix: Floats, right: Floats) -> None:
 @_inner
 def _wall(value: float, move: float, reach: float) -> float:
     """How far one may go until ``value`` is 0, ``reach`` at most."""
-    return -value / move if move < 0.0 and -value / move < reach else reach
+    return -value / move if value < -reach * move else reach
 
 
 @_inner
