@@ -62,7 +62,7 @@ def _bound(data: Data, now: State) -> tuple[float, Floats]:
     """What no allocation exceeds, by the prices found (weak duality), and those of the floors. O(n m)."""
     total = float(data.g @ now.y[:, 0])
     floors, types = now.y[:, 0] / total, now.p / total
-    worth = np.where(data.open, data.a * floors[:, None] - data.s * types, 0.0)
+    worth = np.where(data.may, data.a * floors[:, None] - data.s * types, 0.0)
     time = np.maximum(worth.max(axis=1), 0.0)
     return float(time.sum() + types.sum() - floors @ data.h), floors
 
@@ -71,8 +71,8 @@ def _start(data: Data) -> State:
     """A point within all limits, primal and dual, with base <= 0. O(n m)."""
     n, m = data.a.shape
     part = 0.5 * np.minimum(1.0 / m, 1.0 / np.maximum(data.s.sum(axis=0), 1e-9))
-    x = np.where(data.open, part, 1.0)
-    held = np.where(data.open, part, 0.0)
+    x = np.where(data.may, part, 1.0)
+    held = np.where(data.may, part, 0.0)
     speed = (data.a * held).sum(axis=1)
     u = 0.5 * float(((speed - data.h) / data.g).min())
     w = np.stack([speed - data.g * u - data.h, 1.0 - held.sum(axis=1)], axis=1)
@@ -80,5 +80,5 @@ def _start(data: Data) -> State:
     price = 1.5 / float(data.g.sum())
     y = np.stack([np.full(n, price), np.full(n, 1.1 * price)], axis=1)
     p = np.full(m, 1.0 / m)
-    v = np.where(data.open, y[:, 1:] - data.a * price + data.s * p, 1.0)
+    v = np.where(data.may, y[:, 1:] - data.a * price + data.s * p, 1.0)
     return State(x, v, w, y, k, p, np.array([u, 0.5]))

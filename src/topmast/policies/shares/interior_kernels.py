@@ -40,13 +40,13 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The program: ``open`` (n x m) says where x may differ from 0; there a > 0 and s > 0."""
+    """The program: ``may`` (n x m) says where x may differ from 0; there a > 0 and s > 0."""
 
     a: Floats
     s: Floats
     g: Floats
     h: Floats
-    open: NDArray[np.bool_]
+    may: NDArray[np.bool_]
 
 
 @_compiled
@@ -57,7 +57,7 @@ def rise(data: Data, now: State, tolerance: float, most: int) -> tuple[int, floa
     step, first = _like(n, m), _like(n, m)
     blocks, schur = np.empty((n, 5)), np.empty((m + 1, m + 1))
     weight = np.zeros((n, m))
-    gap, worst, size = np.inf, np.inf, 2 * n + m + 1 + data.open.sum()
+    gap, worst, size = np.inf, np.inf, 2 * n + m + 1 + data.may.sum()
     for turn in range(most):
         gap, worst = _residuals(data, now, rest)
         if gap <= tolerance * now.z[0] or gap != gap:
@@ -99,7 +99,7 @@ def _residuals(data: Data, now: State, rest: State) -> tuple[float, float]:
         speed, time = 0.0, 0.0
         y0, y1 = now.y[i]
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 x = now.x[i, j]
                 speed += data.a[i, j] * x
                 time += x
@@ -131,7 +131,7 @@ def _factor(data: Data, now: State, weight: Floats, blocks: Floats, schur: Float
     schur[:] = 0.0
     for i in range(n):
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 weight[i, j] = now.x[i, j] / now.v[i, j]
         e0, e1 = now.w[i, 0] / now.y[i, 0], now.w[i, 1] / now.y[i, 1]
         d, mean, spread = _moments(data, weight, i, -1)
@@ -139,7 +139,7 @@ def _factor(data: Data, now: State, weight: Floats, blocks: Floats, schur: Float
         heavy, rest, late = d / det, (spread + e0) / det, e1 / det
         blocks[i, 0], blocks[i, 1], blocks[i, 2], blocks[i, 3] = heavy, mean, rest, late
         for j in range(m):
-            if not data.open[i, j]:
+            if not data.may[i, j]:
                 continue
             off, a = mean - data.a[i, j], data.a[i, j]
             pull = data.s[i, j] * weight[i, j]
@@ -149,7 +149,7 @@ def _factor(data: Data, now: State, weight: Floats, blocks: Floats, schur: Float
             schur[j, j] += data.s[i, j] * pull * without
             schur[m, j] -= data.g[i] * pull * (heavy * off - late * a)
             for k in range(j):
-                if data.open[i, k]:
+                if data.may[i, k]:
                     other = data.s[i, k] * weight[i, k]
                     mixed = heavy * off * (mean - data.a[i, k]) + rest + late * a * data.a[i, k]
                     schur[j, k] -= pull * other * mixed
@@ -168,14 +168,14 @@ def _moments(data: Data, weight: Floats, i: int, left_out: int) -> tuple[float, 
     d, ad, spread = 0.0, 0.0, 0.0
     m = data.a.shape[1]
     for j in range(m):
-        if data.open[i, j] and j != left_out:
+        if data.may[i, j] and j != left_out:
             d += weight[i, j]
             ad += data.a[i, j] * weight[i, j]
     if d == 0.0:
         return 0.0, 0.0, 0.0
     mean = ad / d
     for j in range(m):
-        if data.open[i, j] and j != left_out:
+        if data.may[i, j] and j != left_out:
             off = data.a[i, j] - mean
             spread += off * off * weight[i, j]
     return d, mean, spread
@@ -192,7 +192,7 @@ def _aims(data: Data, now: State, aim: State, centre: float, first: State, corre
     n, m = data.a.shape
     for i in range(n):
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 aim.x[i, j] = centre - now.x[i, j] * now.v[i, j]
                 if correct:
                     aim.x[i, j] -= first.x[i, j] * first.v[i, j]
@@ -232,7 +232,7 @@ def _direction(
         f1 = aim.w[i, 1] / now.y[i, 1] - rest.w[i, 1]
         central = f0 + mean * f1
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 moved = weight[i, j] * rest.x[i, j] + aim.x[i, j] / now.v[i, j]
                 step.x[i, j] = moved
                 f0 -= data.a[i, j] * moved
@@ -243,7 +243,7 @@ def _direction(
         central, f0, f1 = heavy * central, late * f0, other * f1
         step.w[i, 0], step.w[i, 1], blocks[i, 4] = f0, f1, central
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 pull = data.s[i, j] * weight[i, j]
                 a = data.a[i, j]
                 right[j] -= pull * ((mean - a) * central + f1 - a * f0)
@@ -268,7 +268,7 @@ def _back(
         t0 = data.g[i] * known[m]
         t1, central = 0.0, t0
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 pull = data.s[i, j] * weight[i, j] * known[j]
                 t0 -= data.a[i, j] * pull
                 t1 += pull
@@ -279,7 +279,7 @@ def _back(
         for r in range(2):
             step.w[i, r] = (aim.w[i, r] - now.w[i, r] * step.y[i, r]) / now.y[i, r]
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 a = data.a[i, j]
                 priced = (mean - a) * central + f1 - a * f0 + data.s[i, j] * known[j]
                 step.x[i, j] -= weight[i, j] * priced
@@ -322,7 +322,7 @@ def _reach(data: Data, now: State, step: State) -> tuple[float, float]:
     primal, dual = _wall(now.z[0], step.z[0], 2.0), _wall(now.z[1], step.z[1], 2.0)
     for i in range(n):
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 primal = _wall(now.x[i, j], step.x[i, j], primal)
                 dual = _wall(now.v[i, j], step.v[i, j], dual)
         for r in range(2):
@@ -342,7 +342,7 @@ def _gap_after(data: Data, now: State, step: State, primal: float, dual: float) 
     gap = (now.z[0] + primal * step.z[0]) * (now.z[1] + dual * step.z[1])
     for i in range(n):
         for j in range(m):
-            if data.open[i, j]:
+            if data.may[i, j]:
                 x = now.x[i, j] + primal * step.x[i, j]
                 gap += x * (now.v[i, j] + dual * step.v[i, j])
         for r in range(2):
