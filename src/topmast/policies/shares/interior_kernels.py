@@ -22,8 +22,10 @@ Floats = NDArray[np.float64]
 STEP = 0.995
 """How far towards the nearest wall a step goes."""
 
-_compiled: Any = njit(cache=True, nogil=True)
-_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+_inner: Any = njit(
+    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 """For what only compiled code calls: half the time to compile."""
 
 
