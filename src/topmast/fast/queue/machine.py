@@ -1106,9 +1106,7 @@ class GlobalQueue(EventMachine):
         state = msgspec.json.decode(blob, type=_State)
         self.jobs, self._finished, self._keys = state.jobs, state.finished, state.keys
         self._next_job, self._next_copy = state.next_job, state.next_copy
-        self.catalogue.datasets = state.datasets
-        self.catalogue.copies = state.copies
-        self.catalogue.failed = state.failed_copies
+        self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self._take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
