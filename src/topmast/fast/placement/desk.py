@@ -60,8 +60,7 @@ class Desk(EventMachine):
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
-        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in terms}
-        places = {r: offer for r, offer in kept.items() if offer is not None}
+        places = self._places(ask, terms)
         if places:
             return places
         common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
@@ -73,6 +72,16 @@ class Desk(EventMachine):
             return offers
         best = min(plans, key=lambda r: (plans[r].score, r))
         return {best: offers[best]}
+
+    def _places(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """By region, the places that are kept for a job. O(regions)."""
+        found = {}
+        for region in terms:
+            if ask.job in self.placers[region].state.places:
+                offer = self._placer(region).kept_offer(in_region(ask, terms[region]))
+                if offer is not None:
+                    found[region] = offer
+        return found
 
     def _remember(self, event: m.AskFleet) -> None:
         """What it takes for this line to be worth another question."""

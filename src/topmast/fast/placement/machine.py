@@ -99,13 +99,13 @@ class RegionalPlacer(EventMachine):
         """A search over the region as it is now, at the prices for one question or the usual ones."""
         state, profile = self.state, self.profile
         weights = profile.score if ask is None else self.score.weights(ask)
-        if weights != profile.score:
+        if weights is not profile.score and weights != profile.score:
             profile = msgspec.structs.replace(profile, score=weights)
         columns = self.columns
         if ask is not None and ask.held is not None and ask.held.region == self.region:
             columns = without(columns, ask.held)
         allocations = state.allocations
-        if spoken_for := self.holds.victims():
+        if len(self.holds) and (spoken_for := self.holds.victims()):
             allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
         return Search(self.region, columns, allocations, profile, state.version, now)
 
@@ -290,7 +290,8 @@ class RegionalPlacer(EventMachine):
         if place is not None:
             self.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
         self.decide(SlotsTaken(tuple(v.job for v in victims)))
-        self.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=bool(victims)))
+        if victims:
+            self.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
         for victim in victims:
             cause = f"migrated for {plan.job}" if victim.to else f"preempted by {plan.job}"
             self._stop(held[victim.job], Outcome.PREEMPTED, cause, victim.to)
@@ -419,7 +420,9 @@ class RegionalPlacer(EventMachine):
         """Tell the queue, once an event, that something came free; hosts that are drained go first."""
         if self._freed:
             self._freed = False
-            self._drain(tuple(h for h, s in self.state.wanted.items() if s is HostState.DRAINING))
+            if self.state.wanted:
+                draining = (h for h, s in self.state.wanted.items() if s is HostState.DRAINING)
+                self._drain(tuple(draining))
             clusters = tuple(c for c in self.columns.grown if c in self.columns.clusters)
             self.columns.grown.clear()
             self.send(ids.QUEUE, m.CapacityChanged(self.region, self.state.version, clusters))
@@ -469,11 +472,13 @@ class RegionalPlacer(EventMachine):
 
     def _drain(self, hosts: tuple[str, ...], at_once: bool = False) -> None:
         """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+        if not hosts:
+            return
         held = self.state.allocations
         host_of = {
             a.job: next(host for host in a.plan.hosts if host in hosts)
             for a in held.values()
-            if hosts and a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+            if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
         }
         for job, host in host_of.items():
             if held[job].hold is Hold.CLAIMED:
@@ -515,6 +520,8 @@ class RegionalPlacer(EventMachine):
 
     def next_wakeup_s(self) -> float | None:
         """When the first suspect host is trusted again, or the first place or hold expires."""
+        if not (self.state.suspect or self.state.places or len(self.holds)):
+            return None
         times = [*self.state.suspect.values()]
         times += [place.until_s for place in self.state.places.values()]
         held_s = self.holds.next_expiry_s()

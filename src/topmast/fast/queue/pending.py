@@ -162,6 +162,8 @@ class Pending:
             found = self.ranking.first_open(over_quota)
             if found is not None and (best is None or found[0] < best.key):
                 best = Candidate(found[1], found[0], over_quota)
+            if self.ranking.all_within():
+                break
         if best is None or (self._stopped is not None and best.key > self._stopped.key):
             self.stirred = False
             return None

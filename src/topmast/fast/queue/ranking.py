@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -79,6 +80,25 @@ class Lane:
         self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
         self.cursor = 0
         self.unseen: list[Key] = []
+        self.closed = 0
+        """Lines of which some are passed over."""
+
+    def close(self, line: int, from_s: float) -> None:
+        """Pass over those of a line who need ``from_s`` or more. O(1)."""
+        before = self.closed_from_s.item(line)
+        self.closed += before == math.inf
+        self.closed_from_s[line] = min(before, from_s)
+
+    def open(self, line: int) -> None:
+        """Pass over nobody of a line. O(1)."""
+        self.closed -= self.closed_from_s.item(line) != math.inf
+        self.closed_from_s[line] = np.inf
+
+    def open_all(self) -> None:
+        """Pass over nobody, and search from the head again. O(lines + late), in numpy."""
+        self.closed_from_s.fill(np.inf)
+        self.closed = 0
+        self.rewind()
 
     def insert(self, key: Key, line: int) -> None:
         """Let a row in. O(late)."""
@@ -324,6 +344,8 @@ class Ranking:
     def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
         """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
         self._settle()
+        if not self._row_of:
+            return None
         lane = self._over if over_quota else self._within
         base = self._first_of_base(lane)
         found = None if base is None else self._key(base, over_quota)
@@ -333,6 +355,10 @@ class Ranking:
         if unseen and (found is None or unseen[0] < found):
             found = unseen[0]
         return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def all_within(self) -> bool:
+        """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
+        return self._all_open or not self._within.closed
 
     def _is_open(self, lane: Lane, row: int) -> bool:
         columns = self._columns
@@ -362,7 +388,7 @@ class Ranking:
         """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
         self._open_if_told()
         lane = self._over if over_quota else self._within
-        lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
+        lane.close(line, from_s)
 
     def is_closed(self, line: int) -> bool:
         """Whether nobody of a line is looked at, neither within quota nor over it. O(1)."""
@@ -375,12 +401,12 @@ class Ranking:
             if line >= len(lane.closed_from_s):
                 more = np.full(max(len(lane.closed_from_s), line), np.inf)
                 lane.closed_from_s = np.concatenate([lane.closed_from_s, more])
-            lane.closed_from_s[line] = np.inf
+            lane.open(line)
 
     def open_line(self, line: int) -> None:
         """Look at a line again. O(late of the line)."""
         for lane in (self._within, self._over):
-            lane.closed_from_s[line] = np.inf
+            lane.open(line)
             lane.look_again(line)
 
     def open_all(self) -> None:
@@ -391,8 +417,7 @@ class Ranking:
         if self._all_open:
             self._all_open = False
             for lane in (self._within, self._over):
-                lane.closed_from_s.fill(np.inf)
-                lane.rewind()
+                lane.open_all()
 
 
 def _ascends(first: Floats, second: Ints) -> bool:
