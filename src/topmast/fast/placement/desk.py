@@ -63,15 +63,22 @@ class Desk(EventMachine):
         places = self._places(ask, terms)
         if places:
             return places
-        common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
-        if common and compiled.applies(ask):
-            return self._best(ask, terms) or self._refusals(ask, terms)
-        offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
+        common = ask.outranked is None and ask.room_gpu_s is None and compiled.applies(ask)
+        apart = {r: t for r, t in terms.items() if not common or self._is_held_in(ask, r)}
+        offers = {r: self._placer(r).offer(in_region(ask, t)) for r, t in apart.items()}
+        together = {r: t for r, t in terms.items() if r not in apart}
+        if together:
+            offers.update(self._best(ask, together))
         plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
-        if not plans:
-            return offers
-        best = min(plans, key=lambda r: (plans[r].score, r))
-        return {best: offers[best]}
+        if plans:
+            best = min(plans, key=lambda r: (plans[r].score, r))
+            return {best: offers[best]}
+        refused = self._refusals(ask, together)
+        return {r: offers.get(r) or refused[r] for r in terms}
+
+    def _is_held_in(self, ask: Ask, region: str) -> bool:
+        """Whether a region keeps seats that this gang may not take."""
+        return ask.held is not None and ask.held.region == region
 
     def _places(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """By region, the places that are kept for a job. O(regions)."""

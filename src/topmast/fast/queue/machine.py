@@ -43,6 +43,8 @@ ASKS_PER_WAKE = 200
 ASK_TIMEOUT_S = 5.0
 REFUSAL_DELAY_S = 1.0
 """How long a job waits after a region refused its plan, so that nobody argues in circles."""
+FETCH_AGAIN_S = 60.0
+"""How often a job whose data is being copied is looked at: room may come up where its data is already."""
 FINISHED_KEPT = 10_000
 """Finished jobs kept in memory; older ones are in the audit tables."""
 KEYS_KEPT = 200_000
@@ -504,7 +506,8 @@ class GlobalQueue(EventMachine):
                 self._begin_copy(dataset, source, plan.region, cause=record.id)
         names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
         detail = f"{names} is being copied to {plan.region}"
-        self._close(asking.candidate, PendingReason.WAITING_FOR_DATA, detail)
+        again_s = self.now + FETCH_AGAIN_S
+        self._close(asking.candidate, PendingReason.WAITING_FOR_DATA, detail, again_s)
 
     def _close(
         self,
@@ -1068,7 +1071,7 @@ class GlobalQueue(EventMachine):
 
     def _apply_copy_ready(self, fact: f.CopyReady, event: m.Message) -> None:
         self.catalogue.complete(fact.copy.id)
-        self.pending.reopen()
+        self.pending.reopen_readers(fact.copy.dataset)
 
     def _apply_copy_gone(self, fact: f.CopyGone, event: m.Message) -> None:
         self.catalogue.abandon(fact.copy.id, self.now)

@@ -79,10 +79,14 @@ class Pending:
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
         self._by_number: dict[int, Line] = {}
+        self._readers: dict[str, dict[int, None]] = {}
+        """By dataset, the lines whose jobs read it, by number."""
         self._limited: dict[int, Line] = {}
         """Lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
         self._retrying: dict[int, Line] = {}
+        self._retries: list[tuple[float, int]] = []
+        """When time reopens them, the first in front; entries that no longer hold are skipped."""
         self._stopped: Candidate | None = None
         self._delayed: list[tuple[float, int, str]] = []
         self._delayed_jobs: dict[str, JobRecord] = {}
@@ -99,6 +103,8 @@ class Pending:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             line = self.lines[shape] = Line(number, shape, record.spec)
             self._by_number[number] = line
+            for dataset in record.spec.datasets:
+                self._readers.setdefault(dataset, {})[number] = None
             self.ranking.new_line(number)
         line.size += 1
         self._line_of[record.id] = line
@@ -135,6 +141,11 @@ class Pending:
         if not line.size:
             del self.lines[line.shape]
             del self._by_number[line.number]
+            for dataset in line.spec.datasets:
+                readers = self._readers[dataset]
+                del readers[line.number]
+                if not readers:
+                    del self._readers[dataset]
             self._limited.pop(line.number, None)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
@@ -241,6 +252,7 @@ class Pending:
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
+            heapq.heappush(self._retries, (line.retry_at_s, line.number))
 
     def reopen_line(self, job: str) -> None:
         """A job may do what others of its line may not: ask about its line again. O(late inserts)."""
@@ -255,6 +267,11 @@ class Pending:
             if line is not None:
                 self._open(line)
                 self.changes += 1
+
+    def reopen_readers(self, dataset: str) -> None:
+        """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""
+        numbers = self._readers.get(dataset, {})
+        self.reopen_lines(list(self._readers.get(dataset, ())))
 
     def _open(self, line: Line) -> None:
         self.ranking.open_line(line.number)
@@ -293,18 +310,28 @@ class Pending:
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
-        due = [n for n, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
-        for number in due:
-            line = self._retrying.pop(number)
-            line.retry_at_s = None
-            self._open(line)
-        self.stirred = self.stirred or bool(due)
-        return bool(due)
+        found = False
+        while self._retries and self._retries[0][0] <= now:
+            at_s, number = heapq.heappop(self._retries)
+            line = self._retrying.get(number)
+            if line is not None and line.retry_at_s == at_s:
+                del self._retrying[number]
+                line.retry_at_s = None
+                self._open(line)
+                found = True
+        self.stirred = self.stirred or found
+        return found
 
     def next_retry_s(self) -> float | None:
-        """When time alone reopens a line."""
-        times = (x.retry_at_s for x in self._retrying.values() if x.retry_at_s is not None)
-        return min(times, default=None)
+        """When time alone reopens a line. Amortised O(log lines)."""
+        retries = self._retries
+        while retries and not self._retries_at(*retries[0]):
+            heapq.heappop(retries)
+        return retries[0][0] if retries else None
+
+    def _retries_at(self, at_s: float, number: int) -> bool:
+        line = self._retrying.get(number)
+        return line is not None and line.retry_at_s == at_s
 
     def line_of(self, job: str) -> Line | None:
         """The line of a job; None for one that may not be placed now."""
