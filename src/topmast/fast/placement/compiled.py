@@ -76,19 +76,15 @@ def best_seats(
     question = question_of(index, ask, weights, choices, cluster_cost)
     room = _room(index, ask, choices) if _is_limited(ask) else None
     if room is None:
-        found = kernels.best_plan(index.arrays, question)
+        cluster, at_choice, level, place = kernels.best_place(index.arrays, question)
     else:
         found = kernels.best_limited_plan(index.arrays, question, room)
-    _, cluster, at_choice, level, place = found
+        _, cluster, at_choice, level, place = found
     if cluster == NOWHERE:
         return None
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
-        row = place
-        if room is None:
-            section = index.arrays.by_cluster[cluster, choice.model, 3, 0]
-            row = kernels.first_with(index.arrays, section, place)
-        rows, tasks = [int(row)], [question.tasks]
+        rows, tasks = [int(place)], [question.tasks]
     else:
         if room is None:
             room = _room(index, ask, choices)

@@ -220,6 +220,18 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     return best, at_cluster, at_choice, at_level, at_place
 
 
+@kernel
+def best_place(a: Arrays, q: Question) -> tuple[int, int, int, int]:
+    """`best_plan` without its score: cluster, choice, level, and the section or, at host level, the host.
+
+    As `best_plan`, and the hosts of the winning cluster.
+    """
+    _, cluster, choice, level, place = best_plan(a, q)
+    if cluster != NOWHERE and level == HOST_LEVEL:
+        place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
+    return cluster, choice, level, place
+
+
 @inner
 def best_in_cluster(
     a: Arrays, q: Question, cluster: int, best: float

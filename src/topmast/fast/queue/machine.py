@@ -48,6 +48,8 @@ FETCH_AGAIN_S = 60.0
 FINISHED_KEPT = 10_000
 """Finished jobs kept in memory; older ones are in the audit tables."""
 KEYS_KEPT = 200_000
+NO_COST = DataCost()
+"""Of a job that reads no data."""
 
 
 class _Key(Struct):
@@ -95,6 +97,8 @@ class GlobalQueue(EventMachine):
         self._keys: dict[str, _Key] = {}
         self._gpus_by_region: dict[str, int] = {}
         self._models: tuple[str, ...] = ()
+        self._regions: list[str] = []
+        """By name."""
         self._model_of: dict[str, str] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
@@ -376,7 +380,8 @@ class GlobalQueue(EventMachine):
         asking = self._asking
         if asking is None or event.batch != asking.batch:
             return
-        asking.awaited = [r for r in asking.awaited if r not in event.regions]
+        heard = frozenset(event.regions)
+        asking.awaited = [r for r in asking.awaited if r not in heard]
         asking.offers.update(event.offers)
         if not asking.awaited:
             self._auction(asking)
@@ -629,8 +634,10 @@ class GlobalQueue(EventMachine):
 
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there."""
+        if not spec.datasets and not self.reach.absent:
+            return dict.fromkeys(self._regions, NO_COST)
         costs = {}
-        for region in sorted(r.name for r in self.fleet.regions):
+        for region in self._regions:
             absence = self.reach.absent.get(region)
             if absence is not None:
                 costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)
@@ -884,6 +891,7 @@ class GlobalQueue(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self._models = fleet.models()
+        self._regions = sorted(region.name for region in fleet.regions)
         self._gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }
