@@ -21,14 +21,17 @@ from topmast.bench.setup import write
 from topmast.bench.simulate import SimulateOptions, measure_simulation
 from topmast.model.errors import TopmastError
 
-JOBS = (5_000, 10_000, 20_000, 50_000)
+JOBS = (2_000, 5_000, 10_000, 20_000)
 HOSTS = (500, 1_000, 2_500, 5_000, 12_500)
 HOSTS_PER_CLUSTER = 50
 REGIONS_OF_HOSTS = 10
-LOADS = (1.5, 2.0, 4.0, 16.0)
-QUEUED_ON = FleetSize(10, 20, 500)
+LOADS = (8.0, 16.0, 32.0, 128.0)
+QUEUED_ON = FleetSize(4, 4, 40)
 """A small fleet, so that few jobs make a long queue."""
-KEPT = ("us_per_job", "cpu_s", "wall_s", "jobs_per_s", "jobs_per_cpu_s", "peak_rss_bytes", "finished")
+KEPT = (
+    "us_per_job", "cpu_s", "wall_s", "jobs_per_s", "jobs_per_cpu_s", "peak_rss_bytes", "finished",
+    "events",
+)  # fmt: skip
 
 
 class Point(Struct, frozen=True):
@@ -42,7 +45,7 @@ def points(like: SimulateOptions) -> Iterator[Point]:
     """More and more jobs; more and more hosts at the same load; longer and longer queues."""
     for jobs in JOBS:
         yield Point("jobs", replace(like, jobs=jobs))
-    few = replace(like, jobs=min(like.jobs, JOBS[1]))
+    few = replace(like, jobs=min(like.jobs, JOBS[0]))
     for hosts in HOSTS:
         size = FleetSize(REGIONS_OF_HOSTS, hosts // HOSTS_PER_CLUSTER, hosts)
         yield Point("hosts", replace(few, size=size))

@@ -26,7 +26,6 @@ from topmast.model.job import MILLI, Level
 from topmast.model.plan import Ask, Seat
 from topmast.policies.base import ScoreWeights
 
-
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
 

@@ -270,7 +270,6 @@ class Pending:
 
     def reopen_readers(self, dataset: str) -> None:
         """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""
-        numbers = self._readers.get(dataset, {})
         self.reopen_lines(list(self._readers.get(dataset, ())))
 
     def _open(self, line: Line) -> None:
