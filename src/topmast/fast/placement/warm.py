@@ -10,6 +10,8 @@ import numpy as np
 from topmast.fast.placement import gangs
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import Choice
+from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
@@ -38,6 +40,12 @@ def load_plain() -> None:
             attempt = _hold(columns, held, search, cpus, preempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
+    refused = Refused()
+    refused.note(0, over_quota=False, tasks=1, threshold=FREE_ONLY, choices=[Choice(0, 0, 2)])
+    assert refused.who_fits(columns.lookup, [0]) == (0,)
+    columns.watched = False
+    columns.hold(attempt)
+    columns.let_go(attempt)
 
 
 def load_mixed() -> None:

@@ -106,11 +106,17 @@ class Lane:
         self.late_of.setdefault(line, []).append(key)
         heapq.heappush(self.unseen, key)
 
-    def look_again(self, line: int) -> None:
-        """Search from the head again, among the late for those of a line. O(late of the line)."""
+    def look_again(self, line: int, alive: NDArray[np.bool_]) -> None:
+        """Search from the head again, among the late for those of a line. O(late of the line).
+
+        Those who left (``alive``, by row) are forgotten: they come back in no row of the same number before a sort.
+        """
         self.cursor = 0
-        for key in self.late_of.get(line, ()):
-            heapq.heappush(self.unseen, key)
+        late = self.late_of.get(line)
+        if late:
+            self.late_of[line] = late = [key for key in late if alive.item(int(key[-1]))]
+            for key in late:
+                heapq.heappush(self.unseen, key)
 
     def rewind(self) -> None:
         """Search from the head again. O(late)."""
@@ -407,7 +413,7 @@ class Ranking:
         """Look at a line again. O(late of the line)."""
         for lane in (self._within, self._over):
             lane.open(line)
-            lane.look_again(line)
+            lane.look_again(line, self._columns["alive"])
 
     def open_all(self) -> None:
         """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""
