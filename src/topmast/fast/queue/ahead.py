@@ -104,7 +104,7 @@ class Ahead:
     def answer(self, region: str, ask: Ask, held_milli: int, now: float) -> Offer | None:
         """What the region would answer now; None if it must be asked. O(batch)."""
         ladder = self._ladders.get(region)
-        if ladder is None or not ladder.stands(held_milli, now):
+        if ladder is None or self.most_jobs == 1 or not ladder.stands(held_milli, now):
             return None
         if ask.preempt and ladder.taken:
             return None  # whom it may stop depends on who runs
@@ -155,7 +155,7 @@ class Ahead:
 def following(ranking: Ranking, first: Candidate, count: int) -> list[Candidate]:
     """The candidates behind one, as they would come up if each were placed. O(count + rows passed over)."""
     lanes = [
-        (Candidate(job, key, over) for key, job in ranking.upcoming(over, count + 1))
+        [Candidate(job, key, over) for key, job in ranking.upcoming(over, count + 1)]
         for over in (False, True)
     ]
     ordered = merge(*lanes, key=lambda c: (c.key, c.over_quota))
