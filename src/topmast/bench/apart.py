@@ -1,7 +1,8 @@
 """Decisions a second when two regions have processes of their own: job by job, in batches, and in one process.
 
 A queue and two placers run as they would (journals with fsync, HTTP on loopback); only their engines do
-nothing but obey. The journal of the queue tells when each plan was decided.
+nothing but obey. Time runs from the admission of all jobs, by the journal of the queue, until the last in
+order is seen to be decided.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from topmast.model.errors import Unavailable
 from topmast.runtime.codec import decode_facts
 
 REGIONS = ("east", "west")
-PATIENCE_S = 300.0
-POLL_S = 0.05
+PATIENCE_S = 120.0
+POLL_S = 0.01
 FULL_HOSTS = 2
 """Hosts of each region that are full from the beginning, of a model of their own."""
 
@@ -85,45 +86,48 @@ def measure_apart(
 def _measure(mode: Mode, options: ApartOptions, state: Path) -> list[dict[str, Any]]:
     """One set of processes, and one scenario after the other."""
     with ExitStack() as stack:
-        office = Office(mode, options, state)
+        office = Office(mode)
         stack.callback(office.stop)
+        office.start(options, state)
         office.fill()
-        spent = {name: office.run(jobs(options)) for name, jobs in SCENARIOS.items()}
+        found = {name: office.run(jobs(options)) for name, jobs in SCENARIOS.items()}
         office.stop()
-        planned = planned_at_s(state / "queue")
+        admitted_s = admitted_at_s(state / "queue")
         return [
-            {"mode": mode.name, "scenario": name, **figures(planned, *found)}
-            for name, found in spent.items()
+            {
+                "mode": mode.name,
+                "scenario": name,
+                "decisions": spent.decisions,
+                "took_s": round(spent.seen_s - admitted_s[spent.first], 4),
+                "decisions_per_s": spent.decisions / (spent.seen_s - admitted_s[spent.first]),
+                "cpu_s": spent.cpu_s,
+            }
+            for name, spent in found.items()
         ]
 
 
-def figures(
-    planned: dict[str, float], named: Sequence[str], decided: int, cpu_s: dict[str, float]
-) -> dict[str, Any]:
-    """From the first plan to the last: ``decided`` jobs were between them."""
-    times_s = sorted(planned[name] for name in named if name in planned)
-    took_s = times_s[-1] - times_s[0]
-    return {
-        "decisions": decided,
-        "took_s": took_s,
-        "decisions_per_s": decided / took_s,
-        "cpu_s": {name: round(value, 3) for name, value in cpu_s.items()},
-    }
+class Spent(Struct, frozen=True):
+    """Of one scenario: its first job, how many, when the last was seen to be decided, CPU by process."""
+
+    first: str
+    decisions: int
+    seen_s: float
+    cpu_s: dict[str, float]
 
 
-def planned_at_s(state: Path) -> dict[str, float]:
-    """When each job was first given a plan, as the journal has it."""
+def admitted_at_s(state: Path) -> dict[str, float]:
+    """When each submission was written down, by its first job."""
     journal = open_journal(state / "journal.sqlite")
-    found: dict[str, float] = {}
     try:
-        for record in journal.records():
-            if record.machine == ids.QUEUE:
-                for fact in decode_facts(record.machine, record.facts):
-                    if isinstance(fact, f.Planned):
-                        found.setdefault(fact.job, record.at_s)
+        return {
+            ids.job_id(fact.first_number): record.at_s
+            for record in journal.records()
+            if record.machine == ids.QUEUE
+            for fact in decode_facts(record.machine, record.facts)
+            if isinstance(fact, f.Admitted)
+        }
     finally:
         journal.close()
-    return found
 
 
 # --- scenarios ------------------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ def planned_at_s(state: Path) -> dict[str, float]:
 def _job(model: str, gpus: int, priority: str = "normal", tasks: int = 1) -> dict[str, Any]:
     resources = {"accelerators": f"{model}:{gpus}"} if gpus else {"cpus": 1}
     return {
-        "name": f"{model}-{gpus}", "priority": priority, "num_nodes": tasks,
+        "name": f"{model.lower()}-{gpus}", "priority": priority, "num_nodes": tasks,
         "resources": resources, "run": "true\n",
     }  # fmt: skip
 
@@ -151,7 +155,7 @@ def mixed(options: ApartOptions) -> list[dict[str, Any]]:
 def full(options: ApartOptions) -> list[dict[str, Any]]:
     """No room for anybody, and nobody asks for the same as another; they may stop nobody.
 
-    The first and the last are placed, so that the journal tells when.
+    The last is placed: that tells when.
     """
     kinds = [
         _job("A100", gpus, priority, tasks)
@@ -160,8 +164,7 @@ def full(options: ApartOptions) -> list[dict[str, Any]]:
         for priority in ("high", "normal", "low")
         if gpus * tasks <= 8 * FULL_HOSTS
     ]  # fmt: skip
-    first, last = _job("H100", 1, "critical"), _job("none", 0, "opportunistic")
-    return [first, *kinds[: options.jobs], last]
+    return [*kinds[: options.jobs - 1], _job("none", 0, "opportunistic")]
 
 
 SCENARIOS: dict[str, Callable[[ApartOptions], list[dict[str, Any]]]] = {
@@ -177,43 +180,37 @@ SCENARIOS: dict[str, Callable[[ApartOptions], list[dict[str, Any]]]] = {
 class Office:
     """The processes of one mode."""
 
-    def __init__(self, mode: Mode, options: ApartOptions, state: Path) -> None:
+    def __init__(self, mode: Mode) -> None:
         self.mode = mode
         self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, options: ApartOptions, state: Path) -> None:
+        """Start all of them; raises Unavailable."""
         state.mkdir(parents=True)
         fleet = state / "fleet.yaml"
         fleet.write_text(json.dumps(_fleet(options)), encoding="utf-8")
-        names = ("queue", *(REGIONS if mode.apart else ()))
+        names = ("queue", *(REGIONS if self.mode.apart else ()))
         ports = dict(zip(names, _free_ports(len(names)), strict=True))
         url = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         for name in names:
             command = ["--state", str(state / name), "--port", str(ports[name])]
             command += ["--delay-s", str(options.delay_s)]
-            command += [f"--set={setting}" for setting in mode.settings]
+            command += [f"--set={setting}" for setting in self.mode.settings]
             if name == "queue":
                 apart = [f"--placer={r}={url[r]}" for r in names[1:]]
                 command += ["--role", "queue", "--fleet", str(fleet), *apart]
             else:
                 command += ["--role", "placer", "--region", name, "--queue", url["queue"]]
-            self.processes[name] = self._start(command)
+            self.processes[name] = self._process(command)
         self.client = Client(url["queue"], user="bench")
-        self._wait(lambda: all(r.total_gpus for r in self.client.regions()))
-        self._wait(self._is_linked)
 
-    def _start(self, arguments: list[str]) -> subprocess.Popen[str]:
+    def _process(self, arguments: list[str]) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "topmast.obedient", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if not process.stdout.readline():
             raise Unavailable("a process to be measured did not start; its log says why")
         return process
-
-    def _is_linked(self) -> bool:
-        """A job whose one place is in a region apart is placed there."""
-        for region in REGIONS:
-            receipt = self.client.submit({**_job(f"probe-{region}", 1), "name": f"probe-{region}"})
-            self._wait(lambda job=receipt.id: self.client.job(job).state != "PENDING")  # type: ignore[misc]
-        return True
 
     def _wait(self, until: Callable[[], bool]) -> None:
         begun_s = time.monotonic()
@@ -223,17 +220,21 @@ class Office:
             time.sleep(POLL_S)
 
     def fill(self) -> None:
-        """Hold all hosts of one model, for good."""
+        """Wait until both regions are there, and hold all hosts of one model for good."""
+        for region in REGIONS:
+            probe = self.client.submit(_job(f"probe-{region}", 1)).id
+            self._wait(lambda probe=probe: self.client.job(probe).state == "RUNNING")  # type: ignore[misc]
         blocks = [_job("A100", 8, "critical") for _ in range(len(REGIONS) * FULL_HOSTS)]
         self.run([{**block, "preemptible": False} for block in blocks])
 
-    def run(self, jobs: list[dict[str, Any]]) -> tuple[list[str], int, dict[str, float]]:
-        """Submit all at once, and wait for the last; their names, how many, and CPU seconds by process."""
+    def run(self, jobs: list[dict[str, Any]]) -> Spent:
+        """Submit all at once, and wait until the last is decided."""
         before = self._cpu_s()
-        names = list(self.client.submit_many(jobs, key=str(time.time_ns())).ids)
-        self._wait(lambda: self.client.job(names[-1]).state not in ("PENDING", "STARTING"))
-        after = self._cpu_s()
-        return names, len(names) - 1, {name: after[name] - before[name] for name in after}
+        names = self.client.submit_many(jobs, key=str(time.time_ns())).ids
+        self._wait(lambda: self.client.job(names[-1]).state != "PENDING")
+        seen_s = time.time()
+        cpu_s = {name: round(spent - before[name], 2) for name, spent in self._cpu_s().items()}
+        return Spent(names[0], len(names), seen_s, cpu_s)
 
     def _cpu_s(self) -> dict[str, float]:
         spent = {n: psutil.Process(p.pid).cpu_times() for n, p in self.processes.items()}
