@@ -74,14 +74,20 @@ def test_what_was_not_looked_into_is_no_answer() -> None:
     assert ahead.answer("east", later, HELD_MILLI, NOW_S) is None
 
 
+def _asked_anew(ahead: Ahead) -> None:
+    ahead.ask("east", 2, (), HELD_MILLI, NOW_S)
+
+
+def _nobody_left(ahead: Ahead) -> None:
+    assert dict(ahead.release())
+
+
 HAPPENS: dict[str, Callable[[Ahead], None]] = {
     "news of room": lambda ahead: ahead.spoil("east"),
     "a commit without a hold": lambda ahead: ahead.take("east", "", 1000),
     "out of reach": lambda ahead: ahead.forget("east"),
-    "asked anew": lambda ahead: ahead.hear(
-        "east", 2, ahead.ask("east", 2, (), HELD_MILLI, NOW_S) and ()
-    ),
-    "nobody left": lambda ahead: [].extend(ahead.release()),
+    "asked anew": _asked_anew,
+    "nobody left": _nobody_left,
 }
 
 
