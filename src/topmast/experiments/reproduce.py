@@ -14,10 +14,10 @@ import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
+from topmast.adapters.kernels import load_kernels
 from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
-from topmast.fast.placement.warm import warm_up
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
@@ -78,7 +78,7 @@ def reproduce(
         scale_of(experiment, options)
     if options.out is not None:
         folder_for(options.out)
-    warm_up()
+    load_kernels()
     documents = {}
     for experiment in experiments:
         document = run_experiment(experiment, options, tell)
