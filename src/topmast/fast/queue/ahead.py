@@ -22,6 +22,8 @@ from topmast.fast.queue.reach import HOLD_S
 from topmast.model.messages import Offer
 from topmast.model.plan import Ask
 
+MOST_JOBS = 1_000
+"""More would make a message too large, and a region too slow to answer in time."""
 FIRST_JOBS = 8
 """How many candidates a region is asked about the first time."""
 
@@ -67,7 +69,7 @@ class Ahead:
     """The ladders of all regions. Working memory; ``most_jobs`` of a batch, 1: job by job."""
 
     def __init__(self, most_jobs: int) -> None:
-        self.most_jobs = most_jobs
+        self.most_jobs = min(most_jobs, MOST_JOBS)
         self.questions = 0
         """Batches sent."""
         self._ladders: dict[str, Ladder] = {}
