@@ -94,6 +94,7 @@ def bench(name: str, options: BenchOptions) -> object:
             rate=options.rate,
             load=options.load,
             profile=options.profile,
+            delay_s=options.delay_s,
             scaling=options.scaling,
             first_use=options.first_use,
             out=options.out,

@@ -21,6 +21,7 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     load: float | None = None
     profile: str | None = None
+    delay_s: float | None = None
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None

@@ -89,6 +89,7 @@ class BenchOptions:
     rate: float | None = None
     load: float | None = None
     profile: str | None = None
+    delay_s: float | None = None
     sizes_gpus: tuple[int, ...] | None = None
     scaling: bool = False
     first_use: bool = True

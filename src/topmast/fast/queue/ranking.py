@@ -14,6 +14,7 @@ import bisect
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -365,6 +366,24 @@ class Ranking:
     def all_within(self) -> bool:
         """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
         return self._all_open or not self._within.closed
+
+    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
+        """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        rows: list[int] = []
+        at, size = lane.cursor, SCAN_FIRST
+        while at < len(lane.base) and len(rows) < count:
+            block = lane.base[at : at + size]
+            hits = alive[block] & (left_s[block] < lane.closed_from_s[line[block]])
+            rows += block[hits].tolist()
+            at, size = at + len(block), min(4 * size, SCAN_MOST)
+        late = sorted(key for key in lane.unseen if self._is_open(lane, int(key[-1])))
+        base = (self._key(row, over_quota) for row in rows[:count])
+        keys = islice(heapq.merge(base, late[:count]), count)
+        return [(key, self._jobs[int(key[-1])]) for key in keys]
 
     def _is_open(self, lane: Lane, row: int) -> bool:
         columns = self._columns
