@@ -206,10 +206,10 @@ def test_a_commit_takes_the_hold_that_it_names() -> None:
     assert first.plan is not None
     assert second.hold is not None
     passed_on = m.Offer("j2", replace(first.plan, job="j2"), hold=first.hold)
-    assert isinstance(region.commit(passed_on), m.PlanCommitted)
+    assert isinstance(region.commit(passed_on), m.AttemptStarting)
     assert second.plan is not None
     to_third = m.Offer("j3", replace(second.plan, job="j3"), hold=second.hold)
-    assert isinstance(region.commit(to_third), m.PlanCommitted)
+    assert isinstance(region.commit(to_third), m.AttemptStarting)
     region.check()
     assert region.placer.held_gpus() == 4
 
