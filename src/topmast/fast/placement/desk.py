@@ -6,6 +6,7 @@ the regions are asked one by one. Either way the answer is the one that their ow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -15,15 +16,18 @@ import numpy as np
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims
 from topmast.fast.placement.columns import Floats
+from topmast.fast.placement.earliest import bounds_s
 from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
+from topmast.fast.placement.reservation import kept_out
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.plan import Ask
+from topmast.model.plan import Ask, Reservation
+from topmast.model.reason import PendingReason
 from topmast.policies.base import Profile, Score, ScoreWeights
 
 
@@ -64,15 +68,28 @@ class Desk(EventMachine):
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
-        common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
+        common = ask.outranked is None and ask.room_gpu_s is None
         if common and compiled.applies(ask):
-            return self._best(ask, terms) or self._refusals(ask, terms)
-        offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
-        plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
-        if not plans:
-            return offers
-        best = min(plans, key=lambda r: (plans[r].score, r))
-        return {best: offers[best]}
+            return self._common(ask, terms) or self._refusals(ask, terms)
+        return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
+
+    def _common(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
+        held = ask.held
+        if held is None or held.region not in terms:
+            return self._best(ask, terms)
+        anyone = msgspec.structs.replace(ask, held=None)
+        if not ask.preempt:
+            with kept_out(self.placers[held.region].columns, held):
+                return self._best(anyone, terms)
+        # Whom a search may stop on reserved seats only the search of that region tells.
+        others = {r: terms[r] for r in terms if r != held.region}
+        offers = self._best(anyone, others) if others else {}
+        search = self._placer(held.region).search(self.now, ask)
+        plan = search.best(in_region(ask, terms[held.region])).plan
+        if plan is not None:
+            offers[held.region] = m.Offer(ask.job, plan)
+        return best_of(offers)
 
     def _remember(self, event: m.AskFleet) -> None:
         """What it takes for this line to be worth another question."""
@@ -144,7 +161,35 @@ class Desk(EventMachine):
             until_s = self.pool.index().old_enough_at_s(
                 ask.band, self.profile.min_runtime_s, self.now
             )
-        return {r: self._placer(r).refusal(in_region(ask, terms[r]), until_s.get(r)) for r in terms}
+        now = msgspec.structs.replace(ask, reserve=False)
+        offers = {
+            r: self._placer(r).refusal(in_region(now, terms[r]), until_s.get(r)) for r in terms
+        }
+        first = self._first_start(ask, terms, offers) if ask.reserve else None
+        if first is not None:
+            offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
+        return offers
+
+    def _first_start(
+        self, ask: Ask, terms: dict[str, m.RegionTerms], offers: dict[str, m.Offer]
+    ) -> Reservation | None:
+        """Where the gang is expected to start first, of the regions that are full; ties by name."""
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        regions = [r for r, offer in offers.items() if offer.reason is full]
+        not_before_s = dict.fromkeys(regions, -math.inf)
+        if all(self.placers[r].columns.watched for r in regions):
+            default_s = self.profile.default_duration_s
+            not_before_s = bounds_s(self.pool.index(), ask, regions, default_s, self.now)
+        best: Reservation | None = None
+        for at_s, region in sorted((at_s, r) for r, at_s in not_before_s.items()):
+            if best is not None and (best.from_s, best.region) < (at_s, region):
+                break
+            found = self._placer(region).first_start(in_region(ask, terms[region]), at_s)
+            if found is not None and (
+                best is None or (found.from_s, found.region) < (best.from_s, best.region)
+            ):
+                best = found
+        return best
 
     def snapshot(self) -> bytes:
         """Nothing: it has no state."""
@@ -161,6 +206,15 @@ class Desk(EventMachine):
         m.AskFleet: _ask,
         m.WhoFits: _who_fits,
     }
+
+
+def best_of(offers: dict[str, m.Offer]) -> dict[str, m.Offer]:
+    """The offer of least score, ties by region; all of them if none has a plan."""
+    plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
+    if not plans:
+        return offers
+    best = min(plans, key=lambda r: (plans[r].score, r))
+    return {best: offers[best]}
 
 
 def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:

@@ -6,6 +6,7 @@ Victims are stopped first; the preemptor is launched when the last of them has l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
@@ -237,7 +238,7 @@ class RegionalPlacer(EventMachine):
         reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
-            first = self._first_start(self.search(self.now, ask), ask)
+            first = self.first_start(ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
@@ -260,15 +261,18 @@ class RegionalPlacer(EventMachine):
         search.allocations = victims
         return search.best(lowest)
 
-    def _first_start(self, search: Search, ask: Ask) -> Reservation | None:
-        free = msgspec.structs.replace(ask, preempt=False)
+    def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
+        """Where and when the gang is expected to start first; it is known that not before a time."""
+        search, free = self.search(self.now, ask), msgspec.structs.replace(ask, preempt=False)
 
         def find(columns: Columns) -> Plan | None:
             search.columns = columns
             return search.best(free).plan
 
         held, default_s = self.state.allocations, self.profile.default_duration_s
-        return first_start(ask, self.region, search.columns, held, find, default_s, self.now)
+        return first_start(
+            ask, self.region, search.columns, held, find, default_s, self.now, not_before_s
+        )
 
     # --- commits ----------------------------------------------------------------------------------
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
@@ -35,6 +38,21 @@ def without(columns: Columns, held: Reservation) -> Columns:
     return trial
 
 
+@contextmanager
+def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
+    """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
+
+    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Taking and
+    giving back leave exactly what was there.
+    """
+    needs = {group.name: group.resources for group in held.groups}
+    columns.take(held.seats, needs)
+    try:
+        yield
+    finally:
+        columns.give_back(held.seats, needs)
+
+
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
     """When an attempt is expected to let go of its seats."""
     if allocation.hold is Hold.STOPPING:
@@ -54,10 +72,12 @@ def first_start(
     find: Find,
     default_s: float,
     now: float,
+    not_before_s: float = -math.inf,
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches.
+    Bisection over the ends, for room only grows: O(log attempts) searches. It is known to have none
+    earlier than ``not_before_s``, and most often has one then: that is tried first.
     """
     ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
 
@@ -68,7 +88,9 @@ def first_start(
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
         return find(trial)
 
-    found = fewest(len(ends), plan_after)
+    too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
+    guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
+    found = fewest(len(ends), plan_after, too_few, guess)
     if found is None:
         return None
     count, best = found
