@@ -1,0 +1,129 @@
+"""Questions: whether a candidate may start at all, what the regions are asked, and lines that are closed."""
+
+from __future__ import annotations
+
+from topmast.fast.queue.auction import Asking, earliest, no_region
+from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.pending import Candidate, effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import Band
+from topmast.model.plan import Plan, Reservation
+from topmast.model.reason import PendingReason
+from topmast.policies.base import Preemption, WhenBlocked
+
+ASK_TIMEOUT_S = 5.0
+
+
+def consider(queue: QueueViews, candidate: Candidate) -> None:
+    """May this job start in this mode? Then ask the regions; else close its line."""
+    record, over_quota = queue.jobs[candidate.job], candidate.over_quota
+    unknown = queue.catalogue.unknown(record.spec.datasets)
+    if unknown:
+        close(queue, candidate, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+        return
+    choices = queue.choices(record.spec, over_quota)
+    if not choices:
+        if over_quota and not queue.choices(record.spec, over_quota=False):
+            close(queue, candidate, *queue.quota_reason(record.spec))
+        else:
+            _pass_over(queue, candidate)
+        return
+    costs = queue.data_costs(record.spec)
+    if record.bound is not None and record.bound.region in costs:
+        costs = {record.bound.region: costs[record.bound.region]}
+    regions = [r for r, cost in costs.items() if cost.barred is None]
+    if not regions:
+        detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
+        retry_at_s = earliest(c.retry_at_s for c in costs.values())
+        close(queue, candidate, no_region(costs.values()), detail, retry_at_s)
+        return
+    ask(queue, candidate, choices, costs, regions, preempt=False)
+
+
+def ask(
+    queue: QueueViews,
+    candidate: Candidate,
+    choices: tuple[int, ...],
+    costs: dict[str, DataCost],
+    regions: list[str],
+    *,
+    preempt: bool,
+    free_best: Plan | None = None,
+    room_gpu_s: float | None = None,
+) -> None:
+    """Put one question about a job to ``regions``."""
+    record = queue.jobs[candidate.job]
+    queue.batch += 1
+    held = queue.held_from(record.spec, record, candidate.over_quota)
+    queue.asking = asking = Asking(
+        queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
+        costs, queue.pending.changes, held, free_best=free_best, offers={},
+        moves=room_gpu_s is not None,
+    )  # fmt: skip
+    outranked = None
+    if preempt and queue.profile.preemption is Preemption.RANK:
+        outranked = queue.outranked(candidate)
+    reserve = queue.backfill.may_reserve(record, queue.now)
+    reserve = reserve and not may_preempt(queue, record, asking)
+    ask = queue.question(
+        record.spec, candidate.over_quota, choices, preempt=preempt, job=record.id,
+        avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
+        room_gpu_s=room_gpu_s,
+        cluster=None if record.bound is None else record.bound.cluster,
+    )  # fmt: skip
+    terms = {region: queue.terms(region, costs[region]) for region in regions}
+    line, hold_s = queue.pending.line(record.id).number, queue.reach.hold_s()
+    question = m.AskFleet(queue.batch, ask, terms, line, candidate.over_quota, hold_s)
+    queue.send(ids.DESK, question)
+
+
+def close(
+    queue: QueueViews,
+    candidate: Candidate,
+    reason: PendingReason,
+    detail: str,
+    retry_at_s: float | None = None,
+    held: Reservation | None = None,
+) -> None:
+    """No place now: remember why. The reason found within the quota outlives the other's."""
+    line, spec = queue.pending.line(candidate.job), queue.jobs[candidate.job].spec
+    within = queue.choices(spec, over_quota=False)
+    full = PendingReason.INSUFFICIENT_CAPACITY
+    busy = reason is full
+    if not candidate.over_quota or not within:
+        if candidate.over_quota and busy:
+            reason, detail = queue.quota_reason(spec)
+        line.reason, line.detail = reason, detail
+    from_s = queue.backfill.closes_from_s(held, queue.now)
+    choices = queue.choices(spec, candidate.over_quota)
+    limited = queue.ledger.is_limited(spec.tenant)
+    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited)
+    last = candidate.over_quota or not queue.choices(spec, over_quota=True)
+    if last and queue.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
+        queue.pending.stop_at(candidate)
+
+
+def _pass_over(queue: QueueViews, candidate: Candidate) -> None:
+    """A job has nothing to ask for in one mode; the other one decides."""
+    line = queue.pending.line(candidate.job)
+    limited = queue.ledger.is_limited(line.spec.tenant)
+    queue.pending.close(line, candidate.over_quota, None, limited=limited)
+
+
+def with_data(queue: QueueViews, asking: Asking) -> list[str]:
+    """Regions that can be asked and have the job's data already."""
+    near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
+    return [region for region in near if region not in queue.reach.absent]
+
+
+def may_preempt(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
+    """Whether it makes sense to ask who could be stopped for a job; not twice."""
+    if asking.preempt or queue.profile.preemption is Preemption.NONE:
+        return False
+    if not with_data(queue, asking):
+        return False
+    band = effective_band(record.spec.band, asking.candidate.over_quota)
+    return queue.profile.preemption is Preemption.RANK or band > Band.OPPORTUNISTIC
