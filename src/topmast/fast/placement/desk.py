@@ -122,7 +122,8 @@ class Desk(EventMachine):
             self.refused = Refused()
             self.send(ids.QUEUE, m.MayFit(None))
             return
-        clusters = [index.cluster_number[event.region, name] for name in event.clusters]
+        numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
+        clusters = [number for number in numbers if number is not None]
         if clusters and len(self.refused):
             lines = self.refused.who_fits(index, clusters)
             if lines:

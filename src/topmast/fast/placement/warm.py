@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import choices_in
+from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
@@ -33,6 +36,17 @@ def warm_up() -> None:
             assert search.best(_mixed_ask(preempt=True)).plan is not None
             columns.let_go(held.pop(""))
             assert search.best(_mixed_ask(preempt=False)).plan is not None
+        _look_for_room(columns, _ask(cpus, preempt=False))
+
+
+def _look_for_room(columns: Columns, ask: Ask) -> None:
+    """When there will be room, and whom room that came free may help."""
+    index = columns.lookup
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.old_enough_at_s(ask.band, 0.0, 0.0)
+    refused = Refused()
+    refused.note(0, False, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    assert refused.who_fits(index, [0]) == (0,)
 
 
 def _needs(cpus: float) -> Resources:

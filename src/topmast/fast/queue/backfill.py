@@ -24,6 +24,8 @@ class Backfill:
         self.reservation: Reservation | None = None
         self.due_s: float | None = None
         """When somebody will have waited long enough."""
+        self.freed: dict[tuple[str, str], None] = {}
+        """Regions and clusters where seats were kept that are there for others now."""
         self._band = Band.OPPORTUNISTIC
         self._gpus_milli = 0
 
@@ -52,14 +54,14 @@ class Backfill:
 
     def found_no_room(
         self, record: JobRecord, band: Band, offered: Iterable[Reservation | None], now: float
-    ) -> bool:
+    ) -> None:
         """A job found no room now, and regions told where it would first.
 
-        Tells whether room that was kept before may be taken now: its job is expected elsewhere, or
-        later, and those that were refused for it deserve another look.
+        Room that was kept before may be taken now if its job is expected elsewhere, or later: those that
+        were refused for it deserve another look.
         """
         if self.after_s is None:
-            return False
+            return
         there = [offer for offer in offered if offer is not None]
         if self.may_reserve(record, now) and there:
             before = self.reservation
@@ -68,18 +70,24 @@ class Backfill:
             self._band = band if before is None else max(band, self._band)
             self._gpus_milli = record.spec.gpus_milli()
             self.due_s = None
-            return before is not None and _frees_room(before, self.reservation)
+            if before is not None and _frees_room(before, self.reservation):
+                self.freed[before.region, before.cluster] = None
+            return
         if self.reservation is None and now - record.submit_s < self.after_s:
             due_s = record.submit_s + self.after_s
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
-        return False
 
-    def let_go(self, job: str) -> bool:
-        """A job waits no more; tells whether room was reserved for it."""
-        if self.reservation is None or self.reservation.job != job:
-            return False
-        self.reservation = None
-        return True
+    def let_go(self, job: str) -> None:
+        """A job waits no more: if room was reserved for it, that is there for others."""
+        held = self.reservation
+        if held is not None and held.job == job:
+            self.freed[held.region, held.cluster] = None
+            self.reservation = None
+
+    def take_freed(self) -> list[tuple[str, str]]:
+        """Regions and clusters of seats that are kept no more; told once."""
+        freed, self.freed = list(self.freed), {}
+        return freed
 
     def is_due(self, now: float) -> bool:
         """Whether somebody has waited long enough now; told once."""

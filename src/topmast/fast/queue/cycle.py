@@ -23,8 +23,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
         queue.pending.reopen()
     if queue.quota_may_help():
-        queue.quota_seen = queue.ledger.changes
-        queue.pending.reopen_for_quota(queue.choices)
+        queue.pending.reopen_for_quota(queue.choices, queue.ledger.take_touched())
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
@@ -33,13 +32,21 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         if queue.asking.deadline_s > queue.now:
             return
         give_up_on_silent(queue)
+    elif queue.backfill.freed:
+        _offer_freed(queue)
     else:
         advance(queue)
 
 
+def _offer_freed(queue: QueueViews) -> None:
+    """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
+    for region, cluster in queue.backfill.take_freed():
+        queue.send(ids.DESK, m.WhoFits(region, (cluster,)))
+
+
 def advance(queue: QueueViews) -> None:
     """Ask about the next candidates until one question is out or the budget is spent."""
-    while queue.asking is None and queue.budget > 0:
+    while queue.asking is None and queue.budget > 0 and not queue.backfill.freed:
         candidate = queue.pending.next()
         if candidate is None:
             return

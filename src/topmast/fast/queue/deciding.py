@@ -60,17 +60,14 @@ def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> Non
     retry_at_s = earliest((retry_at_s, copies_at_s))
     if asking.silent:
         retry_at_s = earliest((retry_at_s, queue.now + ASK_TIMEOUT_S))
-    freed = False
     if reason is PendingReason.INSUFFICIENT_CAPACITY:
         band = effective_band(record.spec.band, asking.candidate.over_quota)
         offered = [o.reservation for o in asking.offers.values()]
-        freed = queue.backfill.found_no_room(record, band, offered, queue.now)
+        queue.backfill.found_no_room(record, band, offered, queue.now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
         retry_at_s = earliest((retry_at_s, moves_at_s))
     detail = f"room in {asking.held.region} is kept for {asking.held.job}" if asking.held else ""
     close(queue, asking.candidate, reason, detail, retry_at_s, asking.held)
-    if freed:
-        queue.pending.reopen()
 
 
 def _release_holds(queue: QueueViews, asking: Asking, best: Plan | None) -> None:

@@ -35,7 +35,7 @@ class Line(Struct):
     number: int
     shape: Shape
     spec: JobSpec
-    refused: dict[bool, tuple[int, ...]] = {}
+    refused: dict[bool, frozenset[int]] = {}
     size: int = 0
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
@@ -79,8 +79,8 @@ class Pending:
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
         self._by_number: dict[int, Line] = {}
-        self._limited: dict[int, Line] = {}
-        """Lines that were refused, and that quota might let use more."""
+        self._limited: dict[str, dict[int, Line]] = {}
+        """By tenant and number, lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
         self._retrying: dict[int, Line] = {}
         self._stopped: Candidate | None = None
@@ -135,7 +135,7 @@ class Pending:
         if not line.size:
             del self.lines[line.shape]
             del self._by_number[line.number]
-            self._limited.pop(line.number, None)
+            self._forget_limits(line)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
 
@@ -234,8 +234,8 @@ class Pending:
         """
         self.ranking.close(line.number, over_quota, from_s)
         if limited:
-            line.refused[over_quota] = choices
-            self._limited[line.number] = line
+            line.refused[over_quota] = frozenset(choices)
+            self._limited.setdefault(line.spec.tenant, {})[line.number] = line
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
@@ -254,36 +254,56 @@ class Pending:
                 self._open(line)
                 self.changes += 1
 
-    def _open(self, line: Line) -> None:
-        self.ranking.open_line(line.number)
-        line.refused.clear()
-        self._limited.pop(line.number, None)
+    def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
+        for over_quota in modes:
+            self.ranking.open_line(line.number, over_quota)
+            line.refused.pop(over_quota, None)
+        if not line.refused:
+            self._forget_limits(line)
         self.stirred = True
         if self._stopped is not None and self._line_of.get(self._stopped.job) is line:
             self._stopped = None
+
+    def _forget_limits(self, line: Line) -> None:
+        of_tenant = self._limited.get(line.spec.tenant)
+        if of_tenant is not None:
+            of_tenant.pop(line.number, None)
+            if not of_tenant:
+                del self._limited[line.spec.tenant]
 
     @property
     def wants_quota(self) -> bool:
         """Whether some line was refused that more quota might help."""
         return bool(self._limited)
 
-    def reopen_for_quota(self, choices: Callable[[JobSpec, bool], tuple[int, ...]]) -> None:
-        """Ask again about the lines whose tenants may use more now than when they were refused. O(lines)."""
-        known: dict[Shape, dict[bool, tuple[int, ...]]] = {}
-        for line in list(self._limited.values()):
-            spec = line.spec
-            terms = (spec.tenant, line.shape[2], spec.band is Band.OPPORTUNISTIC, spec.preemptible)
-            if terms not in known:
-                known[terms] = {over: choices(spec, over) for over in (False, True)}
-            may = known[terms]
-            if any(set(may[over]) - set(had) for over, had in line.refused.items()):
-                self._open(line)
+    def reopen_for_quota(
+        self,
+        choices: Callable[[JobSpec, bool], tuple[int, ...]],
+        is_touched: Callable[[str], bool],
+    ) -> None:
+        """Ask again about the lines that may use more now than when they were refused, in the modes in which they do.
+
+        Only tenants that are touched are looked at. O(tenants + lines of those).
+        """
+        for tenant in [tenant for tenant in self._limited if is_touched(tenant)]:
+            known: dict[Shape, dict[bool, frozenset[int]]] = {}
+            for line in list(self._limited[tenant].values()):
+                spec = line.spec
+                terms = (line.shape[2], spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+                may = known.get(terms)
+                if may is None:
+                    may = {over: frozenset(choices(spec, over)) for over in (False, True)}
+                    known[terms] = may
+                more = tuple(over for over, had in line.refused.items() if not may[over] <= had)
+                if more:
+                    self._open(line, more)
 
     def reopen(self) -> None:
         """Something changed that might help anyone: every line may be asked about again."""
         self.ranking.open_all()
-        for line in self._limited.values():
-            line.refused.clear()
+        for of_tenant in self._limited.values():
+            for line in of_tenant.values():
+                line.refused.clear()
         self._limited.clear()
         self.changes += 1
         self._stopped = None

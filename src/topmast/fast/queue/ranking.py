@@ -377,11 +377,11 @@ class Ranking:
                 lane.closed_from_s = np.concatenate([lane.closed_from_s, more])
             lane.closed_from_s[line] = np.inf
 
-    def open_line(self, line: int) -> None:
-        """Look at a line again. O(late of the line)."""
-        for lane in (self._within, self._over):
-            lane.closed_from_s[line] = np.inf
-            lane.look_again(line)
+    def open_line(self, line: int, over_quota: bool) -> None:
+        """Look at a line again, within quota or over it. O(late of the line)."""
+        lane = self._over if over_quota else self._within
+        lane.closed_from_s[line] = np.inf
+        lane.look_again(line)
 
     def open_all(self) -> None:
         """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""

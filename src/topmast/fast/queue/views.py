@@ -34,7 +34,7 @@ class QueueViews(QueueState):
 
     def quota_may_help(self) -> bool:
         """Whether quota changed since lines were refused that it might let use more."""
-        return self.pending.wants_quota and self.quota_seen != self.ledger.changes
+        return self.pending.wants_quota and self.ledger.is_touched
 
     def question(
         self,

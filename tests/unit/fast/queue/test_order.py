@@ -114,10 +114,9 @@ class Both:
         closed[line, over_quota] = min(from_s, closed.get((line, over_quota), np.inf))
 
     def open_line(self) -> None:
-        line = self.rng.randrange(LINES)
-        self.real.open_line(line)
-        for over_quota in (False, True):
-            self.model.closed_from_s.pop((line, over_quota), None)
+        line, over_quota = self.rng.randrange(LINES), self.rng.random() < 0.5
+        self.real.open_line(line, over_quota)
+        self.model.closed_from_s.pop((line, over_quota), None)
 
     def open_all(self) -> None:
         self.real.open_all()
