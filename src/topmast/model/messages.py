@@ -266,10 +266,14 @@ class CapacityChanged(Message, frozen=True):
 
 
 class WhoFits(Message, frozen=True):
-    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``."""
+    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``, if there are any.
+
+    ``freed``: the room is that of a reservation that has ended.
+    """
 
     region: str
     clusters: tuple[str, ...] | None
+    freed: bool = False
 
 
 class MayFit(Message, frozen=True):

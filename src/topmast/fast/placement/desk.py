@@ -26,6 +26,7 @@ from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.job import Level
 from topmast.model.plan import Ask, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Profile, Score, ScoreWeights
@@ -47,6 +48,8 @@ class Desk(EventMachine):
         self.pool = pool
         self.score = score
         self.refused = Refused()
+        self._kept: Reservation | None = None
+        """The seats that were kept from some of those."""
         self._index: Index | None = None
         """Whose numbers ``refused`` speaks of."""
 
@@ -101,7 +104,20 @@ class Desk(EventMachine):
             choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
         span = self._span(ask, event.terms)
-        self.refused.note(event.line, event.over_quota, tasks, threshold, choices, span)
+        required = ask.topology.required
+        self.refused.note(
+            event.line, event.over_quota, tasks, threshold, choices, span,
+            Level.CLUSTER if required is None else required, kept=self._keeps(ask.held),
+        )  # fmt: skip
+
+    def _keeps(self, held: Reservation | None) -> bool:
+        """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
+        if held is None or held.region not in self.placers:
+            return False
+        if self._kept is None or self._kept.seats != held.seats:
+            self.refused.end_of_reservation()
+            self._kept = held
+        return True
 
     def _span(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> tuple[int, int]:
         """The clusters (from, to) of which a question was: of one region, of one cluster, or of all."""
@@ -119,15 +135,28 @@ class Desk(EventMachine):
         index = self.pool.index()
         if index is not self._index or event.clusters is None or event.region not in self.placers:
             self._index = index  # what its numbers meant is gone
-            self.refused = Refused()
+            self.refused, self._kept = Refused(), None
             self.send(ids.QUEUE, m.MayFit(None))
             return
+        if event.freed:
+            self.refused.end_of_reservation()
+            self._kept = None
         numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
         clusters = [number for number in numbers if number is not None]
         if clusters and len(self.refused):
-            lines = self.refused.who_fits(index, clusters)
+            lines = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
             if lines:
-                self.send(ids.QUEUE, m.MayFit(lines))
+                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(lines))))
+
+    def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
+        """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""
+        held = self._kept
+        if held is None:
+            return ()
+        if index.cluster_number.get((held.region, held.cluster)) not in clusters:
+            return self.refused.who_fits(index, clusters, kept=True)
+        with kept_out(self.placers[held.region].columns, held):
+            return self.refused.who_fits(index, clusters, kept=True)
 
     def _placer(self, region: str) -> RegionalPlacer:
         placer = self.placers[region]

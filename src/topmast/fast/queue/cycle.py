@@ -41,7 +41,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
 def _offer_freed(queue: QueueViews) -> None:
     """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
     for region, cluster in queue.backfill.take_freed():
-        queue.send(ids.DESK, m.WhoFits(region, (cluster,)))
+        queue.send(ids.DESK, m.WhoFits(region, (cluster,), freed=True))
 
 
 def advance(queue: QueueViews) -> None:
