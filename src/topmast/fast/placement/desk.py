@@ -95,7 +95,7 @@ class Desk(EventMachine):
         return best_of(offers)
 
     def _remember(self, event: m.AskFleet) -> None:
-        """What it takes for this line to be worth another question."""
+        """What it takes for another question about the kin of this job to make sense."""
         ask = event.ask
         tasks, choices = 0, list[compiled.Choice]()
         ordinary = ask.outranked is None and not ask.reserve and compiled.applies(ask)
@@ -106,7 +106,7 @@ class Desk(EventMachine):
         span = self._span(ask, event.terms)
         required = ask.topology.required
         self.refused.note(
-            event.line, event.over_quota, tasks, threshold, choices, span,
+            event.kin, ask.models, tasks, threshold, choices, span,
             Level.CLUSTER if required is None else required, kept=self._keeps(ask.held),
         )  # fmt: skip
 
@@ -144,9 +144,9 @@ class Desk(EventMachine):
         numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
         clusters = [number for number in numbers if number is not None]
         if clusters and len(self.refused):
-            lines = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
-            if lines:
-                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(lines))))
+            kin = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
+            if kin:
+                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(kin))))
 
     def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
         """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""

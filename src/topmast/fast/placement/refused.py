@@ -36,12 +36,17 @@ LEVEL = SPAN + 2
 KEPT = LEVEL + 1
 
 
+Key = tuple[int, tuple[int, ...] | None, bool, bool]
+"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it."""
+NOBODY: Key = (0, None, False, False)
+
+
 class Refused:
-    """What those who were refused need, by line and mode (R rows); working memory, of one index."""
+    """What those who were refused need, by kin and what they might use (R rows); working memory, of one index."""
 
     def __init__(self) -> None:
-        self._row_of: dict[tuple[int, bool], int] = {}
-        self._key_of: list[tuple[int, bool]] = [(0, False)] * FIRST_ROWS
+        self._row_of: dict[Key, int] = {}
+        self._key_of: list[Key] = [NOBODY] * FIRST_ROWS
         self._free = list(range(FIRST_ROWS))[::-1]
         self._needs: I64 = np.zeros((FIRST_ROWS, KEPT + 1), np.int64)
         """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
@@ -53,8 +58,8 @@ class Refused:
 
     def note(
         self,
-        line: int,
-        over_quota: bool,
+        kin: int,
+        models: tuple[int, ...] | None,
         tasks: int,
         threshold: int,
         choices: list[Choice],
@@ -67,7 +72,7 @@ class Refused:
 
         ``kept``: reserved seats were kept from it. O(1).
         """
-        key = (line, over_quota)
+        key = (kin, models, tasks == 0, kept)
         row = self._row_of.get(key)
         if row is None:
             if not self._free:
@@ -87,7 +92,7 @@ class Refused:
     def _grow(self) -> None:
         rows = len(self._needs)
         self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
-        self._key_of += [(0, False)] * rows
+        self._key_of += [NOBODY] * rows
         self._free = list(range(rows, 2 * rows))[::-1]
 
     def end_of_reservation(self) -> None:
@@ -97,20 +102,20 @@ class Refused:
     def who_fits(
         self, index: Index, clusters: Iterable[int], *, kept: bool = False
     ) -> tuple[int, ...]:
-        """The lines that might fit into these clusters, forgotten from now on.
+        """The kin that might fit into these clusters, forgotten from now on.
 
         Either those from whom seats are ``kept``, or the others. O(R * sections of the clusters * W).
         """
         grown: I64 = np.array(list(clusters), np.int64)
         found = _who_fits(index.arrays, index.holders.held, self._needs, grown, kept)
-        lines: dict[int, None] = {}
+        kin: dict[int, None] = {}
         for row in np.flatnonzero(found).tolist():
             key = self._key_of[row]
-            lines[key[0]] = None
+            kin[key[0]] = None
             del self._row_of[key]
             self._needs[row, 0] = 0
             self._free.append(row)
-        return tuple(lines)
+        return tuple(kin)
 
 
 @kernel

@@ -45,7 +45,7 @@ def _look_for_room(columns: Columns, ask: Ask) -> None:
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     refused = Refused()
-    refused.note(0, False, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))
     assert refused.who_fits(index, [0]) == (0,)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from topmast.fast.queue.auction import Asking, earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
@@ -30,6 +33,10 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
             close(queue, candidate, *queue.quota_reason(record.spec))
         else:
             _pass_over(queue, candidate)
+        return
+    refusal = _was_told(queue, record, candidate, choices)
+    if refusal is not None:
+        refuse(queue, candidate, refusal)
         return
     costs = queue.data_costs(record.spec)
     if record.bound is not None and record.bound.region in costs:
@@ -75,9 +82,46 @@ def ask(
         cluster=None if record.bound is None else record.bound.cluster,
     )  # fmt: skip
     terms = {region: queue.terms(region, costs[region]) for region in regions}
-    line, hold_s = queue.pending.line(record.id).number, queue.reach.hold_s()
-    question = m.AskFleet(queue.batch, ask, terms, line, candidate.over_quota, hold_s)
+    kin = queue.pending.line(record.id).kin[candidate.over_quota]
+    question = m.AskFleet(queue.batch, ask, terms, kin.number, queue.reach.hold_s())
     queue.send(ids.DESK, question)
+
+
+def _was_told(
+    queue: QueueViews, record: JobRecord, candidate: Candidate, choices: tuple[int, ...]
+) -> Refusal | None:
+    """What another of its kin was told, if this job would be told the same now. O(1).
+
+    Not if it may do more than the others: have a place that is kept for it, stop who ranks behind it, forget the
+    hosts that it avoids, get a reservation, or have others moved.
+    """
+    apart = record.moves or record.avoid_hosts or queue.profile.preemption is Preemption.RANK
+    told = queue.pending.line(record.id).kin[candidate.over_quota].told
+    if apart or not told or queue.backfill.may_reserve(record, queue.now):
+        return None
+    if queue.defragmentation.may_ask(record.id, queue.now):
+        return None
+    held = queue.held_from(record.spec, record, candidate.over_quota)
+    known = (told.get(False), told.get(held is not None))
+    return next((r for r in known if r is not None and r.covers(choices, held, queue.now)), None)
+
+
+def refuse(
+    queue: QueueViews,
+    candidate: Candidate,
+    refusal: Refusal,
+    offered: Iterable[Reservation | None] = (),
+) -> None:
+    """A job found no place: close its line until something, or time, may help. ``offered``: where it would first."""
+    record, retry_at_s = queue.jobs[candidate.job], refusal.retry_at_s
+    if refusal.reason is PendingReason.INSUFFICIENT_CAPACITY:
+        band = effective_band(record.spec.band, candidate.over_quota)
+        queue.backfill.found_no_room(record, band, offered, queue.now)
+        moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
+        retry_at_s = earliest((retry_at_s, moves_at_s))
+    held = refusal.held
+    detail = f"room in {held.region} is kept for {held.job}" if held else ""
+    close(queue, candidate, refusal.reason, detail, retry_at_s, held, refused=True)
 
 
 def close(
@@ -87,6 +131,8 @@ def close(
     detail: str,
     retry_at_s: float | None = None,
     held: Reservation | None = None,
+    *,
+    refused: bool = False,
 ) -> None:
     """No place now: remember why. The reason found within the quota outlives the other's."""
     line, spec = queue.pending.line(candidate.job), queue.jobs[candidate.job].spec
@@ -100,7 +146,7 @@ def close(
     from_s = queue.backfill.closes_from_s(held, queue.now)
     choices = queue.choices(spec, candidate.over_quota)
     limited = queue.ledger.is_limited(spec.tenant)
-    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited)
+    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited, refused)
     last = candidate.over_quota or not queue.choices(spec, over_quota=True)
     if last and queue.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
         queue.pending.stop_at(candidate)

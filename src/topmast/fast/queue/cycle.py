@@ -121,8 +121,8 @@ def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
 
 
 def may_fit(queue: QueueViews, event: m.MayFit) -> None:
-    """Ask again about these lines."""
-    if event.lines is None:
+    """Ask again about these, or about all."""
+    if event.kin is None:
         queue.pending.reopen()
     else:
-        queue.pending.reopen_lines(event.lines)
+        queue.pending.reopen_kin(event.kin)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.kin import Kin, Kindred, likeness_of
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, Band, JobSpec
@@ -28,6 +29,7 @@ Shape = tuple[object, ...]
 class Line(Struct):
     """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them.
 
+    ``kin``: by mode, all who find a place, or none, as these do.
     ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
     when it was refused; kept where quota might let it use others.
     """
@@ -35,6 +37,7 @@ class Line(Struct):
     number: int
     shape: Shape
     spec: JobSpec
+    kin: dict[bool, Kin] = {}
     refused: dict[bool, frozenset[int]] = {}
     size: int = 0
     reason: PendingReason = PendingReason.PENDING_EVALUATION
@@ -73,6 +76,7 @@ class Pending:
         self.ranking = Ranking(order, fairness)
         self.durations = durations
         self.lines: dict[Shape, Line] = {}
+        self.kindred = Kindred()
         self.stirred = True
         """Whether a candidate may have come up since `next` found none."""
         self.changes = 0
@@ -97,7 +101,12 @@ class Pending:
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
-            line = self.lines[shape] = Line(number, shape, record.spec)
+            spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
+            kin = {
+                over: self.kindred.join(likeness_of(spec, avoided, bound, over))
+                for over in (False, True)
+            }
+            line = self.lines[shape] = Line(number, shape, spec, kin)
             self._by_number[number] = line
             self.ranking.new_line(number)
         line.size += 1
@@ -135,6 +144,8 @@ class Pending:
         if not line.size:
             del self.lines[line.shape]
             del self._by_number[line.number]
+            for kin in line.kin.values():
+                self.kindred.leave(kin, line.number)
             self._forget_limits(line)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
@@ -226,13 +237,17 @@ class Pending:
         from_s: float = -math.inf,
         choices: tuple[int, ...] = (),
         limited: bool = True,
+        refused: bool = False,
     ) -> None:
         """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1).
 
         With ``from_s``, those are still asked about that are expected to need less. ``choices``: the
-        accelerators that its tenant might have used; ``limited``: others may change that.
+        accelerators that its tenant might have used; ``limited``: others may change that. ``refused``: for
+        what its kin was told.
         """
         self.ranking.close(line.number, over_quota, from_s)
+        if refused:
+            line.kin[over_quota].refused[line.number] = None
         if limited:
             line.refused[over_quota] = frozenset(choices)
             self._limited.setdefault(line.spec.tenant, {})[line.number] = line
@@ -246,18 +261,22 @@ class Pending:
         if line is not None:
             self._open(line)
 
-    def reopen_lines(self, numbers: Iterable[int]) -> None:
-        """There may be room for these: ask about them again. O(late inserts of theirs)."""
+    def reopen_kin(self, numbers: Iterable[int]) -> None:
+        """There may be room for these: ask again about who was refused. O(lines and late inserts of theirs)."""
         for number in numbers:
-            line = self._by_number.get(number)
-            if line is not None:
-                self._open(line)
+            kin = self.kindred.get(number)
+            if kin is not None:
+                refused = list(kin.refused)
+                kin.forget()
+                for line in refused:
+                    self._open(self._by_number[line], (kin.over_quota,))
                 self.changes += 1
 
     def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
         for over_quota in modes:
             self.ranking.open_line(line.number, over_quota)
             line.refused.pop(over_quota, None)
+            line.kin[over_quota].refused.pop(line.number, None)
         if not line.refused:
             self._forget_limits(line)
         self.stirred = True
@@ -305,6 +324,7 @@ class Pending:
             for line in of_tenant.values():
                 line.refused.clear()
         self._limited.clear()
+        self.kindred.forget()
         self.changes += 1
         self._stopped = None
         self.stirred = len(self.ranking) > 0
