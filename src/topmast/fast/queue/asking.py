@@ -27,9 +27,10 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
     if unknown:
         close(queue, candidate, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
         return
-    choices = queue.choices(record.spec, over_quota)
+    line = queue.pending.line(candidate.job)
+    choices = queue.choices_of(line, over_quota)
     if not choices:
-        if over_quota and not queue.choices(record.spec, over_quota=False):
+        if over_quota and not queue.choices_of(line, over_quota=False):
             close(queue, candidate, *queue.quota_reason(record.spec))
         else:
             _pass_over(queue, candidate)
@@ -116,9 +117,9 @@ def refuse(
     record, retry_at_s = queue.jobs[candidate.job], refusal.retry_at_s
     if refusal.reason is PendingReason.INSUFFICIENT_CAPACITY:
         band = effective_band(record.spec.band, candidate.over_quota)
-        queue.backfill.found_no_room(record, band, offered, queue.now)
+        anew_at_s = queue.backfill.found_no_room(record, band, offered, queue.now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
-        retry_at_s = earliest((retry_at_s, moves_at_s))
+        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s))
     held = refusal.held
     detail = f"room in {held.region} is kept for {held.job}" if held else ""
     close(queue, candidate, refusal.reason, detail, retry_at_s, held, refused=True)
@@ -136,7 +137,7 @@ def close(
 ) -> None:
     """No place now: remember why. The reason found within the quota outlives the other's."""
     line, spec = queue.pending.line(candidate.job), queue.jobs[candidate.job].spec
-    within = queue.choices(spec, over_quota=False)
+    within = queue.choices_of(line, over_quota=False)
     full = PendingReason.INSUFFICIENT_CAPACITY
     busy = reason is full
     if not candidate.over_quota or not within:
@@ -144,10 +145,10 @@ def close(
             reason, detail = queue.quota_reason(spec)
         line.reason, line.detail = reason, detail
     from_s = queue.backfill.closes_from_s(held, queue.now)
-    choices = queue.choices(spec, candidate.over_quota)
+    choices = queue.choices_of(line, candidate.over_quota)
     limited = queue.ledger.is_limited(spec.tenant)
     queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited, refused)
-    last = candidate.over_quota or not queue.choices(spec, over_quota=True)
+    last = candidate.over_quota or not queue.choices_of(line, over_quota=True)
     if last and queue.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
         queue.pending.stop_at(candidate)
 

@@ -26,6 +26,19 @@ from topmast.policies.base import Order
 Shape = tuple[object, ...]
 
 
+class Terms(Struct):
+    """Lines of one tenant that want the same of its quota; ``lines`` counts them.
+
+    ``choices``: by mode, what they may use, as of a change of the ledger.
+    """
+
+    key: Shape
+    spec: JobSpec
+    lines: int = 0
+    as_of: int = -1
+    choices: dict[bool, tuple[int, ...]] = {}
+
+
 class Line(Struct):
     """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them.
 
@@ -37,6 +50,7 @@ class Line(Struct):
     number: int
     shape: Shape
     spec: JobSpec
+    terms: Terms
     kin: dict[bool, Kin] = {}
     refused: dict[bool, frozenset[int]] = {}
     size: int = 0
@@ -77,6 +91,7 @@ class Pending:
         self.durations = durations
         self.lines: dict[Shape, Line] = {}
         self.kindred = Kindred()
+        self._terms: dict[Shape, Terms] = {}
         self.stirred = True
         """Whether a candidate may have come up since `next` found none."""
         self.changes = 0
@@ -106,13 +121,23 @@ class Pending:
                 over: self.kindred.join(likeness_of(spec, avoided, bound, over))
                 for over in (False, True)
             }
-            line = self.lines[shape] = Line(number, shape, spec, kin)
+            line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
             self._by_number[number] = line
             self.ranking.new_line(number)
         line.size += 1
         self._line_of[record.id] = line
         self.ranking.add(self._ranked(record, line.number))
         self.stirred = True
+
+    def _terms_of(self, spec: JobSpec) -> Terms:
+        """The terms of one more line. O(groups)."""
+        wanted = tuple((g.count, g.resources) for g in spec.groups)
+        key = (spec.tenant, wanted, spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = Terms(key, spec)
+        terms.lines += 1
+        return terms
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
         spec = record.spec
@@ -146,6 +171,9 @@ class Pending:
             del self._by_number[line.number]
             for kin in line.kin.values():
                 self.kindred.leave(kin, line.number)
+            line.terms.lines -= 1
+            if not line.terms.lines:
+                del self._terms[line.terms.key]
             self._forget_limits(line)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
@@ -297,7 +325,7 @@ class Pending:
 
     def reopen_for_quota(
         self,
-        choices: Callable[[JobSpec, bool], tuple[int, ...]],
+        choices: Callable[[Line, bool], tuple[int, ...]],
         is_touched: Callable[[str], bool],
     ) -> None:
         """Ask again about the lines that may use more now than when they were refused, in the modes in which they do.
@@ -305,17 +333,10 @@ class Pending:
         Only tenants that are touched are looked at. O(tenants + lines of those).
         """
         for tenant in [tenant for tenant in self._limited if is_touched(tenant)]:
-            known: dict[Shape, dict[bool, frozenset[int]]] = {}
             for line in list(self._limited[tenant].values()):
-                spec = line.spec
-                terms = (line.shape[2], spec.band is Band.OPPORTUNISTIC, spec.preemptible)
-                may = known.get(terms)
-                if may is None:
-                    may = {over: frozenset(choices(spec, over)) for over in (False, True)}
-                    known[terms] = may
-                more = tuple(over for over, had in line.refused.items() if not may[over] <= had)
-                if more:
-                    self._open(line, more)
+                for over_quota, had in list(line.refused.items()):
+                    if not had.issuperset(choices(line, over_quota)):
+                        self._open(line, (over_quota,))
 
     def reopen(self) -> None:
         """Something changed that might help anyone: every line may be asked about again."""

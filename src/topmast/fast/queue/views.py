@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.pending import Candidate, effective_band
+from topmast.fast.queue.pending import Candidate, Line, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
@@ -23,6 +23,15 @@ class QueueViews(QueueState):
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
         """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
         return self.entitlements.choices(spec, over_quota)
+
+    def choices_of(self, line: Line, over_quota: bool) -> tuple[int, ...]:
+        """`choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        terms = line.terms
+        as_of = self.ledger.as_of(terms.spec.tenant)
+        if terms.as_of != as_of:
+            terms.as_of = as_of
+            terms.choices = {over: self.choices(terms.spec, over) for over in (False, True)}
+        return terms.choices[over_quota]
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
