@@ -123,6 +123,20 @@ def refuse(
     held = refusal.held
     detail = f"room in {held.region} is kept for {held.job}" if held else ""
     close(queue, candidate, refusal.reason, detail, retry_at_s, held, refused=True)
+    if _goes_for_all(queue, record, refusal):
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        queue.pending.ranking.exempt = queue.backfill.holder
+        queue.pending.pass_over(kin, queue.backfill.closes_from_s(held, queue.now))
+
+
+def _goes_for_all(queue: QueueViews, record: JobRecord, refusal: Refusal) -> bool:
+    """Whether nobody of a job's kin may do more than it might, now or when time alone has passed."""
+    profile = queue.profile
+    alike = profile.preemption is not Preemption.RANK and not profile.defragment
+    in_turn = profile.when_blocked is not WhenBlocked.STOP and queue.backfill.is_given
+    one_choice = len(queue.entitlements.accelerators(record.spec)) <= 1
+    for_good = refusal.retry_at_s is None and not record.avoid_hosts
+    return alike and in_turn and one_choice and for_good
 
 
 def close(

@@ -98,6 +98,16 @@ class Backfill:
             self.freed[held.region, held.cluster] = None
             self.reservation = None
 
+    @property
+    def holder(self) -> str | None:
+        """For whom room is reserved."""
+        return None if self.reservation is None else self.reservation.job
+
+    @property
+    def is_given(self) -> bool:
+        """Whether nobody else can get a reservation now."""
+        return self.after_s is None or self.reservation is not None
+
     def take_freed(self) -> list[tuple[str, str]]:
         """Regions and clusters of seats that are kept no more; told once."""
         freed, self.freed = list(self.freed), {}

@@ -42,6 +42,8 @@ def _offer_freed(queue: QueueViews) -> None:
     """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
     for region, cluster in queue.backfill.take_freed():
         queue.send(ids.DESK, m.WhoFits(region, (cluster,), freed=True))
+    if not queue.backfill.is_given:
+        queue.pending.reopen_refused()  # for the first who finds no room again gets the next one
 
 
 def advance(queue: QueueViews) -> None:

@@ -6,7 +6,7 @@ everything counts as opportunistic; within quota jobs are of one kin if they are
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
@@ -38,14 +38,14 @@ class Refusal(Struct, frozen=True):
 
 
 class Kin(Struct):
-    """One kin. ``lines`` counts those of it; ``refused``: by number, those that are closed for what it was told.
+    """One kin. ``lines``: those of it, by number; ``refused``: those that are closed for what it was told.
 
     ``told``: by whether a reservation had to be respected.
     """
 
     number: int
     likeness: Likeness
-    lines: int = 0
+    lines: dict[int, None] = {}
     refused: dict[int, None] = {}
     told: dict[bool, Refusal] = {}
 
@@ -68,25 +68,25 @@ class Kindred:
         self._by_number: dict[int, Kin] = {}
         self._free_numbers: list[int] = []
 
-    def __getitem__(self, number: int) -> Kin:
-        return self._by_number[number]
+    def __iter__(self) -> Iterator[Kin]:
+        return iter(self._by_number.values())
 
     def get(self, number: int) -> Kin | None:
         """The kin of a number, if there is one."""
         return self._by_number.get(number)
 
-    def join(self, likeness: Likeness) -> Kin:
-        """The kin of one more line. O(1)."""
+    def join(self, likeness: Likeness, line: int) -> Kin:
+        """The kin of one more line; nobody is of it yet if it has no other. O(1)."""
         kin = self._by_likeness.get(likeness)
         if kin is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self._by_number)
             kin = self._by_likeness[likeness] = self._by_number[number] = Kin(number, likeness)
-        kin.lines += 1
+        kin.lines[line] = None
         return kin
 
     def leave(self, kin: Kin, line: int) -> None:
         """A line is no more. O(1)."""
-        kin.lines -= 1
+        del kin.lines[line]
         kin.refused.pop(line, None)
         if not kin.lines:
             del self._by_likeness[kin.likeness], self._by_number[kin.number]

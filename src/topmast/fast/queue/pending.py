@@ -92,6 +92,8 @@ class Pending:
         self.lines: dict[Shape, Line] = {}
         self.kindred = Kindred()
         self._terms: dict[Shape, Terms] = {}
+        self._movers: dict[str, None] = {}
+        """Jobs for which a place may be kept."""
         self.stirred = True
         """Whether a candidate may have come up since `next` found none."""
         self.changes = 0
@@ -118,14 +120,19 @@ class Pending:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
             kin = {
-                over: self.kindred.join(likeness_of(spec, avoided, bound, over))
+                over: self.kindred.join(likeness_of(spec, avoided, bound, over), number)
                 for over in (False, True)
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
             self._by_number[number] = line
-            self.ranking.new_line(number)
+            for one in kin.values():
+                if len(one.lines) == 1:
+                    self.ranking.new_kin(one.number)
+            self.ranking.new_line(number, kin[False].number, kin[True].number)
         line.size += 1
         self._line_of[record.id] = line
+        if record.moves:
+            self._movers[record.id] = None
         self.ranking.add(self._ranked(record, line.number))
         self.stirred = True
 
@@ -162,6 +169,7 @@ class Pending:
         line = self._line_of.pop(job, None)
         if line is None:
             return
+        self._movers.pop(job, None)
         self.ranking.remove(job)
         if self._stopped is not None and self._stopped.job == job:
             self.reopen()  # those of its line come first now
@@ -283,21 +291,37 @@ class Pending:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
 
+    def pass_over(self, kin: Kin, from_s: float) -> None:
+        """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
+        if not self._movers:
+            self.ranking.close_kin(kin.number, kin.over_quota, from_s)
+
     def reopen_line(self, job: str) -> None:
-        """A job may do what others of its line may not: ask about its line again. O(late inserts)."""
+        """A job may do what others of its line may not: ask about its line again. O(lines of its kin)."""
         line = self._line_of.get(job)
         if line is not None:
             self._open(line)
+            for kin in line.kin.values():
+                self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+
+    def reopen_refused(self) -> None:
+        """Whoever comes first may do what he could not, but is told the same else: ask in turn. O(lines)."""
+        for kin in self.kindred:
+            self._open_kin(kin)
+
+    def _open_kin(self, kin: Kin) -> None:
+        self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+        for line in list(kin.refused):
+            self._open(self._by_number[line], (kin.over_quota,))
+        self.stirred = True
 
     def reopen_kin(self, numbers: Iterable[int]) -> None:
         """There may be room for these: ask again about who was refused. O(lines and late inserts of theirs)."""
         for number in numbers:
             kin = self.kindred.get(number)
             if kin is not None:
-                refused = list(kin.refused)
+                self._open_kin(kin)
                 kin.forget()
-                for line in refused:
-                    self._open(self._by_number[line], (kin.over_quota,))
                 self.changes += 1
 
     def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
