@@ -47,9 +47,8 @@ def bounds_s(
             index.arrays, index.holders.held, rows, index.holders.of_region, section,
             ask.groups[0].count, choice.gpus, *need, len(index.parts),
         )  # fmt: skip
-        there = counts != NOWHERE
-        at_s = np.where(counts > 0, end_s[counts - 1], -np.inf) if len(end_s) else -np.inf
-        first_s = np.where(there, np.minimum(first_s, at_s), first_s)
+        by_count = np.concatenate([[-np.inf], end_s, [np.inf]])  # the last for NOWHERE
+        first_s = np.minimum(first_s, by_count[counts])
     number = {part.region: n for n, part in enumerate(index.parts)}
     found = {region: float(first_s[number[region]]) for region in regions}
     return {region: at_s for region, at_s in found.items() if at_s < np.inf}

@@ -121,8 +121,7 @@ def refuse(
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
         retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s))
     held = refusal.held
-    detail = f"room in {held.region} is kept for {held.job}" if held else ""
-    close(queue, candidate, refusal.reason, detail, retry_at_s, held, refused=True)
+    close(queue, candidate, refusal.reason, refusal.detail, retry_at_s, held, refused=True)
     if _goes_for_all(queue, record, refusal):
         kin = queue.pending.line(record.id).kin[candidate.over_quota]
         queue.pending.ranking.exempt = queue.backfill.holder

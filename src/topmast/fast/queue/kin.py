@@ -28,6 +28,12 @@ class Refusal(Struct, frozen=True):
     reason: PendingReason
     retry_at_s: float | None
 
+    @property
+    def detail(self) -> str:
+        """What there is to say beside the reason."""
+        held = self.held
+        return f"room in {held.region} is kept for {held.job}" if held else ""
+
     def covers(self, choices: tuple[int, ...], held: Reservation | None, now: float) -> bool:
         """Whether one of the kin that may use these, and must respect ``held``, would be told the same now."""
         return (

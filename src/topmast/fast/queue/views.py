@@ -169,11 +169,23 @@ class QueueViews(QueueState):
                 PendingReason.PENDING_EVALUATION,
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
+        reason, detail = self._reason_of_line(line)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
-        if self.reach.absent and line.reason in never:
+        if self.reach.absent and reason in never:
             # Only those that could be asked have said never.
             return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
-        return line.reason, line.detail
+        return reason, detail
+
+    def _reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
+        """Why a line waits: what it was told itself, or, if nobody of it was asked about, its kin."""
+        within = bool(self.choices(line.spec, over_quota=False))
+        told = list(line.kin[not within].told.values())
+        if line.reason is not PendingReason.PENDING_EVALUATION or not told:
+            return line.reason, line.detail
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        if not within and told[-1].reason is full:
+            return self.quota_reason(line.spec)
+        return told[-1].reason, told[-1].detail
 
     def out_of_reach(self) -> str:
         """The regions that cannot be asked now, in words; empty when all can be."""
