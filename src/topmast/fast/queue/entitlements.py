@@ -28,6 +28,12 @@ class Entitlements:
             h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
         }
 
+    def by(self, ledger: Ledger) -> Entitlements:
+        """The same in the eyes of another ledger. O(1)."""
+        other = Entitlements(ledger)
+        other._models, other._model_of = self._models, self._model_of
+        return other
+
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
         """Which of a job's accelerators its tenant may use now, within quota or beyond it.
 
