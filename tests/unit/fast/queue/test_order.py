@@ -51,7 +51,6 @@ class Model:
 
     def first_open(self, over_quota: bool) -> str | None:
         for job in self.in_order(over_quota):
-            w = self.jobs[job]
             if not self.is_passed_over(job, over_quota):
                 return job
         return None
