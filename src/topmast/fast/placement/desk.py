@@ -67,7 +67,8 @@ class Desk(EventMachine):
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
-        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in terms}
+        keepers = [r for r in terms if ask.job in self.placers[r].state.places]
+        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in keepers}
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places

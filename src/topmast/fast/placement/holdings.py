@@ -200,6 +200,13 @@ def refresh(a: Arrays, h: Holdings, host: int) -> None:
 
 
 @kernel
+def refresh_each(a: Arrays, h: Holdings, hosts: I64) -> None:
+    """Count some hosts anew. O(their slots and entries)."""
+    for host in hosts:
+        refresh(a, h, host)
+
+
+@kernel
 def refresh_all_of(a: Arrays, h: Holdings, attempt: int) -> None:
     """Count the hosts of an attempt anew. O(their slots and entries)."""
     entry = h.attempts[attempt].entry

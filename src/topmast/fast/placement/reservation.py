@@ -7,8 +7,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
+
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.columns import CPU_DECIMALS, Columns, cpus_of
 from topmast.fast.placement.fewest import fewest
 from topmast.model.plan import Ask, Plan, Reservation
 
@@ -42,15 +44,35 @@ def without(columns: Columns, held: Reservation) -> Columns:
 def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
     """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
 
-    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Taking and
-    giving back leave exactly what was there.
+    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
+    is exactly as it was.
     """
     needs = {group.name: group.resources for group in held.groups}
-    columns.take(held.seats, needs)
+    rows, slots = list[int](), list[int]()
+    milli, cpus, memory = list[int](), list[float](), list[int]()
+    for seat in held.seats:
+        row = columns.index.get(seat.host)
+        if row is not None:  # else the host left the fleet
+            there = [slot for slot in seat.slots if slot < columns.gpus[row]]
+            slots += [int(columns.offset[row]) + slot for slot in there]
+            milli += [seat.slot_milli] * len(there)
+            rows.append(row)
+            cpus.append(cpus_of(needs[seat.group]))
+            memory.append(needs[seat.group].memory_bytes)
+    index, hosts = columns.lookup, columns.first_row + np.unique(np.array(rows, np.int64))
+    free = (columns.free_milli, columns.free_cpus, columns.free_memory)
+    before = [amount[at].copy() for amount, at in zip(free, (slots, rows, rows), strict=True)]
+    np.subtract.at(columns.free_milli, slots, milli)
+    np.subtract.at(columns.free_cpus, rows, cpus)
+    columns.free_cpus[rows] = np.round(columns.free_cpus[rows], CPU_DECIMALS)
+    np.subtract.at(columns.free_memory, rows, memory)
+    index.refresh_each(hosts)
     try:
         yield
     finally:
-        columns.give_back(held.seats, needs)
+        for amount, at, was in zip(free, (slots, rows, rows), before, strict=True):
+            amount[at] = was
+        index.refresh_each(hosts)
 
 
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:

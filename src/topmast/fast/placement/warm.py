@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.compiled import choices_in
@@ -43,6 +45,7 @@ def _look_for_room(columns: Columns, ask: Ask) -> None:
     """When there will be room, and whom room that came free may help."""
     index = columns.lookup
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     refused = Refused()
     refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))

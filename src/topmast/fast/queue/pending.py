@@ -15,9 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.entitlements import Wanted
 from topmast.fast.queue.kin import Kin, Kindred, likeness_of
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
@@ -29,7 +31,8 @@ Shape = tuple[object, ...]
 class Terms(Struct):
     """Lines of one tenant that want the same of its quota; ``lines`` counts them.
 
-    ``choices``: by mode, what they may use, as of a change of the ledger.
+    ``choices``: by mode, what they may use, as of a change of the ledger; ``wanted``: what they want of each
+    model of a ``fleet``.
     """
 
     key: Shape
@@ -37,6 +40,8 @@ class Terms(Struct):
     lines: int = 0
     as_of: int = -1
     choices: dict[bool, tuple[int, ...]] = {}
+    fleet: Fleet | None = None
+    wanted: Wanted = ()
 
 
 class Line(Struct):

@@ -30,7 +30,9 @@ class QueueViews(QueueState):
         as_of = self.ledger.as_of(terms.spec.tenant)
         if terms.as_of != as_of:
             terms.as_of = as_of
-            terms.choices = {over: self.choices(terms.spec, over) for over in (False, True)}
+            if terms.fleet is not self.fleet:
+                terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
+            terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
         return terms.choices[over_quota]
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
