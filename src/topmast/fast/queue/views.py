@@ -9,6 +9,7 @@ from topmast.fast.queue.pending import Candidate, Line, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Ask, GroupAsk, Reservation
 from topmast.model.reason import PendingReason, Rejection
@@ -17,6 +18,9 @@ from topmast.model.states import HOLDING, WAITING
 
 class QueueViews(QueueState):
     """Questions to the state; none of them writes it."""
+
+    _without_data: tuple[Fleet | None, dict[str, DataCost]] = (None, {})
+    """What `data_costs` says of jobs without datasets, in a fleet."""
 
     # --- what a tenant may start ------------------------------------------------------------------
 
@@ -135,7 +139,13 @@ class QueueViews(QueueState):
         return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
-        """For every region, by name: what it takes to have the job's data there."""
+        """For every region, by name: what it takes to have the job's data there. Not to be changed.
+
+        O(regions x datasets x regions), or O(1) for a job without datasets while all regions can be reached.
+        """
+        nothing = not spec.datasets and not self.reach.absent
+        if nothing and self._without_data[0] is self.fleet:
+            return self._without_data[1]
         costs = {}
         for region in sorted(r.name for r in self.fleet.regions):
             absence = self.reach.absent.get(region)
@@ -150,6 +160,8 @@ class QueueViews(QueueState):
                     barred=Rejection.DATA_ELSEWHERE, detail=f"{cost.seconds:.0f} s to copy"
                 )
             costs[region] = cost
+        if nothing:
+            self._without_data = (self.fleet, costs)
         return costs
 
     def demand_supply(self, region: str) -> float:
