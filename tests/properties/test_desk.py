@@ -134,6 +134,8 @@ def test_the_first_start_is_the_earliest_of_all_regions(seed: int) -> None:
     if any(offer.plan is not None for offer in sent.message.offers.values()):
         assert not told
         return
+    for placer in desk.placers.values():
+        placer.now = now
     alone = [desk.placers[name].offer(in_region(ask, terms[name])).reservation for name in terms]
     there = [reservation for reservation in alone if reservation is not None]
     want = min(there, key=lambda r: (r.from_s, r.region), default=None)

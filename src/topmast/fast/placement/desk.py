@@ -17,6 +17,7 @@ from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims
 from topmast.fast.placement.columns import Floats
 from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.explain import REASONS_KEPT, pending_reason
 from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
@@ -52,6 +53,9 @@ class Desk(EventMachine):
         """The seats that were kept from some of those."""
         self._index: Index | None = None
         """Whose numbers ``refused`` speaks of."""
+        self._reasons_of: Index | None = None
+        self._reasons_by: dict[object, dict[str, PendingReason]] = {}
+        """By region, why gangs find no place in the hosts of that index."""
 
     def _ask(self, event: m.AskFleet) -> None:
         here = {r: terms for r, terms in event.terms.items() if r in self.placers}
@@ -192,14 +196,24 @@ class Desk(EventMachine):
             until_s = self.pool.index().old_enough_at_s(
                 ask.band, self.profile.min_runtime_s, self.now
             )
-        now = msgspec.structs.replace(ask, reserve=False)
-        offers = {
-            r: self._placer(r).refusal(in_region(now, terms[r]), until_s.get(r)) for r in terms
-        }
+        reasons = self._reasons(ask)
+        offers = {r: m.Offer(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
         first = self._first_start(ask, terms, offers) if ask.reserve else None
         if first is not None:
             offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
         return offers
+
+    def _reasons(self, ask: Ask) -> dict[str, PendingReason]:
+        """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""
+        index = self.pool.index()
+        if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
+            self._reasons_of, self._reasons_by = index, {}
+        kind = (ask.groups, ask.topology.required, ask.models)
+        reasons = self._reasons_by.get(kind)
+        if reasons is None:
+            reasons = {r: pending_reason(placer.columns, ask) for r, placer in self.placers.items()}
+            self._reasons_by[kind] = reasons
+        return reasons
 
     def _first_start(
         self, ask: Ask, terms: dict[str, m.RegionTerms], offers: dict[str, m.Offer]
