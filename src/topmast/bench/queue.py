@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import MODEL, SIZES_GPUS, FleetSize, job_of, regions_of, sizes_that_fit
 from topmast.bench.live import Engine, Live
 from topmast.bench.search import peak_rss_bytes
 from topmast.bench.setup import machine, write
-from topmast.fast.placement.warm import warm_up
 from topmast.fast.queue import facts as f
 from topmast.model import ids
 from topmast.model import messages as m
@@ -56,7 +56,7 @@ class QueueOptions(Struct, frozen=True):
 
 def measure_queue(options: QueueOptions, out: Path | None = None) -> dict[str, Any]:
     """Fill the fleet from the queue, then let jobs come and go."""
-    warm_up()
+    load_kernels()
     begun_s = time.perf_counter()
     office = Office(options)
     office.fill()
