@@ -130,12 +130,16 @@ class ConfigureRegion(Message, frozen=True):
 class AskPlans(Message, frozen=True):
     """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number.
 
-    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind.
+    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind: the
+    balance is that of ``held_milli`` thousandths of GPUs, and of what the batch holds, over ``gpus``
+    present; and a job for which a plan is offered is not looked into again (no plan, and no reason).
     """
 
     batch: int
     asks: tuple[Ask, ...]
     hold_s: float = 0.0
+    held_milli: int = 0
+    gpus: int = 0
 
 
 class HoldTicket(Struct, frozen=True):
@@ -281,9 +285,13 @@ class MayFit(Message, frozen=True):
 
 
 class DropHolds(Message, frozen=True):
-    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
+    """These jobs were placed elsewhere, or not at all: what is held for them is free again.
+
+    ``quiet``: whoever found no place on their account was not refused for that, and need not hear of it.
+    """
 
     jobs: tuple[str, ...]
+    quiet: bool = False
 
 
 class LinkUp(Message, frozen=True):

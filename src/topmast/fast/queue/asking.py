@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
+from topmast.fast.queue.ahead import following
 from topmast.fast.queue.auction import Asking, earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.kin import Refusal
@@ -13,7 +16,7 @@ from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
-from topmast.model.plan import Plan, Reservation
+from topmast.model.plan import Ask, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Preemption, WhenBlocked
 
@@ -39,9 +42,7 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
     if refusal is not None:
         refuse(queue, candidate, refusal)
         return
-    costs = queue.data_costs(record.spec)
-    if record.bound is not None and record.bound.region in costs:
-        costs = {record.bound.region: costs[record.bound.region]}
+    costs = _costs(queue, record)
     regions = [r for r, cost in costs.items() if cost.barred is None]
     if not regions:
         detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
@@ -49,6 +50,14 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
         close(queue, candidate, no_region(costs.values()), detail, retry_at_s)
         return
     ask(queue, candidate, choices, costs, regions, preempt=False)
+
+
+def _costs(queue: QueueViews, record: JobRecord) -> dict[str, DataCost]:
+    """What it takes to have a job's data in each region where it may run."""
+    costs = queue.data_costs(record.spec)
+    if record.bound is not None and record.bound.region in costs:
+        return {record.bound.region: costs[record.bound.region]}
+    return costs
 
 
 def ask(
@@ -62,30 +71,131 @@ def ask(
     free_best: Plan | None = None,
     room_gpu_s: float | None = None,
 ) -> None:
-    """Put one question about a job to ``regions``."""
+    """Put one question about a job to ``regions``; those apart may have answered it already."""
     record = queue.jobs[candidate.job]
     queue.batch += 1
-    held = queue.held_from(record.spec, record, candidate.over_quota)
-    queue.asking = asking = Asking(
-        queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
-        costs, queue.pending.changes, held, free_best=free_best, offers={},
-        moves=room_gpu_s is not None,
-    )  # fmt: skip
     outranked = None
     if preempt and queue.profile.preemption is Preemption.RANK:
         outranked = queue.outranked(candidate)
+    question = _question(
+        queue, candidate, choices, costs,
+        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s,
+    )  # fmt: skip
+    queue.asking = asking = Asking(
+        queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
+        costs, queue.pending.changes, question.held, free_best=free_best, offers={},
+        moves=room_gpu_s is not None,
+    )  # fmt: skip
+    here = [region for region in regions if region not in queue.reach.apart]
+    if here:
+        terms = {region: queue.terms(region, costs[region]) for region in here}
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        whole = m.AskFleet(queue.batch, question, terms, kin.number, queue.reach.hold_s())
+        queue.send(ids.DESK, whole)
+    if len(here) < len(regions):
+        _ask_apart(queue, asking, question)
+
+
+def _question(
+    queue: QueueViews,
+    candidate: Candidate,
+    choices: tuple[int, ...],
+    costs: dict[str, DataCost],
+    *,
+    preempt: bool,
+    outranked: tuple[str, ...] | None = None,
+    room_gpu_s: float | None = None,
+) -> Ask:
+    """The question about a candidate, as far as it is the same for all regions."""
+    record, over_quota = queue.jobs[candidate.job], candidate.over_quota
     reserve = queue.backfill.may_reserve(record, queue.now)
-    reserve = reserve and not may_preempt(queue, record, asking)
-    ask = queue.question(
-        record.spec, candidate.over_quota, choices, preempt=preempt, job=record.id,
-        avoid_hosts=record.avoid_hosts, held=held, reserve=reserve, outranked=outranked,
-        room_gpu_s=room_gpu_s,
+    # Room is reserved after the last question: not where victims can still be asked for.
+    reserve = reserve and (preempt or not may_preempt(queue, record, over_quota, costs))
+    return queue.question(
+        record.spec, over_quota, choices, preempt=preempt, job=record.id,
+        avoid_hosts=record.avoid_hosts, held=queue.held_from(record.spec, record, over_quota),
+        reserve=reserve, outranked=outranked, room_gpu_s=room_gpu_s,
         cluster=None if record.bound is None else record.bound.cluster,
     )  # fmt: skip
-    terms = {region: queue.terms(region, costs[region]) for region in regions}
-    kin = queue.pending.line(record.id).kin[candidate.over_quota]
-    question = m.AskFleet(queue.batch, ask, terms, kin.number, queue.reach.hold_s())
-    queue.send(ids.DESK, question)
+
+
+# --- regions apart ------------------------------------------------------------------------------------
+
+
+def _ask_apart(queue: QueueViews, asking: Asking, question: Ask) -> None:
+    """Take what regions apart have answered already; ask the others, and about who comes next."""
+    alone = _is_alone(queue.jobs[question.job], question)
+    silent: dict[str, Ask] = {}
+    for region in [r for r in asking.awaited if r in queue.reach.apart]:
+        own = queue.in_region(question, region, asking.costs[region])
+        held_milli = queue.ledger.by_region.get(region, 0)
+        offer = None if alone else queue.ahead.answer(region, own, held_milli, queue.now)
+        if offer is None:
+            silent[region] = own
+        else:
+            asking.awaited.remove(region)
+            asking.offers[region] = offer
+    if not silent:
+        return
+    count = 0 if alone else max(queue.ahead.jobs(region) for region in silent) - 1
+    upcoming = _upcoming(queue, asking.candidate, count) if count else []
+    for region, own in silent.items():
+        asks = _batch(queue, region, own, upcoming)
+        held_milli = queue.ledger.by_region.get(region, 0)
+        if left := queue.ahead.ask(region, asking.batch, asks, held_milli, queue.now):
+            queue.send(ids.placer(region), m.DropHolds(left, quiet=True))
+        gpus, hold_s = queue.gpus_by_region.get(region, 0), queue.reach.hold_s()
+        plans = m.AskPlans(asking.batch, asks, hold_s, held_milli, gpus)
+        queue.send(ids.placer(region), plans)
+
+
+def _is_alone(record: JobRecord, question: Ask) -> bool:
+    """Whether an answer concerns this job in this moment only: nobody else is asked about with it."""
+    special = question.reserve or question.outranked is not None or question.room_gpu_s is not None
+    return special or record.moves
+
+
+def _upcoming(
+    queue: QueueViews, first: Candidate, count: int
+) -> list[tuple[Ask, dict[str, DataCost], bool]]:
+    """Questions about who comes next, with what data costs, and whether others may be stopped for it."""
+    found = []
+    for candidate in following(queue.pending.ranking, first, count):
+        record = queue.jobs[candidate.job]
+        choices = queue.choices(record.spec, candidate.over_quota)
+        if not choices or queue.catalogue.unknown(record.spec.datasets):
+            continue
+        costs = _costs(queue, record)
+        question = _question(queue, candidate, choices, costs, preempt=False)
+        if _is_alone(record, question):
+            break
+        stops = queue.profile.preemption is Preemption.BAND
+        stops = stops and not queue.backfill.may_reserve(record, queue.now)
+        stops = stops and may_preempt(queue, record, candidate.over_quota, costs)
+        found.append((question, costs, stops))
+    return found
+
+
+def _batch(
+    queue: QueueViews,
+    region: str,
+    first: Ask,
+    upcoming: list[tuple[Ask, dict[str, DataCost], bool]],
+) -> tuple[Ask, ...]:
+    """What one region is asked; where it is full, with victims in the same breath."""
+    asks = [first]
+    for question, costs, stops in upcoming[: queue.ahead.jobs(region) - 1]:
+        cost = costs.get(region)
+        if cost is None or cost.barred is not None:
+            continue
+        own = queue.in_region(question, region, cost)
+        asks.append(own)
+        if stops and not cost.missing and queue.ahead.is_full(region):
+            asks.append(replace(own, preempt=True))
+    return tuple(asks)
+
+
+# --- lines ----------------------------------------------------------------------------------------------
 
 
 def _was_told(
@@ -173,17 +283,17 @@ def _pass_over(queue: QueueViews, candidate: Candidate) -> None:
     queue.pending.close(line, candidate.over_quota, None, limited=limited)
 
 
-def with_data(queue: QueueViews, asking: Asking) -> list[str]:
+def with_data(queue: QueueViews, costs: dict[str, DataCost]) -> list[str]:
     """Regions that can be asked and have the job's data already."""
-    near = [r for r, c in asking.costs.items() if c.barred is None and not c.missing]
+    near = [r for r, c in costs.items() if c.barred is None and not c.missing]
     return [region for region in near if region not in queue.reach.absent]
 
 
-def may_preempt(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
-    """Whether it makes sense to ask who could be stopped for a job; not twice."""
-    if asking.preempt or queue.profile.preemption is Preemption.NONE:
+def may_preempt(
+    queue: QueueViews, record: JobRecord, over_quota: bool, costs: dict[str, DataCost]
+) -> bool:
+    """Whether it makes sense to ask who could be stopped for a job."""
+    if queue.profile.preemption is Preemption.NONE or not with_data(queue, costs):
         return False
-    if not with_data(queue, asking):
-        return False
-    band = effective_band(record.spec.band, asking.candidate.over_quota)
+    band = effective_band(record.spec.band, over_quota)
     return queue.profile.preemption is Preemption.RANK or band > Band.OPPORTUNISTIC

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topmast.fast.queue.asking import ASK_TIMEOUT_S, consider
+from topmast.fast.queue.auction import Asking
 from topmast.fast.queue.deciding import auction
 from topmast.fast.queue.lifecycle import bind_again
 from topmast.fast.queue.views import QueueViews
@@ -28,14 +29,12 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
     queue.budget = ASKS_PER_WAKE
-    if queue.asking is not None:
-        if queue.asking.deadline_s > queue.now:
-            return
-        give_up_on_silent(queue)
-    elif queue.backfill.freed:
+    if queue.asking is not None and queue.asking.deadline_s <= queue.now:
+        _give_up_on_silent(queue, queue.asking)
+    elif queue.asking is None and queue.backfill.freed:
         _offer_freed(queue)
-    else:
-        advance(queue)
+        return
+    advance(queue)
 
 
 def _offer_freed(queue: QueueViews) -> None:
@@ -47,10 +46,20 @@ def _offer_freed(queue: QueueViews) -> None:
 
 
 def advance(queue: QueueViews) -> None:
-    """Ask about the next candidates until one question is out or the budget is spent."""
-    while queue.asking is None and queue.budget > 0 and not queue.backfill.freed:
+    """Ask about the next candidates until an answer is waited for or the budget is spent."""
+    while True:
+        asking = queue.asking
+        if asking is not None:
+            if asking.awaited:
+                return
+            auction(queue, asking)
+            continue
+        if queue.budget <= 0 or queue.backfill.freed:
+            return
         candidate = queue.pending.next()
         if candidate is None:
+            for region, jobs in queue.ahead.release():
+                queue.send(ids.placer(region), m.DropHolds(jobs, quiet=True))
             return
         queue.budget -= 1
         consider(queue, candidate)
@@ -60,14 +69,13 @@ def offered(queue: QueueViews, event: m.PlansOffered) -> None:
     """A region apart has answered."""
     if queue.reach.hear(event.region):
         queue.pending.reopen()
+    queue.ahead.hear(event.region, event.batch, event.offers)
     asking = queue.asking
     if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
         return
     asking.awaited.remove(event.region)
     asking.offers[event.region] = event.offers[0]
-    if not asking.awaited:
-        auction(queue, asking)
-        advance(queue)
+    advance(queue)
 
 
 def fleet_offered(queue: QueueViews, event: m.FleetOffered) -> None:
@@ -77,20 +85,15 @@ def fleet_offered(queue: QueueViews, event: m.FleetOffered) -> None:
         return
     asking.awaited = [r for r in asking.awaited if r not in event.regions]
     asking.offers.update(event.offers)
-    if not asking.awaited:
-        auction(queue, asking)
-        advance(queue)
+    advance(queue)
 
 
-def give_up_on_silent(queue: QueueViews) -> None:
+def _give_up_on_silent(queue: QueueViews, asking: Asking) -> None:
     """Regions that did not answer in time are passed over this once."""
-    asking = queue.asking
-    if asking is not None:
-        asking.silent += tuple(asking.awaited)
-        for region in asking.awaited:
-            queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
-        auction(queue, asking)
-        advance(queue)
+    asking.silent += tuple(asking.awaited)
+    for region in asking.awaited:
+        queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
+    asking.awaited = []
 
 
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
@@ -102,6 +105,7 @@ def link_up(queue: QueueViews, event: m.LinkUp) -> None:
 def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     """A region is gone: decide without it what it was asked about, and ask it no more."""
     queue.reach.lose(event.region, event.why, queue.now)
+    queue.ahead.forget(event.region)
     asking = queue.asking
     if asking is None:
         return
@@ -111,13 +115,12 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     if event.region in asking.awaited:
         asking.awaited.remove(event.region)
         asking.silent += (event.region,)
-        if not asking.awaited:
-            auction(queue, asking)
-            advance(queue)
+        advance(queue)
 
 
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the desk knows whom it might help."""
+    queue.ahead.spoil(event.region)
     if len(queue.pending.ranking):
         queue.send(ids.DESK, m.WhoFits(event.region, event.clusters))
 

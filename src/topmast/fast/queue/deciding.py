@@ -34,16 +34,16 @@ def auction(queue: QueueViews, asking: Asking) -> None:
     record = queue.jobs.get(candidate.job)
     best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
     gone = record is None or queue.pending.line_of(record.id) is None
-    _release_holds(queue, asking, None if gone else best)
     if record is None or gone:
         return  # it was cancelled while the regions thought about it
-    stops = may_preempt(queue, record, asking)
+    over_quota = candidate.over_quota
+    stops = not asking.preempt and may_preempt(queue, record, over_quota, asking.costs)
     may_win = best is not None and not asking.costs[best.region].missing
-    near = with_data(queue, asking)
+    near = with_data(queue, asking.costs)
     if best is not None and may_win and not (best.victims and stops):
         _commit(queue, record, asking, best)
     elif near and _may_move(queue, record, asking):
-        band = effective_band(record.spec.band, candidate.over_quota)
+        band = effective_band(record.spec.band, over_quota)
         worth_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
         queue.defragmentation.asked(record.id, queue.now)
         ask(
@@ -76,13 +76,6 @@ def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> Non
     refuse(queue, candidate, refusal, [o.reservation for o in asking.offers.values()])
 
 
-def _release_holds(queue: QueueViews, asking: Asking, best: Plan | None) -> None:
-    """Tell the regions apart that lost the auction to keep their offers no longer."""
-    for region, offer in asking.offers.items():
-        if offer.hold is not None and offer.plan is not best:
-            queue.send(ids.placer(region), m.DropHolds((offer.job,)))
-
-
 def _may_move(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
     if asking.preempt or asking.moves or not record.spec.gpus_milli():
         return False
@@ -95,7 +88,8 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     """Write the attempt and its class down, and let the region carry it out."""
     over_quota = asking.candidate.over_quota
     offer = asking.offers.get(plan.region)
-    hold = offer.hold.id if offer is not None and offer.hold is not None else ""
+    held = offer is not None and offer.plan is plan
+    hold = offer.hold.id if held and offer is not None and offer.hold is not None else ""
     plan = queue.entitlements.counted(record.spec, plan)
     may = queue.entitlements.may_borrow if over_quota else queue.entitlements.is_within
     if plan.gpus_milli and not may(record.spec, plan.held()):
@@ -106,6 +100,7 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     epoch = record.epoch + 1
     expected_s = queue.pending.remaining_s(record)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota))
+    queue.ahead.take(plan.region, hold, plan.gpus_milli)
     queue.send(
         ids.placer(plan.region),
         m.CommitPlan(

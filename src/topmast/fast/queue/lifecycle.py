@@ -56,6 +56,8 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     record = _current(queue, event.job, event.epoch)
     if record is None:
         return
+    if record.region is not None:
+        queue.ahead.spoil(record.region)
     queue.decide(f.Unplanned(record.id, event.why))
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,13 @@ class Lane:
         self.cursor = 0
         for key in self.late_of.get(line, ()):
             heapq.heappush(self.unseen, key)
+
+    def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
+        """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
+        closed_from_s = np.minimum(
+            self.closed_from_s[lines], self.kin_closed_from_s[self.kin_of[lines]]
+        )
+        return left_s < closed_from_s
 
     def rewind(self) -> None:
         """Search from the head again. O(late)."""
@@ -343,6 +351,24 @@ class Ranking:
             found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
 
+    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
+        """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        rows: list[int] = []
+        at, size = lane.cursor, SCAN_FIRST
+        while at < len(lane.base) and len(rows) < count:
+            block = lane.base[at : at + size]
+            hits = alive[block] & lane.are_open(line[block], left_s[block])
+            rows += block[hits].tolist()
+            at, size = at + len(block), min(4 * size, SCAN_MOST)
+        late = sorted(key for key in lane.unseen if self._is_open(lane, int(key[-1])))
+        base = (self._key(row, over_quota) for row in rows[:count])
+        keys = islice(heapq.merge(base, late[:count]), count)
+        return [(key, self._jobs[int(key[-1])]) for key in keys]
+
     def _is_open(self, lane: Lane, row: int) -> bool:
         columns = self._columns
         line = columns["line"].item(row)
@@ -366,9 +392,7 @@ class Ranking:
         size = SCAN_FIRST
         while lane.cursor < len(lane.base):
             rows = lane.base[lane.cursor : lane.cursor + size]
-            lines, left = line[rows], left_s[rows]
-            hits = alive[rows] & (left < lane.closed_from_s[lines])
-            hits &= left < lane.kin_closed_from_s[lane.kin_of[lines]]
+            hits = alive[rows] & lane.are_open(line[rows], left_s[rows])
             at = int(hits.argmax())
             if hits[at]:
                 lane.cursor += at

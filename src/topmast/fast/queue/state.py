@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.fast.machine import EventMachine
+from topmast.fast.queue.ahead import Ahead
 from topmast.fast.queue.auction import Asking
 from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.binding import Binding
@@ -80,6 +81,7 @@ class QueueState(EventMachine):
         self.backfill = Backfill(profile.reserve_after_s)
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
+        self.ahead = Ahead(profile.ask_ahead)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None

@@ -99,20 +99,17 @@ class QueueViews(QueueState):
         held: Reservation | None = None,
     ) -> Ask:
         """The question put to one region."""
+        ask = self.question(
+            spec, over_quota, choices,
+            preempt=preempt, job=job, avoid_hosts=avoid_hosts, held=held,
+        )  # fmt: skip
+        return self.in_region(ask, region, cost)
+
+    def in_region(self, ask: Ask, region: str, cost: DataCost) -> Ask:
+        """A question with what its region adds to it."""
         terms = self.terms(region, cost)
         return msgspec.structs.replace(
-            self.question(
-                spec,
-                over_quota,
-                choices,
-                preempt=preempt,
-                job=job,
-                avoid_hosts=avoid_hosts,
-                held=held,
-            ),
-            data_bytes=terms.data_bytes,
-            data_s=terms.data_s,
-            balance=terms.balance,
+            ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
         )
 
     def terms(self, region: str, cost: DataCost) -> m.RegionTerms:
