@@ -161,15 +161,13 @@ class AskFleet(Message, frozen=True):
     """Where would this job best run, of these regions? Answered by ``FleetOffered``.
 
     Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
-    for ``hold_s``. A refusal is remembered for the ``line`` of the job, asked about within its tenant's
-    quota or ``over_quota``.
+    for ``hold_s``. A refusal is remembered for the ``kin`` of the job: for all that fit as it does.
     """
 
     batch: int
     ask: Ask
     terms: dict[str, RegionTerms]
-    line: int = 0
-    over_quota: bool = False
+    kin: int = 0
     hold_s: float = 0.0
 
 
@@ -270,16 +268,20 @@ class CapacityChanged(Message, frozen=True):
 
 
 class WhoFits(Message, frozen=True):
-    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``."""
+    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``, if there are any.
+
+    ``freed``: the room is that of a reservation that has ended.
+    """
 
     region: str
     clusters: tuple[str, ...] | None
+    freed: bool = False
 
 
 class MayFit(Message, frozen=True):
-    """The lines that deserve another look, by number; None for all of them."""
+    """Whose kin deserve another look, by number; None for all of them."""
 
-    lines: tuple[int, ...] | None
+    kin: tuple[int, ...] | None
 
 
 class DropHolds(Message, frozen=True):

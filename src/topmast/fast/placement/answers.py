@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from topmast.fast.placement.changes import region_changes
 from topmast.fast.placement.changes.trials import Spot, Trials
 from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.compiled import applies
 from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.migration import Departure, departures, room_for
 from topmast.fast.placement.places import suits
 from topmast.fast.placement.region import RegionState
-from topmast.fast.placement.reservation import ends_of, expected_end_s, first_start
+from topmast.fast.placement.reservation import expected_end_s, first_start
 from topmast.fast.placement.search import Found, Search
 from topmast.model import messages as m
 from topmast.model.job import Band
@@ -87,8 +88,6 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
-        if self._may_sit_beside(ask):
-            return self._offer_beside(ask)
         search = self.search(self.now, ask)
         if ask.room_gpu_s is not None:
             plan = room_for(search, ask)
@@ -97,27 +96,6 @@ class RegionAnswers(RegionState):
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
-
-    def _may_sit_beside(self, ask: Ask) -> bool:
-        """Whether seats reserved here for another job can be taken for a moment, to search without them.
-
-        Not where victims are looked for: what stopping them would free is not counted beside such seats.
-        """
-        plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
-        here = ask.held is not None and ask.held.region == self.region
-        return plain and here and applies(ask)
-
-    def _offer_beside(self, ask: Ask) -> m.Offer:
-        """The best plan that leaves the reserved seats alone, without a copy of the columns."""
-        held = ask.held
-        assert held is not None
-        needs = {group.name: group.resources for group in held.groups}
-        self.columns.take(held.seats, needs)
-        try:
-            plan = self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask).plan
-        finally:
-            self.columns.give_back(held.seats, needs)
-        return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
 
     def kept_offer(self, ask: Ask) -> m.Offer | None:
         """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
@@ -139,7 +117,7 @@ class RegionAnswers(RegionState):
         reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
-            first = self._first_start(self.search(self.now, ask), ask)
+            first = self.first_start(ask)
         return m.Offer(ask.job, None, reason, too_young_until_s, first)
 
     def _outranking(self, search: Search, ask: Ask) -> Found:
@@ -162,19 +140,16 @@ class RegionAnswers(RegionState):
         search.allocations = victims
         return search.best(lowest)
 
-    def _first_start(self, search: Search, ask: Ask) -> Reservation | None:
+    def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
+        """Where and when the gang is expected to start first; it is known that not before a time."""
+        search = self.search(self.now, ask)
         free = msgspec.structs.replace(ask, preempt=False)
 
         def find(columns: Columns) -> Plan | None:
             search.columns = columns
             return search.best(free).plan
 
-        held = self.state.allocations
-        ends = ends_of(held, self.profile.default_duration_s, self.now)
-
-        def look() -> Reservation | None:
-            return first_start(ask, self.region, search.columns, held, ends, find)
-
-        if len(self.holds):
-            return look()  # what is held for a moment is not in the version of the books
-        return self.first_starts.find(ask, self.state.version, ends, look)
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return first_start(
+            ask, self.region, search.columns, held, find, default_s, self.now, not_before_s
+        )

@@ -43,8 +43,10 @@ class Holders:
         row = self._new_row()
         key = (columns.region, allocation.job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
-        gpus = allocation.plan.gpus_milli / MILLI
-        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
+        h = self.held
+        h.attempts["gpus"][row] = allocation.plan.gpus_milli / MILLI
+        h.attempts["entry"][row] = NONE
+        self._describe(row, allocation)
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
@@ -100,8 +102,7 @@ class Holders:
     def note(self, region: str, allocation: Allocation) -> None:
         """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
         row = self.rows[region, allocation.job]
-        was = self.held.attempts[row]
-        self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
+        self._describe(row, allocation)
         self.count_anew(region, allocation.job)
 
     def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
@@ -125,13 +126,17 @@ class Holders:
             )
         return self._scratch
 
-    def _described(self, allocation: Allocation) -> tuple[bool, int, float, float]:
-        """The first fields of `ATTEMPT`, in its order: evictable, band, start_s, kept_s."""
+    def _describe(self, row: int, allocation: Allocation) -> None:
+        h = self.held
+        h.attempts["band"][row] = int(allocation.band)
+        h.attempts["start_s"][row] = allocation.start_s
+        expected_s = allocation.expected_s
+        h.attempts["expected_s"][row] = np.nan if expected_s is None else expected_s
+        h.attempts["stopping"][row] = allocation.hold is Hold.STOPPING
         kept_s = allocation.kept_from_s()
-        kept_s = np.inf if kept_s is None else kept_s
+        h.attempts["kept_s"][row] = np.inf if kept_s is None else kept_s
         going = allocation.hold in (Hold.STARTING, Hold.RUNNING)
-        evictable = allocation.spec.preemptible and going
-        return evictable, int(allocation.band), allocation.start_s, kept_s
+        h.attempts["evictable"][row] = allocation.spec.preemptible and going
 
     def _new_row(self) -> int:
         if not self._free_rows:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
 
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.columns import CPU_DECIMALS, Columns, cpus_of
 from topmast.fast.placement.fewest import fewest
 from topmast.model.plan import Ask, Plan, Reservation
 
@@ -24,10 +29,6 @@ OVERRUNS_S = (
 """An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
 it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
 
-KEPT = 64
-"""First starts of so many questions are kept."""
-Ends = list[tuple[float, str]]
-"""Times and jobs, in order."""
 Find = Callable[[Columns], Plan | None]
 """The best plan on free GPUs alone, in columns as they will be."""
 
@@ -37,6 +38,41 @@ def without(columns: Columns, held: Reservation) -> Columns:
     trial = columns.trial()
     trial.take(held.seats, {group.name: group.resources for group in held.groups})
     return trial
+
+
+@contextmanager
+def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
+    """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
+
+    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
+    is exactly as it was.
+    """
+    needs = {group.name: group.resources for group in held.groups}
+    rows, slots = list[int](), list[int]()
+    milli, cpus, memory = list[int](), list[float](), list[int]()
+    for seat in held.seats:
+        row = columns.index.get(seat.host)
+        if row is not None:  # else the host left the fleet
+            there = [slot for slot in seat.slots if slot < columns.gpus[row]]
+            slots += [int(columns.offset[row]) + slot for slot in there]
+            milli += [seat.slot_milli] * len(there)
+            rows.append(row)
+            cpus.append(cpus_of(needs[seat.group]))
+            memory.append(needs[seat.group].memory_bytes)
+    index, hosts = columns.lookup, columns.first_row + np.unique(np.array(rows, np.int64))
+    free = (columns.free_milli, columns.free_cpus, columns.free_memory)
+    before = [amount[at].copy() for amount, at in zip(free, (slots, rows, rows), strict=True)]
+    np.subtract.at(columns.free_milli, slots, milli)
+    np.subtract.at(columns.free_cpus, rows, cpus)
+    columns.free_cpus[rows] = np.round(columns.free_cpus[rows], CPU_DECIMALS)
+    np.subtract.at(columns.free_memory, rows, memory)
+    index.refresh_each(hosts)
+    try:
+        yield
+    finally:
+        for amount, at, was in zip(free, (slots, rows, rows), before, strict=True):
+            amount[at] = was
+        index.refresh_each(hosts)
 
 
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
@@ -50,62 +86,33 @@ def expected_end_s(allocation: Allocation, default_s: float, now: float) -> floa
     return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
 
 
-def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
-    """When each attempt is expected to end, and whose it is, the first in front. O(n log n)."""
-    return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
-
-
-class FirstStarts:
-    """First starts found in a region while its books were the same; working memory.
-
-    The job that waits for room is asked about again whenever something changes anywhere, and one region
-    out of many has changed since.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[Ask, tuple[int, Ends, Reservation | None]] = {}
-
-    def find(
-        self, ask: Ask, version: int, ends: Ends, search: Callable[[], Reservation | None]
-    ) -> Reservation | None:
-        """What a search found for the same question, books and expected ends. O(attempts)."""
-        known = self._known.get(ask)
-        if known is not None and known[0] == version and known[1] == ends:
-            return known[2]
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        found = search()
-        self._known[ask] = version, ends, found
-        return found
-
-
 def first_start(
     ask: Ask,
     region: str,
     columns: Columns,
     allocations: Mapping[str, Allocation],
-    ends: Ends,
     find: Find,
+    default_s: float,
+    now: float,
+    not_before_s: float = -math.inf,
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts are
-    let go or put back in one trial, O(attempts) in all.
+    Bisection over the ends, for room only grows: O(log attempts) searches. It is known to have none
+    earlier than ``not_before_s``, and most often has one then: that is tried first.
     """
-    trial, gone = columns.trial(), 0
-    trial.watched = False  # nobody is stopped for it: who holds what need not be kept
+    ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
 
     def plan_after(count: int) -> Plan | None:
         """The plan once the first ``count`` attempts have ended."""
-        nonlocal gone
-        for _, job in ends[gone:count]:
+        trial = columns.trial()
+        for _, job in ends[:count]:
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
-        for _, job in ends[count:gone]:
-            trial.take(allocations[job].plan.seats, allocations[job].needs())
-        gone = count
         return find(trial)
 
-    found = fewest(len(ends), plan_after)
+    too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
+    guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
+    found = fewest(len(ends), plan_after, too_few, guess)
     if found is None:
         return None
     count, best = found

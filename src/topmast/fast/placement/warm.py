@@ -10,7 +10,8 @@ import numpy as np
 from topmast.fast.placement import gangs
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.compiled import Choice
+from topmast.fast.placement.compiled import choices_in
+from topmast.fast.placement.earliest import bounds_s
 from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
@@ -40,12 +41,7 @@ def load_plain() -> None:
             attempt = _hold(columns, held, search, cpus, preempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
-    refused = Refused()
-    refused.note(0, over_quota=False, tasks=1, threshold=FREE_ONLY, choices=[Choice(0, 0, 2)])
-    assert refused.who_fits(columns.lookup, [0]) == (0,)
-    columns.watched = False
-    columns.hold(attempt)
-    columns.let_go(attempt)
+    _look_for_room(columns, _ask(0.0, preempt=False))
 
 
 def load_mixed() -> None:
@@ -77,6 +73,18 @@ def _hold(
     held[plan.job] = attempt
     columns.hold(attempt)
     return attempt
+
+
+def _look_for_room(columns: Columns, ask: Ask) -> None:
+    """When there will be room, and whom room that came free may help."""
+    index = columns.lookup
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.refresh_each(np.zeros(1, np.int64))
+    index.recount(0)
+    index.old_enough_at_s(ask.band, 0.0, 0.0)
+    refused = Refused()
+    refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    assert refused.who_fits(index, [0]) == (0,)
 
 
 def _needs(cpus: float) -> Resources:

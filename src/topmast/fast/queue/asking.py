@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from topmast.fast.queue.ahead import following
 from topmast.fast.queue.auction import Asking, earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
@@ -27,12 +30,17 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
     if unknown:
         close(queue, candidate, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
         return
-    choices = queue.choices(record.spec, over_quota)
+    line = queue.pending.line(candidate.job)
+    choices = queue.choices_of(line, over_quota)
     if not choices:
-        if over_quota and not queue.choices(record.spec, over_quota=False):
+        if over_quota and not queue.choices_of(line, over_quota=False):
             close(queue, candidate, *queue.quota_reason(record.spec))
         else:
             _pass_over(queue, candidate)
+        return
+    refusal = _was_told(queue, record, candidate, choices)
+    if refusal is not None:
+        refuse(queue, candidate, refusal)
         return
     costs = _costs(queue, record)
     regions = [r for r, cost in costs.items() if cost.barred is None]
@@ -81,9 +89,8 @@ def ask(
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
         terms = {region: queue.terms(region, costs[region]) for region in here}
-        line = queue.pending.line(record.id).number
-        hold_s = queue.reach.hold_s()
-        whole = m.AskFleet(queue.batch, question, terms, line, candidate.over_quota, hold_s)
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        whole = m.AskFleet(queue.batch, question, terms, kin.number, queue.reach.hold_s())
         queue.send(ids.DESK, whole)
     if len(here) < len(regions):
         _ask_apart(queue, asking, question)
@@ -191,6 +198,56 @@ def _batch(
 # --- lines ----------------------------------------------------------------------------------------------
 
 
+def _was_told(
+    queue: QueueViews, record: JobRecord, candidate: Candidate, choices: tuple[int, ...]
+) -> Refusal | None:
+    """What another of its kin was told, if this job would be told the same now. O(1).
+
+    Not if it may do more than the others: have a place that is kept for it, stop who ranks behind it, forget the
+    hosts that it avoids, get a reservation, or have others moved.
+    """
+    apart = record.moves or record.avoid_hosts or queue.profile.preemption is Preemption.RANK
+    told = queue.pending.line(record.id).kin[candidate.over_quota].told
+    if apart or not told or queue.backfill.may_reserve(record, queue.now):
+        return None
+    if queue.defragmentation.may_ask(record.id, queue.now):
+        return None
+    held = queue.held_from(record.spec, record, candidate.over_quota)
+    known = (told.get(False), told.get(held is not None))
+    return next((r for r in known if r is not None and r.covers(choices, held, queue.now)), None)
+
+
+def refuse(
+    queue: QueueViews,
+    candidate: Candidate,
+    refusal: Refusal,
+    offered: Iterable[Reservation | None] = (),
+) -> None:
+    """A job found no place: close its line until something, or time, may help. ``offered``: where it would first."""
+    record, retry_at_s = queue.jobs[candidate.job], refusal.retry_at_s
+    if refusal.reason is PendingReason.INSUFFICIENT_CAPACITY:
+        band = effective_band(record.spec.band, candidate.over_quota)
+        anew_at_s = queue.backfill.found_no_room(record, band, offered, queue.now)
+        moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
+        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s))
+    held = refusal.held
+    close(queue, candidate, refusal.reason, refusal.detail, retry_at_s, held, refused=True)
+    if _goes_for_all(queue, record, refusal):
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        queue.pending.ranking.exempt = queue.backfill.holder
+        queue.pending.pass_over(kin, queue.backfill.closes_from_s(held, queue.now))
+
+
+def _goes_for_all(queue: QueueViews, record: JobRecord, refusal: Refusal) -> bool:
+    """Whether nobody of a job's kin may do more than it might, now or when time alone has passed."""
+    profile = queue.profile
+    alike = profile.preemption is not Preemption.RANK and not profile.defragment
+    in_turn = profile.when_blocked is not WhenBlocked.STOP and queue.backfill.is_given
+    one_choice = len(queue.entitlements.accelerators(record.spec)) <= 1
+    for_good = refusal.retry_at_s is None and not record.avoid_hosts
+    return alike and in_turn and one_choice and for_good
+
+
 def close(
     queue: QueueViews,
     candidate: Candidate,
@@ -198,10 +255,12 @@ def close(
     detail: str,
     retry_at_s: float | None = None,
     held: Reservation | None = None,
+    *,
+    refused: bool = False,
 ) -> None:
     """No place now: remember why. The reason found within the quota outlives the other's."""
     line, spec = queue.pending.line(candidate.job), queue.jobs[candidate.job].spec
-    within = queue.choices(spec, over_quota=False)
+    within = queue.choices_of(line, over_quota=False)
     full = PendingReason.INSUFFICIENT_CAPACITY
     busy = reason is full
     if not candidate.over_quota or not within:
@@ -209,10 +268,10 @@ def close(
             reason, detail = queue.quota_reason(spec)
         line.reason, line.detail = reason, detail
     from_s = queue.backfill.closes_from_s(held, queue.now)
-    choices = queue.choices(spec, candidate.over_quota)
+    choices = queue.choices_of(line, candidate.over_quota)
     limited = queue.ledger.is_limited(spec.tenant)
-    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited)
-    last = candidate.over_quota or not queue.choices(spec, over_quota=True)
+    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited, refused)
+    last = candidate.over_quota or not queue.choices_of(line, over_quota=True)
     if last and queue.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
         queue.pending.stop_at(candidate)
 

@@ -24,15 +24,25 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
         queue.pending.reopen()
     if queue.quota_may_help():
-        queue.quota_seen = queue.ledger.changes
-        queue.pending.reopen_for_quota(queue.choices)
+        queue.pending.reopen_for_quota(queue.choices_of, queue.ledger.take_touched())
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
     queue.budget = ASKS_PER_WAKE
     if queue.asking is not None and queue.asking.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.asking)
+    elif queue.asking is None and queue.backfill.freed:
+        _offer_freed(queue)
+        return
     advance(queue)
+
+
+def _offer_freed(queue: QueueViews) -> None:
+    """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
+    for region, cluster in queue.backfill.take_freed():
+        queue.send(ids.DESK, m.WhoFits(region, (cluster,), freed=True))
+    if not queue.backfill.is_given:
+        queue.pending.reopen_refused()  # for the first who finds no room again gets the next one
 
 
 def advance(queue: QueueViews) -> None:
@@ -44,7 +54,7 @@ def advance(queue: QueueViews) -> None:
                 return
             auction(queue, asking)
             continue
-        if queue.budget <= 0:
+        if queue.budget <= 0 or queue.backfill.freed:
             return
         candidate = queue.pending.next()
         if candidate is None:
@@ -117,8 +127,8 @@ def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
 
 
 def may_fit(queue: QueueViews, event: m.MayFit) -> None:
-    """Ask again about these lines."""
-    if event.lines is None:
+    """Ask again about these, or about all."""
+    if event.kin is None:
         queue.pending.reopen()
     else:
-        queue.pending.reopen_lines(event.lines)
+        queue.pending.reopen_kin(event.kin)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.applying import REFUSAL_DELAY_S
-from topmast.fast.queue.asking import ASK_TIMEOUT_S, ask, close, may_preempt, with_data
+from topmast.fast.queue.asking import (
+    ASK_TIMEOUT_S,
+    ask,
+    close,
+    may_preempt,
+    refuse,
+    with_data,
+)
 from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
 from topmast.fast.queue.datasets import begin_copy
+from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
@@ -56,24 +64,19 @@ def auction(queue: QueueViews, asking: Asking) -> None:
 
 
 def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> None:
-    """Close the line of a job for the best of the regions' reasons, until time may help."""
+    """Close the line of a job for the best of the regions' reasons, until time may help; its kin are told the same."""
+    candidate = asking.candidate
     reason = most_hopeful(o.reason for o in asking.offers.values())
     retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
     copies_at_s = earliest(c.retry_at_s for c in asking.costs.values())
     retry_at_s = earliest((retry_at_s, copies_at_s))
     if asking.silent:
         retry_at_s = earliest((retry_at_s, queue.now + ASK_TIMEOUT_S))
-    freed = False
-    if reason is PendingReason.INSUFFICIENT_CAPACITY:
-        band = effective_band(record.spec.band, asking.candidate.over_quota)
-        offered = [o.reservation for o in asking.offers.values()]
-        freed = queue.backfill.found_no_room(record, band, offered, queue.now)
-        moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
-        retry_at_s = earliest((retry_at_s, moves_at_s))
-    detail = f"room in {asking.held.region} is kept for {asking.held.job}" if asking.held else ""
-    close(queue, asking.candidate, reason, detail, retry_at_s, asking.held)
-    if freed:
-        queue.pending.reopen()
+    refusal = Refusal(frozenset(asking.choices), asking.held, reason, retry_at_s)
+    if not asking.silent:
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        kin.told[asking.held is not None] = refusal
+    refuse(queue, candidate, refusal, [o.reservation for o in asking.offers.values()])
 
 
 def _may_move(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:

@@ -12,6 +12,9 @@ from topmast.model.job import Accelerator, Band, JobSpec, Resources
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 
+Wanted = tuple[dict[str, int], ...]
+"""By choice, thousandths of GPUs by model."""
+
 
 class Entitlements:
     """Reads the ledger and changes nothing; knows which models the fleet has, and where."""
@@ -39,16 +42,21 @@ class Entitlements:
 
         O(accelerators x groups x depth of the tenant); *any model* counts as all models of the fleet.
         """
-        count = len(self.accelerators(spec))
-        if not count:
-            return () if over_quota else (0,)
-        return tuple(i for i in range(count) if self._may_use(spec, i, over_quota))
+        return self.choices_of(spec, self.wanted(spec))[over_quota]
 
-    def _may_use(self, spec: JobSpec, choice: int, over_quota: bool) -> bool:
-        milli = self._wanted(spec, choice)
-        if self.is_within(spec, milli):
-            return not over_quota
-        return over_quota and self.may_borrow(spec, milli)
+    def wanted(self, spec: JobSpec) -> Wanted:
+        """By choice, what the gang takes of each model. O(accelerators x groups)."""
+        return tuple(self._wanted(spec, choice) for choice in range(len(self.accelerators(spec))))
+
+    def choices_of(self, spec: JobSpec, wanted: Wanted) -> dict[bool, tuple[int, ...]]:
+        """By mode, the `choices` of a gang that wants so much. O(choices x models x depth)."""
+        if not wanted:
+            return {False: (0,), True: ()}
+        within = [i for i, milli in enumerate(wanted) if self.is_within(spec, milli)]
+        over = [
+            i for i, milli in enumerate(wanted) if i not in within and self.may_borrow(spec, milli)
+        ]
+        return {False: tuple(within), True: tuple(over)}
 
     def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model fits within the quota; opportunistic work does not use it."""

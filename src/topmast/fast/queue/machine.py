@@ -47,7 +47,7 @@ class GlobalQueue(QueueViews):
         """At once while candidates wait; else when a back-off ends or time reopens a line."""
         if self.asking is not None:
             return self.asking.deadline_s
-        if self.pending.stirred or self.quota_may_help():
+        if self.pending.stirred or self.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (

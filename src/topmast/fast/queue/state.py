@@ -91,8 +91,6 @@ class QueueState(EventMachine):
         """Number of the last question."""
         self.budget = 0
         """Plans to be sought yet before others get their turn."""
-        self.quota_seen = 0
-        """As of which change of the ledger lines are open or closed."""
 
     def _nobody_waits(self) -> Pending:
         return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
@@ -126,8 +124,7 @@ class QueueState(EventMachine):
         self.pending.remove(record.id)
         self.defragmentation.let_go(record.id)
         self.binding.rests(record.id)
-        if self.backfill.let_go(record.id):
-            self.pending.reopen()  # what was kept for it is there for others
+        self.backfill.let_go(record.id)
 
     def book(self, record: JobRecord, plan: Plan) -> None:
         """Count what a plan holds on its tenant. O(models)."""

@@ -5,27 +5,39 @@ from __future__ import annotations
 import msgspec
 
 from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.pending import Candidate, effective_band
+from topmast.fast.queue.pending import Candidate, Line, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Ask, GroupAsk, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
-NO_COST = DataCost()
-"""Of a job that reads no data."""
-
 
 class QueueViews(QueueState):
     """Questions to the state; none of them writes it."""
+
+    _without_data: tuple[Fleet | None, dict[str, DataCost]] = (None, {})
+    """What `data_costs` says of jobs without datasets, in a fleet."""
 
     # --- what a tenant may start ------------------------------------------------------------------
 
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
         """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
         return self.entitlements.choices(spec, over_quota)
+
+    def choices_of(self, line: Line, over_quota: bool) -> tuple[int, ...]:
+        """`choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        terms = line.terms
+        as_of = self.ledger.as_of(terms.spec.tenant)
+        if terms.as_of != as_of:
+            terms.as_of = as_of
+            if terms.fleet is not self.fleet:
+                terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
+            terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
+        return terms.choices[over_quota]
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
@@ -37,7 +49,7 @@ class QueueViews(QueueState):
 
     def quota_may_help(self) -> bool:
         """Whether quota changed since lines were refused that it might let use more."""
-        return self.pending.wants_quota and self.quota_seen != self.ledger.changes
+        return self.pending.wants_quota and self.ledger.is_touched
 
     def question(
         self,
@@ -124,11 +136,15 @@ class QueueViews(QueueState):
         return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
-        """For every region, by name: what it takes to have the job's data there."""
-        if not spec.datasets and not self.reach.absent:
-            return dict.fromkeys(self.regions, NO_COST)
+        """For every region, by name: what it takes to have the job's data there. Not to be changed.
+
+        O(regions x datasets x regions), or O(1) for a job without datasets while all regions can be reached.
+        """
+        nothing = not spec.datasets and not self.reach.absent
+        if nothing and self._without_data[0] is self.fleet:
+            return self._without_data[1]
         costs = {}
-        for region in self.regions:
+        for region in sorted(r.name for r in self.fleet.regions):
             absence = self.reach.absent.get(region)
             if absence is not None:
                 costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)
@@ -141,6 +157,8 @@ class QueueViews(QueueState):
                     barred=Rejection.DATA_ELSEWHERE, detail=f"{cost.seconds:.0f} s to copy"
                 )
             costs[region] = cost
+        if nothing:
+            self._without_data = (self.fleet, costs)
         return costs
 
     def demand_supply(self, region: str) -> float:
@@ -162,11 +180,23 @@ class QueueViews(QueueState):
                 PendingReason.PENDING_EVALUATION,
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
+        reason, detail = self._reason_of_line(line)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
-        if self.reach.absent and line.reason in never:
+        if self.reach.absent and reason in never:
             # Only those that could be asked have said never.
             return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
-        return line.reason, line.detail
+        return reason, detail
+
+    def _reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
+        """Why a line waits: what it was told itself, or, if nobody of it was asked about, its kin."""
+        within = bool(self.choices(line.spec, over_quota=False))
+        told = list(line.kin[not within].told.values())
+        if line.reason is not PendingReason.PENDING_EVALUATION or not told:
+            return line.reason, line.detail
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        if not within and told[-1].reason is full:
+            return self.quota_reason(line.spec)
+        return told[-1].reason, told[-1].detail
 
     def out_of_reach(self) -> str:
         """The regions that cannot be asked now, in words; empty when all can be."""
