@@ -214,16 +214,19 @@ class System:
                         field=f"regions.{region.name}.clusters.{cluster.name}.engine",
                         remedy="local is the one there is",
                     )
-                engines[cluster.name] = LocalEngine(
-                    cluster,
-                    region.name,
-                    self.state / "engines" / cluster.name,
-                    clock=self.clock,
-                    dataset_path=self.dataset_path,
-                    blob_path=self.blobs.path,
-                    checkpoints=self.checkpoints,
-                )
+                engines[cluster.name] = self._engine(cluster, region.name)
         return engines
+
+    def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
+        return LocalEngine(
+            cluster,
+            region,
+            self.state / "engines" / cluster.name,
+            clock=self.clock,
+            dataset_path=self.dataset_path,
+            blob_path=self.blobs.path,
+            checkpoints=self.checkpoints,
+        )
 
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""

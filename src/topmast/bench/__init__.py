@@ -37,16 +37,37 @@ def run_bench(
         return _search(fleet or FleetOptions(), jobs, seed)
     if name == "queue":
         return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
+    if name == "simulate":
+        return _simulate(fleet or FleetOptions(), jobs, seed)
     if name == "eta":
         from topmast.bench.eta import measure_eta
 
         return measure_eta(jobs or 10_000, seed)
+    if name == "apart":
+        return _apart(fleet or FleetOptions(), jobs, seed, state)
     if name == "policies":
-        from topmast.bench.policies import PolicyOptions, measure_policies
-
-        return measure_policies(PolicyOptions(jobs, seed, throughputs, peer))
-    known = "submit, recover, ranking, search, queue, eta or policies"
+        return _policies(jobs, seed, throughputs, peer)
+    known = "submit, recover, ranking, search, queue, simulate, apart, policies or eta"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
+
+
+def _policies(jobs: int | None, seed: int, throughputs: Path | None, peer: bool) -> dict[str, Any]:
+    from topmast.bench.policies import PolicyOptions, measure_policies
+
+    return measure_policies(PolicyOptions(jobs, seed, throughputs, peer))
+
+
+def _apart(fleet: FleetOptions, jobs: int | None, seed: int, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.apart import ApartOptions, measure_apart
+
+    usual = ApartOptions()
+    options = ApartOptions(
+        jobs=jobs or usual.jobs,
+        hosts=fleet.hosts or usual.hosts,
+        delay_s=fleet.delay_s or usual.delay_s,
+        seed=seed,
+    )
+    return measure_apart(options, state, fleet.out)
 
 
 def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
@@ -63,6 +84,21 @@ def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
         first_use=fleet.first_use,
     )
     return search_and_write(options, scaling=fleet.scaling, out=fleet.out)
+
+
+def _simulate(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.simulate import SimulateOptions
+    from topmast.bench.simulate_scaling import simulate_and_write
+
+    usual = SimulateOptions()
+    options = SimulateOptions(
+        size=fleet.size(usual.size),
+        jobs=jobs or usual.jobs,
+        load=usual.load if fleet.load is None else fleet.load,
+        profile=fleet.profile or usual.profile,
+        seed=seed,
+    )
+    return simulate_and_write(options, scaling=fleet.scaling, out=fleet.out)
 
 
 def _queue(

@@ -10,6 +10,9 @@ import numpy as np
 from topmast.fast.placement import gangs
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import choices_in
+from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
@@ -38,6 +41,7 @@ def load_plain() -> None:
             attempt = _hold(columns, held, search, cpus, preempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
+    _look_for_room(columns, _ask(0.0, preempt=False))
 
 
 def load_mixed() -> None:
@@ -69,6 +73,18 @@ def _hold(
     held[plan.job] = attempt
     columns.hold(attempt)
     return attempt
+
+
+def _look_for_room(columns: Columns, ask: Ask) -> None:
+    """When there will be room, and whom room that came free may help."""
+    index = columns.lookup
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.refresh_each(np.zeros(1, np.int64))
+    index.recount(0)
+    index.old_enough_at_s(ask.band, 0.0, 0.0)
+    refused = Refused()
+    refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    assert refused.who_fits(index, [0]) == (0,)
 
 
 def _needs(cpus: float) -> Resources:

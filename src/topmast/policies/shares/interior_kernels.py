@@ -12,21 +12,16 @@ floor and time; ``k``, ``p`` (m) slacks and prices of the types; ``z`` = (u, its
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from topmast.policies.shares.jit import inner, kernel
 
 Floats = NDArray[np.float64]
 STEP = 0.995
 """How far towards the nearest wall a step goes."""
-
-_compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
-_inner: Any = njit(
-    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
-"""For what only compiled code calls: half the time to compile."""
 
 
 class State(NamedTuple):
@@ -51,7 +46,7 @@ class Data(NamedTuple):
     may: NDArray[np.bool_]
 
 
-@_compiled
+@kernel
 def rise(data: Data, now: State, tolerance: float, most: int) -> tuple[int, float, float]:
     """Move ``now`` to the optimum: iterations, gap over the height, worst residual. O(n m^2) each."""
     n, m = data.a.shape
@@ -79,7 +74,7 @@ def rise(data: Data, now: State, tolerance: float, most: int) -> tuple[int, floa
     return most, gap / max(now.z[0], 1e-300), worst
 
 
-@_inner
+@inner
 def _like(n: int, m: int) -> State:
     return State(
         np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, 2)), np.zeros((n, 2)),
@@ -87,7 +82,7 @@ def _like(n: int, m: int) -> State:
     )  # fmt: skip
 
 
-@_inner
+@inner
 def _residuals(data: Data, now: State, rest: State) -> tuple[float, float]:
     """What the equations lack, into ``rest`` (primal in w, k; dual in x, z[1]); gap and worst residual."""
     n, m = data.a.shape
@@ -122,7 +117,7 @@ def _residuals(data: Data, now: State, rest: State) -> tuple[float, float]:
     return gap, worst
 
 
-@_inner
+@inner
 def _factor(data: Data, now: State, weight: Floats, blocks: Floats, schur: Floats) -> None:
     """Each job's 2 x 2 block in parts, and what it leaves for the types and u. O(n m^2).
 
@@ -164,7 +159,7 @@ def _factor(data: Data, now: State, weight: Floats, blocks: Floats, schur: Float
             schur[k, j] = schur[j, k]
 
 
-@_inner
+@inner
 def _moments(data: Data, weight: Floats, i: int, left_out: int) -> tuple[float, float, float]:
     """Weight, weighted mean of the speeds, and weighted sum of squares about it, of a job's cells."""
     d, ad, spread = 0.0, 0.0, 0.0
@@ -183,12 +178,12 @@ def _moments(data: Data, weight: Floats, i: int, left_out: int) -> tuple[float, 
     return d, mean, spread
 
 
-@_inner
+@inner
 def _determinant(d: float, mean: float, spread: float, e0: float, e1: float) -> float:
     return d * spread + e0 * d + e1 * (spread + d * mean * mean) + e0 * e1
 
 
-@_inner
+@inner
 def _aims(data: Data, now: State, aim: State, centre: float, first: State, correct: bool) -> None:
     """What each product of a variable and its price should change by: cells in x, rows in w and k, u in z."""
     n, m = data.a.shape
@@ -211,7 +206,7 @@ def _aims(data: Data, now: State, aim: State, centre: float, first: State, corre
         aim.z[0] -= first.z[0] * first.z[1]
 
 
-@_inner
+@inner
 def _direction(
     data: Data,
     now: State,
@@ -254,7 +249,7 @@ def _direction(
     _back(data, now, aim, weight, blocks, right, step)
 
 
-@_inner
+@inner
 def _back(
     data: Data, now: State, aim: State, weight: Floats, blocks: Floats, known: Floats, step: State
 ) -> None:
@@ -288,7 +283,7 @@ def _back(
                 step.v[i, j] = (aim.x[i, j] - now.v[i, j] * step.x[i, j]) / now.x[i, j]
 
 
-@_inner
+@inner
 def _solve(matrix: Floats, right: Floats) -> None:
     """Gaussian elimination with pivoting, in place. O(m^3)."""
     size = len(right)
@@ -311,13 +306,13 @@ def _solve(matrix: Floats, right: Floats) -> None:
         right[c] /= matrix[c, c]
 
 
-@_inner
+@inner
 def _wall(value: float, move: float, reach: float) -> float:
     """How far one may go until ``value`` is 0, ``reach`` at most."""
     return -value / move if value < -reach * move else reach
 
 
-@_inner
+@inner
 def _reach(data: Data, now: State, step: State) -> tuple[float, float]:
     """How far a direction leads before a variable, or a price, is 0; beyond 1 does not matter."""
     n, m = data.a.shape
@@ -336,12 +331,12 @@ def _reach(data: Data, now: State, step: State) -> tuple[float, float]:
     return primal, dual
 
 
-@_inner
+@inner
 def _gap_after(data: Data, now: State, step: State, primal: float, dual: float) -> float:
     """The gap after a step as far as it leads."""
     n, m = data.a.shape
     primal, dual = min(primal, 1.0), min(dual, 1.0)
-    gap = (now.z[0] + primal * step.z[0]) * (now.z[1] + dual * step.z[1])
+    gap: float = (now.z[0] + primal * step.z[0]) * (now.z[1] + dual * step.z[1])
     for i in range(n):
         for j in range(m):
             if data.may[i, j]:
@@ -355,7 +350,7 @@ def _gap_after(data: Data, now: State, step: State, primal: float, dual: float) 
     return gap
 
 
-@_inner
+@inner
 def _go(now: State, step: State, primal: float, dual: float) -> None:
     """Take the step."""
     now.x[:] += primal * step.x

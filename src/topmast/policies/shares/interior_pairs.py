@@ -203,7 +203,8 @@ def _promising(table: Table) -> Bools:
 def _wanted(table: Table, y: Floats) -> Bools:
     """Pairs (p) that these prices leave too cheap: for each job the cheapest of them."""
     over = np.where(table.open, table.gain - table.price(y), 0.0)[:, table.n :].max(axis=0)
-    return _best_of_each(table, over) & (over > 0)
+    wanted: Bools = _best_of_each(table, over) & (over > 0)
+    return wanted
 
 
 def _best_of_each(table: Table, merit: Floats) -> Bools:
