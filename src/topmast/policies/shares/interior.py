@@ -35,7 +35,10 @@ def solve(program: Program) -> Solution | None:
         may,
     )
     now = _start(data)
-    rise(data, now, TOLERANCE, MOST_TURNS)
+    try:
+        rise(data, now, TOLERANCE, MOST_TURNS)
+    except ZeroDivisionError:
+        return None
     if not np.isfinite(now.x).all() or not (now.y > 0).all():
         return None
     single = np.zeros(columns.runs.shape)
