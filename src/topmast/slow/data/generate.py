@@ -1,8 +1,8 @@
 """Made-up problems of the sizes and shapes that planners meet, from a seed.
 
 *sparse*: about as many workloads as tables, each table read by few. *dense*: the popularity of tables is
-that of production (P50/P90/P99 = 3/17/45 workloads a table), and tables read together are drawn at
-random, so that everything hangs together with everything.
+that of production (P50/P90/P99 = 3/17/45 workloads a table). Tables are in namespaces; a part `cross` of
+what a workload reads lies in others than its own, and with 1 tables read together are drawn at random.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ LOAD = 0.93
 """Of all GPUs of a model, the part that is wanted."""
 WORST = 2.6
 """Demand by supply of the worst region and model at the start."""
+NAMESPACE = 20
+"""Tables of a namespace."""
 SKEW = 0.55
 """How much the places of data at the start have to do with those of GPUs: 0 all, 1 nothing."""
 POPULARITY = ((0.0, 1.0), (0.5, 3.0), (0.9, 17.0), (0.99, 45.0), (1.0, 120.0))
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """What to make up."""
+    """What to make up; ``cross``: of dense reads, the part outside the namespace."""
 
     kind: Kind = "sparse"
     tables: int = 2_000
     regions: int = 10
     workloads: int = 2_000
     seed: int = 0
+    cross: float = 0.15
 
 
 def make(shape: Shape) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def make(shape: Shape) -> dict[str, Any]:
         ],
         "workloads": _workloads(reads, wants),
         "links": _links(rng, names, total),
-        "move_budget_bytes": int(0.5 * total),
+        "move_budget_bytes": int(total),
         "prices": _prices(float(wants["gpus"].sum()), total),
     }  # fmt: skip
 
@@ -93,14 +96,33 @@ def _reads(shape: Shape, rng: np.random.Generator) -> list[Ints]:
         return [
             _near(rng, order, weight, min(int(count), tables)) for count in counts
         ]  # fmt: skip
+    return _popular(shape, rng)
+
+
+def _popular(shape: Shape, rng: np.random.Generator) -> list[Ints]:
+    """Reads of given popularity: each table's readers, most of them from its own namespace."""
+    tables, workloads = shape.tables, shape.workloads
     points, levels = zip(*POPULARITY, strict=True)
     read_by = np.exp(np.interp(rng.random(tables), points, np.log(levels)))
     read_by = np.maximum(1, np.rint(read_by * workloads / (3.0 * tables))).astype(int)
+    spaces = max(1, tables // NAMESPACE)
+    space_of = np.sort(rng.integers(0, spaces, tables))
+    weight = np.bincount(space_of, weights=read_by, minlength=spaces)
+    home = np.sort(rng.choice(spaces, workloads, p=weight / weight.sum()))
     slots = rng.permutation(np.repeat(np.arange(tables), read_by))
-    owner = rng.integers(0, workloads, len(slots))
-    owner[: min(workloads, len(slots))] = np.arange(min(workloads, len(slots)))
-    found: list[Ints] = [np.unique(slots[owner == w]) for w in range(workloads)]
-    return found
+    away = rng.random(len(slots)) < shape.cross
+    first = np.searchsorted(home, space_of[slots], side="left")
+    last = np.searchsorted(home, space_of[slots], side="right")
+    away |= last <= first
+    near = first + (rng.random(len(slots)) * np.maximum(1, last - first)).astype(int)
+    owner = np.where(away, rng.integers(0, workloads, len(slots)), near)
+    found: list[set[int]] = [set() for _ in range(workloads)]
+    for w, d in zip(owner.tolist(), slots.tolist(), strict=True):
+        found[w].add(d)
+    for w, chosen in enumerate(found):
+        if not chosen:
+            chosen.add(int(slots[w % len(slots)]))
+    return [np.array(sorted(chosen), np.int64) for chosen in found]
 
 
 def _near(rng: np.random.Generator, order: Ints, weight: Floats, count: int) -> Ints:
@@ -205,9 +227,9 @@ def _allowed(shape: Shape, rng: np.random.Generator, held: Any, least: Ints) -> 
 
 
 def _links(rng: np.random.Generator, names: list[str], total: float) -> list[dict[str, Any]]:
-    """Every region to every other; together they carry about what the tables weigh."""
+    """Every region to every other; together they carry about twice what the tables weigh."""
     pairs = [(a, b) for a in names for b in names if a != b]
-    each = total / max(1, len(pairs)) * rng.uniform(0.3, 1.7, len(pairs))
+    each = total / max(1, len(pairs)) * 2.0 * rng.uniform(0.3, 1.7, len(pairs))
     return [
         {"from": a, "to": b, "bytes_per_period": int(limit)}
         for (a, b), limit in zip(pairs, each, strict=True)

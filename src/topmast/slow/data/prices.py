@@ -100,7 +100,8 @@ class Relaxation:
         self.limit[: len(columns.cpus)] /= self.byte
         self.limit[2 * len(columns.cpus) :] /= self.byte
         self.size = size
-        self.tables = (columns.replica_cost(), columns.can, columns.least, size, self.route)
+        self.open = columns.can.astype(np.int8)
+        self.tables = (columns.replica_cost(), self.open, columns.least, size, self.route)
         self.edges = (columns.reads.start, columns.reads.items, columns.readers.start, edge_of)
         self.works = (
             columns.loss, columns.may_serve, start, want_g.astype(np.int64),

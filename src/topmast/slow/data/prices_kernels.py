@@ -42,11 +42,16 @@ def _onto_shares(value: Any, may: Any) -> None:
 
 @inner
 def _onto_replicas(value: Any, can: Any, least: int) -> None:
-    """Project onto {0 <= x <= 1, sum x >= least, x = 0 where not ``can``}, in place. O(R steps)."""
+    """Project onto {0 <= x <= 1, sum x >= least}, in place; x = 0 where ``can`` is 0, 1 where it is 2.
+    O(R steps).
+    """
     regions = len(value)
     total = 0.0
     for r in range(regions):
-        if can[r]:
+        if can[r] == 2:
+            value[r] = 1.0
+            total += 1.0
+        elif can[r]:
             total += min(1.0, max(0.0, value[r]))
     shift = 0.0
     if total < least:
@@ -58,7 +63,9 @@ def _onto_replicas(value: Any, can: Any, least: int) -> None:
             total = 0.0
             inside = 0
             for r in range(regions):
-                if can[r]:
+                if can[r] == 2:
+                    total += 1.0
+                elif can[r]:
                     moved = value[r] + shift
                     if moved >= 1.0:
                         total += 1.0
@@ -75,7 +82,10 @@ def _onto_replicas(value: Any, can: Any, least: int) -> None:
             guess = shift + missing / inside if inside > 0 else -1.0
             shift = guess if low < guess < high else 0.5 * (low + high)
     for r in range(regions):
-        value[r] = min(1.0, max(0.0, value[r] + shift)) if can[r] else 0.0
+        if can[r] == 1:
+            value[r] = min(1.0, max(0.0, value[r] + shift))
+        elif can[r] == 0:
+            value[r] = 0.0
 
 
 @inner
@@ -207,6 +217,7 @@ def bound(
         total += loss[w] + best
     for d in range(tables):
         count = 0
+        decided = 0
         for r in range(regions):
             if can[d, r]:
                 value = cost[d, r] + rowsize[d] * q[r]
@@ -216,11 +227,15 @@ def bound(
                         value += rowsize[d] * q[route[d, r]]
                 for k in range(reader_start[d], reader_start[d + 1]):
                     value -= m[reader_edge[k], r]
-                g[count] = value
-                count += 1
+                if can[d, r] == 2:
+                    total += value
+                    decided += 1
+                else:
+                    g[count] = value
+                    count += 1
         chosen = np.sort(g[:count])
         for i in range(count):
-            if i < least[d] or chosen[i] < 0.0:
+            if i < least[d] - decided or chosen[i] < 0.0:
                 total += chosen[i]
     for i in range(len(q)):
         if q[i] > 0.0:
