@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from msgspec import Struct
 
@@ -34,20 +32,8 @@ class Prices(Struct, frozen=True):
     q: Floats
 
 
-class Relaxed(Struct, frozen=True):
-    """What the iteration came to: the best bound with its prices, and the last point."""
-
-    bound: float
-    prices: Prices
-    replicas: Floats
-    shares: Floats
-    last: Prices
-    weight: float
-    iterations: int
-
-
 class Point:
-    """The five arrays of an iterate."""
+    """The five arrays of an iterate: replicas x, shares y, and the prices m, p, q."""
 
     def __init__(self, x: Floats, y: Floats, m: Floats, p: Floats, q: Floats) -> None:
         self.arrays = (x, y, m, p, q)
@@ -60,6 +46,28 @@ class Point:
         """Become equal to another."""
         for mine, its in zip(self.arrays, other.arrays, strict=True):
             mine[...] = its
+
+
+class Relaxed(Struct, frozen=True):
+    """What the iteration came to: the best bound with its prices, the last point, and the weight that
+    balances replicas and prices.
+    """
+
+    bound: float
+    prices: Prices
+    point: Point
+    weight: float
+    iterations: int
+
+    @property
+    def replicas(self) -> Floats:
+        """How much of each replica there is, [D, R] between 0 and 1."""
+        return self.point.arrays[0]
+
+    @property
+    def shares(self) -> Floats:
+        """Who is served where, [W, R]."""
+        return self.point.arrays[1]
 
 
 class Relaxation:
@@ -155,6 +163,15 @@ class Relaxation:
             )
         )
 
+    def replica_prices(self, prices: Prices) -> Floats:
+        """What a replica uses up of storage, budget and links, at ``prices``: [D, R]."""
+        regions = self.route.shape[1]
+        extra: Floats = self.size[:, None] * prices.q[:regions]
+        extra += (self.route != NO_COPY) * self.size[:, None] * prices.q[2 * regions]
+        d, r = np.nonzero(self.route >= 0)
+        extra[d, r] += self.size[d] * prices.q[self.route[d, r]]
+        return extra
+
     # --- the iteration
 
     def begin(self, placed: Floats, shares: Floats) -> Point:
@@ -171,7 +188,6 @@ class Relaxation:
         iterations: int,
         weight: float = 1.0,
         stop: Callable[[float, int], bool] | None = None,
-        trace: Any = None,
     ) -> Relaxed:
         """Iterate from ``point``; ``stop(best bound, iterations)`` ends it early. O((edges + D + W) R)
         an iteration.
@@ -179,28 +195,21 @@ class Relaxation:
         now, ahead, anchor = point.copy(), point.copy(), point.copy()
         best, best_prices = -math.inf, Prices(*(array.copy() for array in point.arrays[2:]))
         first = last = math.inf
-        since = 0
-        done = 0
+        since = done = 0
         while done < iterations:
-            kernels.step(
-                *now.arrays, *ahead.arrays, *self.tables, *self.edges, *self.works, *self.limits,
-                self.tx, self.ty, self.sm, self.sp, self.sq, weight,
-            )  # fmt: skip
+            self._step(now, ahead, weight)
             done += 1
             if done % CHECK == 0 or done == iterations:
-                prices = Prices(*ahead.arrays[2:])
-                value = self.bound(prices)
+                value = self.bound(Prices(*ahead.arrays[2:]))
                 if value > best:
                     best, best_prices = value, Prices(*(array.copy() for array in ahead.arrays[2:]))
-                if trace is not None:
-                    trace(done, value, best, weight, self.residual(now, ahead, weight))
                 if stop is not None and stop(best, done):
                     break
             if since == 0 or done % CHECK == 0:
                 left = sum(self.residual(now, ahead, weight))
                 if since == 0:
-                    first = last = left
-                elif left <= 0.04 * first or (left <= 0.64 * first and left > last) or since > 0.36 * done + CHECK:
+                    first = left
+                elif _restarts(left, first, last) or since > 0.36 * done + CHECK:
                     weight = self._reweighed(anchor, ahead, weight)
                     now.take(ahead)
                     anchor.take(ahead)
@@ -210,22 +219,21 @@ class Relaxation:
             since += 1
             for a, b, c in zip(now.arrays, ahead.arrays, anchor.arrays, strict=True):
                 kernels.mix(a, b, c, 1.0 / (since + 1.0))
-        x, y = ahead.arrays[:2]
-        return Relaxed(best, best_prices, x, y, Prices(*ahead.arrays[2:]), weight, done)
+        return Relaxed(best, best_prices, ahead, weight, done)
+
+    def _step(self, now: Point, ahead: Point, weight: float) -> None:
+        kernels.step(
+            *now.arrays, *ahead.arrays, *self.tables, *self.edges, *self.works, *self.limits,
+            self.tx, self.ty, self.sm, self.sp, self.sq, weight,
+        )  # fmt: skip
 
     def residual(self, a: Point, b: Point, weight: float) -> tuple[float, float]:
         """How far a step moved, squared, in the norm of the steps: replicas and shares, prices."""
-        one = (self.tx, self.ty), (self.sm, self.sp, self.sq)
-        primal = sum(kernels.distance(a.arrays[i], b.arrays[i], one[0][i]) for i in range(2))
-        ones = np.ones(1)
-        dual = kernels.distance(a.arrays[2], b.arrays[2], self.sm)
-        dual += kernels.distance(
-            a.arrays[3].reshape(-1, 1), b.arrays[3].reshape(-1, 1), self.sp.ravel()
-        )
-        dual += kernels.distance(
-            a.arrays[4].reshape(-1, 1), b.arrays[4].reshape(-1, 1), self.sq
-        )
-        del ones
+        x, y, m, p, q = zip(a.arrays, b.arrays, strict=True)
+        primal = kernels.distance(*x, self.tx) + kernels.distance(*y, self.ty)
+        dual = kernels.distance(*m, self.sm)
+        dual += kernels.distance(p[0].reshape(-1, 1), p[1].reshape(-1, 1), self.sp.ravel())
+        dual += kernels.distance(q[0].reshape(-1, 1), q[1].reshape(-1, 1), self.sq)
         return primal * weight, dual / weight
 
     def _reweighed(self, a: Point, b: Point, weight: float) -> float:
@@ -235,3 +243,8 @@ class Relaxation:
             return weight
         ratio = math.sqrt((dual * weight) / (primal / weight))
         return math.exp(0.5 * math.log(ratio) + 0.5 * math.log(weight))
+
+
+def _restarts(left: float, first: float, last: float) -> bool:
+    """Whether the iteration begins anew where it is: much came of it, or no more does."""
+    return left <= 0.04 * first or (left <= 0.64 * first and left > last)

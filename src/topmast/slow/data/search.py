@@ -6,6 +6,7 @@ import numpy as np
 
 from topmast.slow.data import search_kernels as kernels
 from topmast.slow.data.columns import Bools, Columns, Floats, Ints
+from topmast.slow.data.ledger import terms_of
 from topmast.slow.data.search_kernels import Fixed, Log, State
 
 
@@ -37,6 +38,37 @@ class Search:
         )
         choices = columns.may_serve.sum(axis=1)
         self.works: Ints = np.nonzero((choices > 0) & (columns.loss > 0))[0]
+
+    def adopt(self, placed: Bools, source: Ints) -> None:
+        """Begin with a placement that keeps every hard rule, its copies coming from ``source`` [D, R]."""
+        columns, state = self.columns, self.state
+        fresh = placed & ~columns.held
+        state.at[:] = -1
+        state.users[:] = 0
+        state.placed[:] = placed
+        state.source[:] = np.where(fresh, source, -1)
+        state.count[:] = placed.sum(axis=1)
+        state.idle[:] = state.count
+        state.stored[:] = (columns.size_bytes[:, None] * placed).sum(axis=0)
+        state.moved[0] = (columns.size_bytes[:, None] * fresh).sum()
+        state.carried[:] = 0.0
+        d, r = np.nonzero(fresh & (source >= 0))
+        np.add.at(state.carried, (source[d, r], r), columns.size_bytes[d])
+        state.load[:] = 0.0
+        state.busy[:] = 0.0
+
+    def saved(self) -> State:
+        """The state, to come back to."""
+        return State(*(array.copy() for array in self.state))
+
+    def restore(self, saved: State) -> None:
+        """Come back to a state."""
+        for mine, its in zip(self.state, saved, strict=True):
+            mine[...] = its
+
+    def cost(self) -> float:
+        """The objective here, every workload being in one region."""
+        return terms_of(self.columns, self.state.placed, self.shares()).total()
 
     def fill(self, prefer: Floats) -> bool:
         """Give every table its least replicas, where ``prefer`` [D, R] is highest; whether that fits."""

@@ -1,0 +1,62 @@
+"""From the relaxation to a placement: decide the surest replicas, solve what is left, and so on.
+
+Each round makes a part of the undecided tables hold what the relaxation wants most, and the prices follow
+from where they were, so that a round costs a fraction of the first solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from topmast.slow.data.columns import Floats
+from topmast.slow.data.prices import Relaxation, Relaxed
+from topmast.slow.data.search import Search
+
+ROUNDS = 60
+ITERATIONS = 150
+PART = 0.15
+"""Of the undecided tables, the part that is decided in a round."""
+FEWEST = 5
+SURE, GONE = 0.9, 0.02
+CLOSED, OPEN, DECIDED = 0, 1, 2
+
+
+def dive(
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, left_s: Callable[[], float]
+) -> tuple[Floats, Floats]:
+    """Place replicas in ``search`` round by round; what is left to wish for: replicas and shares.
+
+    A replica that no longer fits is ruled out. O(rounds iterations (edges + D + W) R).
+    """
+    now = relaxed
+    relaxation.open[:] = relaxation.columns.can
+    for _ in range(ROUNDS):
+        if not _decide(relaxation, now.replicas, search) or left_s() <= 0.0:
+            break
+        now = relaxation.solve(now.point, iterations=ITERATIONS, weight=now.weight)
+    relaxation.open[:] = relaxation.columns.can
+    return now.replicas, now.shares
+
+
+def _decide(relaxation: Relaxation, replicas: Floats, search: Search) -> bool:
+    """Decide some of what is open; whether anything was."""
+    undecided = np.where(relaxation.open == OPEN, replicas, -1.0)
+    best, highest = undecided.argmax(axis=1), undecided.max(axis=1)
+    unsure = np.nonzero((highest > GONE) & (highest <= SURE))[0]
+    unsure = unsure[np.argsort(-highest[unsure], kind="stable")]
+    chosen = undecided > SURE
+    first = unsure[: max(FEWEST, int(PART * len(unsure)))]
+    chosen[first, best[first]] = True
+    if not chosen.any():
+        return False
+    search.place(chosen)
+    there = search.state.placed & chosen
+    relaxation.open[there] = DECIDED
+    relaxation.open[chosen & ~there] = CLOSED
+    # With a table's replicas ruled out there may be too few regions left: then all are open again.
+    short = (relaxation.open != CLOSED).sum(axis=1) < relaxation.columns.least
+    reopened = short[:, None] & relaxation.columns.can & (relaxation.open == CLOSED)
+    relaxation.open[reopened] = OPEN
+    return True

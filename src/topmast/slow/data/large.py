@@ -1,0 +1,217 @@
+"""Large problems: prices for a bound, a dive from the relaxation, local search at those prices.
+
+Everything is limited by work; time only cuts it short. What was learnt is kept for the next plan of much
+the same problem, which begins with the placement, the shares and the prices of the last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.data.copies import is_allowed, sources_of
+from topmast.slow.data.dive import dive
+from topmast.slow.data.exact import Found
+from topmast.slow.data.formulation import formulate
+from topmast.slow.data.highs import Effort, solve
+from topmast.slow.data.ledger import terms_of
+from topmast.slow.data.prices import Point, Relaxation, Relaxed
+from topmast.slow.data.search import Search
+from topmast.slow.data.serving import best_service
+
+ITERATIONS = 3_000
+CONVERGED = 2e-5
+"""The bound is as good as it gets when so small a part of it was added over `LOOKBACK` looks."""
+LOOKBACK = 8
+HEATS = (0.02, 0.02, 0.01, 0.01, 0.005, 0.005)
+"""Temperatures of the rounds of annealing, in mean losses of a workload."""
+COOLING = 0.01
+STEPS_A_WORKLOAD = 2_000
+PART_OF_TIME = 0.35
+WARM_ITERATIONS = 240
+WARM_STEPS = 150
+
+Seconds = Callable[[], float]
+Told = Callable[[str, float, float], None]
+"""Told of progress: the stage, the objective (infinity: none yet) and the bound."""
+
+
+class Learnt(Struct, frozen=True):
+    """What a plan leaves for the next: the point of the relaxation and its weight, placement, shares."""
+
+    point: Point
+    weight: float
+    cost: Floats
+    placed: Bools
+    serve: Floats
+
+
+class Answer(Struct, frozen=True):
+    """What was found, and what was learnt."""
+
+    found: Found
+    learnt: Learnt | None
+
+
+def solve_large(
+    columns: Columns, left_s: Seconds, told: Told, learnt: Learnt | None = None,
+    start: Bools | None = None,
+) -> Answer:  # fmt: skip
+    """Solve within ``left_s()`` seconds. ``learnt``: of a problem of the same shape; ``start``: a
+    placement to begin with. O(iterations (edges + D + W) R + steps).
+    """
+    limit_s = left_s()
+    relaxation = Relaxation(columns)
+    if learnt is not None:
+        relaxed = _follow(relaxation, learnt)
+        search = Search(columns, relaxation.replica_prices(relaxed.prices))
+        if _resume(search, learnt.placed, learnt.serve):
+            told("resumed", search.cost(), relaxed.bound)
+            _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
+            return _finish(columns, search, relaxed, None)
+    else:
+        point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
+        stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
+        relaxed = relaxation.solve(point, iterations=ITERATIONS, stop=stop)
+    told("bound", math.inf, relaxed.bound)
+    prices = relaxation.replica_prices(relaxed.prices)
+    search = Search(columns, prices)
+    wish, shares = dive(relaxation, relaxed, search, lambda: left_s() - 0.3 * limit_s)
+    if not search.fill(wish + 1e-3 * columns.held):
+        search = Search(columns, prices)
+        refuted = _begin_somewhere(search, left_s)
+        if refuted is not None:
+            return Answer(Found(None, None, relaxed.bound, refuted), None)
+    search.assign(shares)
+    search.descend(50)
+    told("dive", search.cost(), relaxed.bound)
+    _try_start(search, start)
+    _polish(search, left_s, relaxed.bound, told, HEATS, STEPS_A_WORKLOAD)
+    return _finish(columns, search, relaxed, prices)
+
+
+class _Converged:
+    """Whether the bound has stopped to rise, or the time for it is over."""
+
+    def __init__(self, late: Callable[[], bool]) -> None:
+        self.late = late
+        self.bounds: list[float] = []
+
+    def __call__(self, bound: float, iterations: int) -> bool:
+        self.bounds.append(bound)
+        if self.late():
+            return True
+        if len(self.bounds) <= LOOKBACK:
+            return False
+        before = self.bounds[-LOOKBACK - 1]
+        return bound - before <= CONVERGED * abs(bound)
+
+
+def _follow(relaxation: Relaxation, learnt: Learnt) -> Relaxed:
+    """The relaxation from what was learnt, prices of tables following what replicas cost now."""
+    columns = relaxation.columns
+    point = learnt.point.copy()
+    cost = columns.replica_cost()
+    point.arrays[2][:] *= (cost / np.maximum(learnt.cost, 1e-12))[columns.reads.items]
+    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=learnt.weight)
+
+
+def _resume(search: Search, placed: Bools, serve: Floats) -> bool:
+    """Begin with a placement, if it keeps the rules; whether it does."""
+    columns = search.columns
+    placed = placed & columns.can
+    if not is_allowed(columns, placed):
+        return False
+    source = sources_of(columns, placed)
+    if source is None:
+        return False
+    search.adopt(placed, source)
+    search.assign(serve)
+    search.descend(50)
+    return True
+
+
+def _try_start(search: Search, start: Bools | None) -> None:
+    """Take up a placement that was handed in, where it is better than what was found."""
+    if start is None:
+        return
+    saved, cost = search.saved(), search.cost()
+    placed = start & search.columns.can
+    if not is_allowed(search.columns, placed):
+        return
+    if not _resume(search, placed, best_service(search.columns, placed)) or search.cost() >= cost:
+        search.restore(saved)
+
+
+def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
+    """Any placement, from that at the start or by HiGHS; None when there is one.
+
+    Else whether it is proven that there is none.
+    """
+    columns = search.columns
+    search.place(columns.held & columns.can)
+    if search.fill(columns.held.astype(float)):
+        return None
+    idle = _without_workloads(columns)
+    program = formulate(idle, np.zeros_like(columns.can), columns.can)
+    solved = solve(program.model, Effort(time_s=max(1.0, left_s()), gap=0.1))
+    if solved.values is None:
+        return solved.status == "infeasible"
+    placed = np.zeros_like(columns.can)
+    there = program.replica >= 0
+    placed[there] = solved.values[program.replica[there]] > 0.5
+    source = sources_of(columns, placed)
+    if source is None or not is_allowed(columns, placed):
+        return False
+    search.adopt(placed, source)
+    return None
+
+
+def _without_workloads(columns: Columns) -> Columns:
+    from topmast.slow.data.conflict import without_workloads
+
+    return without_workloads(columns, np.ones(len(columns.least), bool))
+
+
+def _polish(
+    search: Search, left_s: Seconds, bound: float, told: Told, heats: tuple[float, ...], steps: int
+) -> None:
+    """Anneal round by round, and keep the best; the time ends it between chunks of a round."""
+    columns = search.columns
+    if not len(search.works):
+        return
+    scale = float(columns.loss[search.works].mean())
+    best, cost = search.saved(), search.cost()
+    near = np.ones_like(columns.may_serve)
+    for heat in heats:
+        warm = heat * scale
+        search.anneal(near, steps * len(search.works), warm, warm * COOLING)
+        search.descend(20)
+        now = search.cost()
+        if now < cost:
+            best, cost = search.saved(), now
+        else:
+            search.restore(best)
+        told("search", cost, bound)
+        if left_s() <= 0.1:
+            break
+    search.restore(best)
+    priced, search.fixed = search.fixed, search.true
+    search.descend(20)
+    search.fixed = priced
+    if search.cost() > cost:
+        search.restore(best)
+
+
+def _finish(columns: Columns, search: Search, relaxed: Relaxed, prices: Floats | None) -> Answer:
+    """The placement with the best shares for it."""
+    placed = search.state.placed.copy()
+    serve, alone = best_service(columns, placed), search.shares()
+    if terms_of(columns, placed, alone).total() < terms_of(columns, placed, serve).total():
+        serve = alone
+    learnt = Learnt(relaxed.point, relaxed.weight, columns.replica_cost(), placed, serve)
+    return Answer(Found(placed, serve, relaxed.bound), learnt)
