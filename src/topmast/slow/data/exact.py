@@ -11,6 +11,7 @@ from topmast.slow.data.columns import Bools, Columns, Floats
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.highs import Effort, solve
+from topmast.slow.data.search import Search
 from topmast.slow.data.serving import best_service
 
 SLACKS = (0.0, 1e-9, 1e-7, 1e-5)
@@ -34,6 +35,7 @@ def solve_exactly(
 ) -> Found:
     """Solve with HiGHS until ``left_s()`` seconds are over. ``start``: a placement to begin with."""
     bound = -np.inf
+    start = _begun(columns, start)
     for slack in SLACKS:
         program = formulate(columns, np.zeros_like(columns.can), columns.can, slack)
         point = program.start(start) if start is not None else None
@@ -43,10 +45,24 @@ def solve_exactly(
             if solved.status == "infeasible":
                 return Found(None, None, np.inf, refuted=True)
         if solved.values is None:
-            return Found(None, None, bound)
+            break
         there = program.replica >= 0
         placed = np.zeros_like(columns.can)
         placed[there] = solved.values[program.replica[there]] > 0.5
         if is_allowed(columns, placed) and sources_of(columns, placed) is not None:
             return Found(placed, best_service(columns, placed), bound)
-    return Found(None, None, bound)
+    return Found(start, None if start is None else best_service(columns, start), bound)
+
+
+def _begun(columns: Columns, start: Bools | None) -> Bools | None:
+    """A placement to begin with: ``start`` if it keeps the rules, else what a short descent finds."""
+    if start is not None:
+        start = start & columns.can
+        if is_allowed(columns, start) and sources_of(columns, start) is not None:
+            return start
+    search = Search(columns)
+    search.place(columns.held & columns.can)
+    if not search.fill(columns.held.astype(float)):
+        return None
+    search.descend(20)
+    return search.state.placed

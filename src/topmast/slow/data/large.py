@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.dive import dive
 from topmast.slow.data.exact import Found
@@ -27,10 +28,10 @@ ITERATIONS = 3_000
 CONVERGED = 2e-5
 """The bound is as good as it gets when so small a part of it was added over `LOOKBACK` looks."""
 LOOKBACK = 8
-HEATS = (0.02, 0.02, 0.01, 0.01, 0.005, 0.005)
+HEATS = (0.02, 0.02, 0.01, 0.01, 0.01, 0.005, 0.005, 0.005, 0.002, 0.002)
 """Temperatures of the rounds of annealing, in mean losses of a workload."""
 COOLING = 0.01
-STEPS_A_WORKLOAD = 2_000
+STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
 WARM_ITERATIONS = 240
 WARM_STEPS = 150
@@ -72,7 +73,7 @@ def solve_large(
         if _resume(search, learnt.placed, learnt.serve):
             told("resumed", search.cost(), relaxed.bound)
             _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
-            return _finish(columns, search, relaxed, None)
+            return _finish(columns, search, relaxed)
     else:
         point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
         stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
@@ -91,7 +92,7 @@ def solve_large(
     told("dive", search.cost(), relaxed.bound)
     _try_start(search, start)
     _polish(search, left_s, relaxed.bound, told, HEATS, STEPS_A_WORKLOAD)
-    return _finish(columns, search, relaxed, prices)
+    return _finish(columns, search, relaxed)
 
 
 class _Converged:
@@ -156,7 +157,7 @@ def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
     search.place(columns.held & columns.can)
     if search.fill(columns.held.astype(float)):
         return None
-    idle = _without_workloads(columns)
+    idle = without_workloads(columns, np.ones(len(columns.least), bool))
     program = formulate(idle, np.zeros_like(columns.can), columns.can)
     solved = solve(program.model, Effort(time_s=max(1.0, left_s()), gap=0.1))
     if solved.values is None:
@@ -169,12 +170,6 @@ def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
         return False
     search.adopt(placed, source)
     return None
-
-
-def _without_workloads(columns: Columns) -> Columns:
-    from topmast.slow.data.conflict import without_workloads
-
-    return without_workloads(columns, np.ones(len(columns.least), bool))
 
 
 def _polish(
@@ -207,7 +202,7 @@ def _polish(
         search.restore(best)
 
 
-def _finish(columns: Columns, search: Search, relaxed: Relaxed, prices: Floats | None) -> Answer:
+def _finish(columns: Columns, search: Search, relaxed: Relaxed) -> Answer:
     """The placement with the best shares for it."""
     placed = search.state.placed.copy()
     serve, alone = best_service(columns, placed), search.shares()

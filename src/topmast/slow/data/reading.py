@@ -171,3 +171,11 @@ def _once(field: str, names: tuple[str, ...]) -> None:
         if name in seen:
             _refuse(field, f"{show(name)} is listed twice", "list it once")
         seen.add(name)
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """What is read of an earlier answer: placement, shares, and what it has learnt."""
+
+    placement: dict[str, tuple[str, ...]]
+    serve: dict[str, dict[str, float]] = {}
+    duals: Any = None
