@@ -10,14 +10,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from topmast.slow.data.columns import Floats
+from msgspec import Struct
+
+from topmast.slow.data.columns import Bools, Floats
 from topmast.slow.data.prices import Relaxation, Relaxed
 from topmast.slow.data.search import Search
 
-ROUNDS = 60
-ITERATIONS = 150
-PART = 0.15
-"""Of the undecided tables, the part that is decided in a round."""
+
+
+class Pace(Struct, frozen=True):
+    """How many rounds at most, of how many iterations; ``part`` of the unsure tables that each decides."""
+
+    rounds: int
+    iterations: int
+    part: float
+
+
+THOROUGH = Pace(60, 150, 0.15)
+QUICK = Pace(6, 25, 0.4)
 FEWEST = 5
 SURE, GONE = 0.9, 0.02
 CLOSED, OPEN, DECIDED = 0, 1, 2
@@ -30,24 +40,43 @@ def dive(
 
     A replica that no longer fits is ruled out. O(rounds iterations (edges + D + W) R).
     """
-    now = relaxed
     relaxation.open[:] = relaxation.columns.can
-    for _ in range(ROUNDS):
-        if not _decide(relaxation, now.replicas, search) or left_s() <= 0.0:
+    return _rounds(relaxation, relaxed, search, left_s, THOROUGH)
+
+
+def dive_again(
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools
+) -> tuple[Floats, Floats]:
+    """The same, quickly, from replicas ``agreed`` [D, R] that ``search`` has placed already."""
+    relaxation.open[:] = relaxation.columns.can
+    relaxation.open[agreed] = DECIDED
+    return _rounds(relaxation, relaxed, search, lambda: 1.0, QUICK)
+
+
+def _rounds(
+    relaxation: Relaxation,
+    relaxed: Relaxed,
+    search: Search,
+    left_s: Callable[[], float],
+    pace: Pace,
+) -> tuple[Floats, Floats]:
+    now = relaxed
+    for _ in range(pace.rounds):
+        if not _decide(relaxation, now.replicas, search, pace.part) or left_s() <= 0.0:
             break
-        now = relaxation.solve(now.point, iterations=ITERATIONS, weight=now.weight)
+        now = relaxation.solve(now.point, iterations=pace.iterations, weight=now.weight)
     relaxation.open[:] = relaxation.columns.can
     return now.replicas, now.shares
 
 
-def _decide(relaxation: Relaxation, replicas: Floats, search: Search) -> bool:
+def _decide(relaxation: Relaxation, replicas: Floats, search: Search, part: float) -> bool:
     """Decide some of what is open; whether anything was."""
     undecided = np.where(relaxation.open == OPEN, replicas, -1.0)
     best, highest = undecided.argmax(axis=1), undecided.max(axis=1)
     unsure = np.nonzero((highest > GONE) & (highest <= SURE))[0]
     unsure = unsure[np.argsort(-highest[unsure], kind="stable")]
     chosen = undecided > SURE
-    first = unsure[: max(FEWEST, int(PART * len(unsure)))]
+    first = unsure[: max(FEWEST, int(part * len(unsure)))]
     chosen[first, best[first]] = True
     if not chosen.any():
         return False

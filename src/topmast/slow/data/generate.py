@@ -253,12 +253,12 @@ def _workloads(reads: list[Ints], wants: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _prices(gpus: float, total_bytes: float) -> dict[str, Any]:
-    """One GPU not collocated costs 1; the least replicas cost a third of what all GPUs would."""
-    replica = 0.3 * gpus / total_bytes
+    """One GPU not collocated costs 1; the least replicas cost about a seventh of what all GPUs would."""
+    replica = 0.15 * gpus / total_bytes
     return {
         "non_collocated_gpu": 1.0,
         "non_collocated_cpu": 0.01,
         "overload_gpu": [[0.05, 0.5], [0.2, 1.0], [1.0, 3.0]],
         "replica_byte": replica,
-        "moved_byte": 0.1 * replica,
+        "moved_byte": 0.3 * replica,
     }

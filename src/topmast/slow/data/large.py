@@ -15,7 +15,7 @@ from msgspec import Struct
 from topmast.slow.data.columns import Bools, Columns, Floats
 from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
-from topmast.slow.data.dive import dive
+from topmast.slow.data.dive import dive, dive_again
 from topmast.slow.data.exact import Found
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.highs import Effort, solve
@@ -33,8 +33,10 @@ HEATS = (0.02, 0.02, 0.01, 0.01, 0.01, 0.005, 0.005, 0.005, 0.002, 0.002)
 COOLING = 0.01
 STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
-WARM_ITERATIONS = 240
-WARM_STEPS = 150
+WARM_ITERATIONS = 120
+WARM_STEPS = 40
+AGREED = 0.5
+"""A replica of the last plan stays decided where the relaxation still wants this much of it."""
 
 Seconds = Callable[[], float]
 Told = Callable[[str, float, float], None]
@@ -65,19 +67,20 @@ def solve_large(
     """Solve within ``left_s()`` seconds. ``learnt``: of a problem of the same shape; ``start``: a
     placement to begin with. O(iterations (edges + D + W) R + steps).
     """
-    limit_s = left_s()
     relaxation = Relaxation(columns)
     if learnt is not None:
-        relaxed = _follow(relaxation, learnt)
-        search = Search(columns, relaxation.replica_prices(relaxed.prices))
-        if _resume(search, learnt.placed, learnt.serve):
-            told("resumed", search.cost(), relaxed.bound)
-            _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
-            return _finish(columns, search, relaxed)
-    else:
-        point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
-        stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
-        relaxed = relaxation.solve(point, iterations=ITERATIONS, stop=stop)
+        answer = _again(relaxation, left_s, told, learnt)
+        if answer is not None:
+            return answer
+    return _afresh(relaxation, left_s, told, start)
+
+
+def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | None) -> Answer:
+    """Solve without anything learnt."""
+    columns, limit_s = relaxation.columns, left_s()
+    point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
+    stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
+    relaxed = relaxation.solve(point, iterations=ITERATIONS, stop=stop)
     told("bound", math.inf, relaxed.bound)
     prices = relaxation.replica_prices(relaxed.prices)
     search = Search(columns, prices)
@@ -93,6 +96,39 @@ def solve_large(
     _try_start(search, start)
     _polish(search, left_s, relaxed.bound, told, HEATS, STEPS_A_WORKLOAD)
     return _finish(columns, search, relaxed)
+
+
+def _again(
+    relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt
+) -> Answer | None:
+    """Solve from what was learnt: keep the replicas on which the prices still agree, and dive for the
+    rest. None where the old placement breaks a rule now.
+    """
+    columns = relaxation.columns
+    resumed = Search(columns)
+    if not _resume(resumed, learnt.placed, learnt.serve):
+        return None
+    relaxed = _follow(relaxation, learnt)
+    told("resumed", resumed.cost(), relaxed.bound)
+    search = Search(columns, relaxation.replica_prices(relaxed.prices))
+    agreed = learnt.placed & columns.can & (relaxed.replicas > AGREED)
+    source = sources_of(columns, agreed)
+    if source is not None:
+        search.adopt(agreed, source)
+        wish, shares = dive_again(relaxation, relaxed, search, agreed)
+        if search.fill(wish + 1e-3 * columns.held):
+            search.assign(shares)
+            search.descend(20)
+    if source is None or search.cost() >= resumed.cost() or not _complete(search):
+        search.restore(resumed.state)
+    told("dive", search.cost(), relaxed.bound)
+    _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
+    return _finish(columns, search, relaxed)
+
+
+def _complete(search: Search) -> bool:
+    """Whether every table has its least replicas."""
+    return bool((search.state.count >= search.columns.least).all())
 
 
 class _Converged:

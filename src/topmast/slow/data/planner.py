@@ -14,6 +14,7 @@ from topmast.slow.data.ablation import Ablation, ablated
 from topmast.slow.data.answer import document_of, refusal_of
 from topmast.slow.data.columns import Bools, Columns, Floats, columns_of
 from topmast.slow.data.conflict import conflict_of, smallest
+from topmast.slow.data.copies import is_allowed
 from topmast.slow.data.exact import Found, solve_exactly
 from topmast.slow.data.large import Answer, Learnt, Seconds, Told, solve_large
 from topmast.slow.data.problem import Problem
@@ -62,7 +63,7 @@ class Planner:
     def _document(
         self, problem: Problem, columns: Columns, left_s: Seconds, warm: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        conflict = conflict_of(columns)
+        conflict = None if self._still_fits(columns) else conflict_of(columns)
         if conflict is not None:
             return refusal_of(problem, conflict)
         solver = self.options.solver or _by_size(columns)
@@ -83,6 +84,12 @@ class Planner:
             self._learnt = memory.shape_of(columns), answer.learnt
             document["duals"] = memory.written(columns, answer.learnt)
         return document
+
+    def _still_fits(self, columns: Columns) -> bool:
+        """Whether the last placement keeps the rules of this problem: then nothing is in conflict."""
+        if self._learnt is None or self._learnt[0] != memory.shape_of(columns):
+            return False
+        return is_allowed(columns, self._learnt[1].placed & columns.can)
 
     def _large(
         self, problem: Problem, columns: Columns, left_s: Seconds, warm: Mapping[str, Any] | None
