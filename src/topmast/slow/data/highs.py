@@ -108,6 +108,42 @@ def solve(model: Model, effort: Effort, start: tuple[Any, Floats] | None = None)
     return _outcome(solver, model)
 
 
+def curve_of(model: Model, limit_s: float) -> list[dict[str, float | None]]:
+    """Minimise for ``limit_s`` seconds, to watch: time, objective (None: none yet), bound and gap."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("time_limit", limit_s)
+    solver.passModel(_highs_lp(model))
+    curve: list[dict[str, float | None]] = []
+
+    def watch(event: Any) -> None:
+        data = event.data_out
+        _add_point(curve, data.running_time, data.mip_primal_bound, data.mip_dual_bound)
+
+    solver.cbMipLogging += watch
+    solver.cbMipImprovingSolution += watch
+    solver.run()
+    info = solver.getInfo()
+    _add_point(curve, solver.getRunTime(), info.objective_function_value, info.mip_dual_bound)
+    return curve
+
+
+def _add_point(
+    curve: list[dict[str, float | None]], wall_s: float, objective: float, bound: float
+) -> None:
+    found, proven = abs(objective) < 1e100 and objective != 0.0, abs(bound) < 1e100
+    gap = (objective - bound) / max(abs(objective), 1e-9) if found and proven else None
+    curve.append(
+        {
+            "wall_s": wall_s,
+            "objective": objective if found else None,
+            "bound": bound if proven else None,
+            "gap": gap,
+        }
+    )
+
+
 def _highs_lp(model: Model) -> Any:
     start, index, values, low, high = model.rows.matrix()
     lp = highspy.HighsLp()

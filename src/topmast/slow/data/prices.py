@@ -105,6 +105,7 @@ class Relaxation:
         budget = min(columns.budget_bytes, float(columns.size_bytes.sum()) * columns.can.shape[1])
         limits = [columns.storage_bytes, columns.cpus, [budget], columns.link_bytes.ravel()]
         self.limit = np.concatenate(limits)
+        self.lift = np.zeros(len(columns.size_bytes))
         self.limit[: len(columns.cpus)] /= self.byte
         self.limit[2 * len(columns.cpus) :] /= self.byte
         self.size = size
@@ -224,7 +225,7 @@ class Relaxation:
     def _step(self, now: Point, ahead: Point, weight: float) -> None:
         kernels.step(
             *now.arrays, *ahead.arrays, *self.tables, *self.edges, *self.works, *self.limits,
-            self.tx, self.ty, self.sm, self.sp, self.sq, weight,
+            self.tx, self.ty, self.sm, self.sp, self.sq, weight, self.lift,
         )  # fmt: skip
 
     def residual(self, a: Point, b: Point, weight: float) -> tuple[float, float]:

@@ -41,51 +41,54 @@ def _onto_shares(value: Any, may: Any) -> None:
 
 
 @inner
-def _onto_replicas(value: Any, can: Any, least: int) -> None:
+def _onto_replicas(value: Any, can: Any, least: int, guess: float) -> float:
     """Project onto {0 <= x <= 1, sum x >= least}, in place; x = 0 where ``can`` is 0, 1 where it is 2.
-    O(R steps).
+
+    All are raised by one shift, which is returned; it is looked for by Newton's steps from ``guess``, that of
+    the last iteration, within a bracket. O(R steps), mostly one or two.
     """
     regions = len(value)
     total = 0.0
+    top = 1.0
     for r in range(regions):
         if can[r] == 2:
             value[r] = 1.0
             total += 1.0
-        elif can[r]:
+        elif can[r] == 0:
+            value[r] = 0.0
+        else:
             total += min(1.0, max(0.0, value[r]))
+            top = max(top, 1.0 - value[r])
     shift = 0.0
     if total < least:
-        low, high = 0.0, 1.0
-        for r in range(regions):
-            if can[r]:
-                high = max(high, 1.0 - value[r])
+        low, high = 0.0, top
+        shift = guess if 0.0 < guess < top else 0.0
         for _ in range(60):
             total = 0.0
             inside = 0
             for r in range(regions):
-                if can[r] == 2:
-                    total += 1.0
-                elif can[r]:
+                if can[r] == 1:
                     moved = value[r] + shift
                     if moved >= 1.0:
                         total += 1.0
                     elif moved > 0.0:
                         total += moved
                         inside += 1
+                else:
+                    total += value[r]
             missing = least - total
-            if abs(missing) < 1e-11:
+            if abs(missing) < 1e-10:
                 break
             if missing > 0:
                 low = shift
             else:
                 high = shift
-            guess = shift + missing / inside if inside > 0 else -1.0
-            shift = guess if low < guess < high else 0.5 * (low + high)
+            ahead = shift + missing / inside if inside > 0 else -1.0
+            shift = ahead if low < ahead < high else 0.5 * (low + high)
     for r in range(regions):
         if can[r] == 1:
             value[r] = min(1.0, max(0.0, value[r] + shift))
-        elif can[r] == 0:
-            value[r] = 0.0
+    return shift
 
 
 @inner
@@ -114,13 +117,13 @@ def step(
     edge_start: Any, edge_table: Any, reader_start: Any, reader_edge: Any,
     loss: Any, may: Any, want_start: Any, want_model: Any, want: Any, cpu: Any,
     supply: Any, room: Any, prices: Any, qlimit: Any,
-    tx: Any, ty: Any, sm: Any, sp: Any, sq: Any, weight: float,
+    tx: Any, ty: Any, sm: Any, sp: Any, sq: Any, weight: float, lift: Any,
 ) -> None:  # fmt: skip
     """One step of the primal-dual method, from (x, y, m, p, q) to (nx, ny, nm, np_, nq).
 
     ``q`` prices the rows in scaled bytes and CPUs: R of storage, R of CPUs, one budget, R R links. Each
     table's ``rowsize`` is its size in those rows; ``route`` [D, R]: -1 no copy, -2 a copy without a
-    link that might fill up, else the link's row. O((edges + D + W) R).
+    link that might fill up, else the link's row. ``lift`` [D]: see `_onto_replicas`. O((edges + D + W) R).
     """
     tables, regions = x.shape
     workloads = len(loss)
@@ -163,7 +166,7 @@ def step(
         t = tx[d] / weight
         for r in range(regions):
             nx[d, r] = x[d, r] - t * g[r]
-        _onto_replicas(nx[d], can[d], least[d])
+        lift[d] = _onto_replicas(nx[d], can[d], least[d], lift[d])
         for r in range(regions):
             ahead = size * (2.0 * nx[d, r] - x[d, r])
             use[r] += ahead
