@@ -39,7 +39,9 @@ def tiny(seed: int) -> Document:
             {
                 "name": f"w{i}",
                 "tables": rng.sample(tables, rng.randrange(0, min(3, len(tables) + 1))),
-                "gpus": {m: float(rng.choice((0, 1, 3, 5))) for m in ("A", "B") if rng.random() < 0.7},
+                "gpus": {
+                    m: float(rng.choice((0, 1, 3, 5))) for m in ("A", "B") if rng.random() < 0.7
+                },
                 "cpus": float(rng.choice((0, 0, 2, 4))),
                 "kind": "training",
             }
@@ -87,7 +89,9 @@ def best(problem: Document) -> float | None:
 def _fits(problem: Document, placement: tuple[set[str], ...]) -> bool:
     tables = problem["tables"]
     for region in problem["regions"]:
-        here = sum(t["bytes"] for t, p in zip(tables, placement, strict=True) if region["name"] in p)
+        here = sum(
+            t["bytes"] for t, p in zip(tables, placement, strict=True) if region["name"] in p
+        )
         if here > region["storage_bytes"]:
             return False
     copies = [
@@ -115,7 +119,7 @@ def _fits(problem: Document, placement: tuple[set[str], ...]) -> bool:
 def _cost(problem: Document, placement: tuple[set[str], ...]) -> float:
     """Replicas and moves, and the service by a linear program: shares y, then overload o by segment."""
     prices, regions = problem["prices"], problem["regions"]
-    cost = 0.0
+    cost: float = 0.0
     for table, where in zip(problem["tables"], placement, strict=True):
         cost += prices["replica_byte"] * table["bytes"] * len(where)
         cost += prices["moved_byte"] * table["bytes"] * len(where - set(table["replicas"]))
@@ -129,10 +133,14 @@ def _cost(problem: Document, placement: tuple[set[str], ...]) -> float:
     ]
     segments = prices["overload_gpu"]
     over = [
-        (r, m, s) for r, region in enumerate(regions) for m in region["gpus"] for s in range(len(segments))
+        (r, m, s)
+        for r, region in enumerate(regions)
+        for m in region["gpus"]
+        for s in range(len(segments))
     ]
-    loss = [
-        prices["non_collocated_gpu"] * sum(w["gpus"].values()) + prices["non_collocated_cpu"] * w["cpus"]
+    loss: list[float] = [
+        prices["non_collocated_gpu"] * sum(w["gpus"].values())
+        + prices["non_collocated_cpu"] * w["cpus"]
         for w in problem["workloads"]
     ]
     objective = [-loss[w] for w, _ in shares] + [segments[s][1] for _, _, s in over]
@@ -155,7 +163,7 @@ def _cost(problem: Document, placement: tuple[set[str], ...]) -> float:
             rows.append(row + [-1.0 * (q == r and n == m) for q, n, _ in over])
             limits.append(supply)
     if not objective:
-        return cost + sum(loss)
+        return float(cost + sum(loss))
     solved = linprog(objective, A_ub=np.array(rows, float), b_ub=limits, bounds=bounds)
     assert solved.status == 0
-    return cost + sum(loss) + float(solved.fun)
+    return float(cost + sum(loss) + solved.fun)

@@ -157,7 +157,9 @@ def _peer(columns: Columns, limit_s: float, bound: float) -> dict[str, Any]:
     program = formulate(columns, np.zeros_like(columns.can), columns.can)
     begun_s = time.process_time()
     curve = curve_of(program.model, limit_s)
-    last = curve[-1] if curve else {"wall_s": limit_s, "objective": None, "bound": None, "gap": None}
+    last = (
+        curve[-1] if curve else {"wall_s": limit_s, "objective": None, "bound": None, "gap": None}
+    )
     objective = last["objective"]
     return {
         **last,

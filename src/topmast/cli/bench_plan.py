@@ -30,9 +30,12 @@ def add(app: typer.Typer, root: Root) -> None:
             typer.Option("--only", metavar="NAME", help="sparse, dense or large; may be repeated."),
         ] = None,
         duration: Annotated[
-            str | None, typer.Option(metavar="TIME", help="For each plan, instead of its own limit.")
+            str | None,
+            typer.Option(metavar="TIME", help="For each plan, instead of its own limit."),
         ] = None,
-        peer: Annotated[bool, typer.Option(help="Let HiGHS alone try each problem as well.")] = True,
+        peer: Annotated[
+            bool, typer.Option(help="Let HiGHS alone try each problem as well.")
+        ] = True,
         seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
         out: Annotated[
             Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")
@@ -53,7 +56,17 @@ def add(app: typer.Typer, root: Root) -> None:
 
 def _say(document: Any) -> None:
     """A row for each problem."""
-    titles = ("PROBLEM", "GAP", "CONTROLLABLE", "SECONDS", "CPU", "D/S", "HIGHS GAP", "AGAIN S", "GAP")
+    titles = (
+        "PROBLEM",
+        "GAP",
+        "CONTROLLABLE",
+        "SECONDS",
+        "CPU",
+        "D/S",
+        "HIGHS GAP",
+        "AGAIN S",
+        "GAP",
+    )
     rows = []
     for row in document["rows"]:
         again, peer = row["replan"], row["peer"] or {"gap": None}

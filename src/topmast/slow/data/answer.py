@@ -101,11 +101,19 @@ def moves_of(problem: Problem, columns: Columns, placed: Bools) -> list[dict[str
         come = None if source[d, r] == NOWHERE else regions[source[d, r]]
         table = problem.tables[d]
         found.append(
-            {"op": "copy", "table": table.name, "from": come, "to": regions[r], "bytes": table.bytes}
+            {
+                "op": "copy",
+                "table": table.name,
+                "from": come,
+                "to": regions[r],
+                "bytes": table.bytes,
+            }
         )
     for d, r in np.argwhere(columns.held & ~placed):
         table = problem.tables[d]
-        found.append({"op": "drop", "table": table.name, "region": regions[r], "bytes": table.bytes})
+        found.append(
+            {"op": "drop", "table": table.name, "region": regions[r], "bytes": table.bytes}
+        )
     return found
 
 

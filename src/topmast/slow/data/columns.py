@@ -74,7 +74,9 @@ class Columns(Struct, frozen=True):
 
     def shape(self) -> tuple[int, int, int, int]:
         """How many tables, regions, workloads and models."""
-        return (*self.can.shape, *self.demand.shape)  # type: ignore[return-value]
+        tables, regions = self.can.shape
+        workloads, models = self.demand.shape
+        return tables, regions, workloads, models
 
     def replica_cost(self) -> Floats:
         """What a replica costs at the end, [D, R]."""
@@ -116,7 +118,8 @@ def columns_of(problem: Problem) -> Columns:
         readers=turned(reads, len(table)),
         demand=demand,
         needs_cpus=needs_cpus,
-        loss=prices.non_collocated_gpu * demand.sum(axis=1) + prices.non_collocated_cpu * needs_cpus,
+        loss=prices.non_collocated_gpu * demand.sum(axis=1)
+        + prices.non_collocated_cpu * needs_cpus,
         may_serve=_servable(reads, can, demand, supply, needs_cpus, cpus),
         room=supply[:, :, None] * widths,
         price=np.array([price for _, price in prices.overload_gpu]),
@@ -180,9 +183,12 @@ def _possible(
             can[index] = False
             can[index, [region[name] for name in table.allowed]] = True
     widest = np.where(held[:, :, None], link[None], -1.0).max(axis=1)
-    reachable = (widest >= size[:, None]) | ~held.any(axis=1)[:, None]
+    homeless = np.logical_not(held.sum(axis=1, keepdims=True))
+    reachable = (widest >= size[:, None]) | homeless
     can &= size[:, None] <= storage
-    result: Bools = can & (held | (reachable & (size <= budget_bytes)[:, None]))
+    affordable: Bools = np.less_equal(size, budget_bytes)
+    copied: Bools = reachable & affordable[:, None]
+    result: Bools = can & (held | copied)
     return result
 
 

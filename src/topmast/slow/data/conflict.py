@@ -137,7 +137,9 @@ def smallest(columns: Columns) -> Conflict:
 def fits(columns: Columns, kept: Bools) -> bool:
     """Whether the tables ``kept`` can be placed; also true where `NODES` nodes do not tell."""
     program = formulate(without_workloads(columns, kept), np.zeros_like(columns.can), columns.can)
-    idle = msgspec.structs.replace(program.model, cost=np.zeros(len(program.model.cost)), offset=0.0)
+    idle = msgspec.structs.replace(
+        program.model, cost=np.zeros(len(program.model.cost)), offset=0.0
+    )
     return solve(idle, Effort(nodes=NODES)).status != "infeasible"
 
 

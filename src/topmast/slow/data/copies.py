@@ -18,7 +18,8 @@ def sources_of(columns: Columns, placed: Bools) -> Ints | None:
     link with most room; where that fails HiGHS searches. O(copies R), and the search.
     """
     found = np.full(placed.shape, NOWHERE, np.int64)
-    tables, targets = np.nonzero(placed & ~columns.held & columns.held.any(axis=1)[:, None])
+    somewhere = columns.held.sum(axis=1, keepdims=True) > 0
+    tables, targets = np.nonzero(placed & ~columns.held & somewhere)
     left = columns.link_bytes.copy()
     for i in np.lexsort((targets, tables, -columns.size_bytes[tables])):
         d, r = tables[i], targets[i]
@@ -34,7 +35,7 @@ def sources_of(columns: Columns, placed: Bools) -> Ints | None:
 def _search(columns: Columns, tables: Ints, targets: Ints) -> Ints | None:
     """The same by a mixed-integer program: each copy over one of its links, no link overfull."""
     size, link = columns.size_bytes, columns.link_bytes
-    copy, source = np.nonzero(columns.held[tables] & (link[:, targets].T >= size[tables, None]))
+    copy, source = np.nonzero(columns.held[tables] & (size[tables, None] <= link[:, targets].T))
     unit = max(1.0, float(size.max(initial=0.0)) / 1e3)
     rows = Rows()
     first = rows.add(len(tables), 1.0, 1.0)

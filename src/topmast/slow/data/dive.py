@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from msgspec import Struct
 
 from topmast.slow.data.columns import Bools, Floats
 from topmast.slow.data.prices import Relaxation, Relaxed
 from topmast.slow.data.search import Search
-
 
 
 class Pace(Struct, frozen=True):

@@ -65,4 +65,5 @@ def _begun(columns: Columns, start: Bools | None) -> Bools | None:
     if not search.fill(columns.held.astype(float)):
         return None
     search.descend(20)
-    return search.state.placed
+    placed: Bools = search.state.placed
+    return placed

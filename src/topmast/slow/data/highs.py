@@ -90,7 +90,7 @@ class Effort(Struct, frozen=True):
 
 def solve(model: Model, effort: Effort, start: tuple[Any, Floats] | None = None) -> Solved:
     """Minimise, from a point of which ``start`` says some variables and values. One thread, no output."""
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("solver", effort.method)
@@ -110,7 +110,7 @@ def solve(model: Model, effort: Effort, start: tuple[Any, Floats] | None = None)
 
 def curve_of(model: Model, limit_s: float) -> list[dict[str, float | None]]:
     """Minimise for ``limit_s`` seconds, to watch: time, objective (None: none yet), bound and gap."""
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", limit_s)

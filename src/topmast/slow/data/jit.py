@@ -18,6 +18,4 @@ def kernel(function: Compiled) -> Compiled:
 def inner(function: Compiled) -> Compiled:
     """Compile a function that only other kernels call, and never Python: that would crash."""
     options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(
-        Compiled, njit(cache=True, nogil=True, error_model="numpy", **options)(function)
-    )
+    return cast(Compiled, njit(cache=True, nogil=True, error_model="numpy", **options)(function))

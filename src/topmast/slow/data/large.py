@@ -98,9 +98,7 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
     return _finish(columns, search, relaxed)
 
 
-def _again(
-    relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt
-) -> Answer | None:
+def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) -> Answer | None:
     """Solve from what was learnt: keep the replicas on which the prices still agree, and dive for the
     rest. None where the old placement breaks a rule now.
     """

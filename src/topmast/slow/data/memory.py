@@ -57,7 +57,9 @@ def read(columns: Columns, duals: Any, placed: Bools, serve: Floats) -> Learnt |
     if not np.isfinite(numbers).all():
         raise _broken()
     cuts = np.cumsum(counts)[:-1]
-    arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, cuts), shapes, strict=True)]
+    arrays = [
+        part.reshape(shape) for part, shape in zip(np.split(numbers, cuts), shapes, strict=True)
+    ]
     for prices in arrays[2:5]:
         np.maximum(prices, 0.0, out=prices)
     return Learnt(Point(*(each.copy() for each in arrays[:5])), weight, arrays[5], placed, serve)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from msgspec import Struct
 
 from topmast.slow.data import prices_kernels as kernels
-from topmast.slow.data.columns import Columns, Floats
+from topmast.slow.data.columns import Bools, Columns, Floats
 from topmast.slow.data.formulation import routes_of
 
 STEP = 0.99
@@ -103,7 +105,12 @@ class Relaxation:
         start[1:] = np.cumsum(np.bincount(want_w, minlength=len(columns.demand)))
         edge_of = np.argsort(columns.reads.items, kind="stable")
         budget = min(columns.budget_bytes, float(columns.size_bytes.sum()) * columns.can.shape[1])
-        limits = [columns.storage_bytes, columns.cpus, [budget], columns.link_bytes.ravel()]
+        limits: list[Any] = [
+            columns.storage_bytes,
+            columns.cpus,
+            [budget],
+            columns.link_bytes.ravel(),
+        ]
         self.limit = np.concatenate(limits)
         self.lift = np.zeros(len(columns.size_bytes))
         self.limit[: len(columns.cpus)] /= self.byte
@@ -153,6 +160,7 @@ class Relaxation:
         ty = per_gpu * columns.demand.sum(axis=1) + columns.needs_cpus * cpu_price
         np.add.at(ty, owners, edge_scale)
         self.tx, self.ty = STEP / np.maximum(tx, 1e-12), STEP / np.maximum(ty, 1e-12)
+        self.steps = (self.tx, self.ty, self.sm, self.sp, self.sq)
 
     # --- the bound
 
@@ -160,7 +168,7 @@ class Relaxation:
         """What ``prices`` prove: a lower bound of the whole mixed-integer problem. O(edges R)."""
         return float(
             kernels.bound(
-                prices.m, prices.p, prices.q, *self.tables, *self.edges, *self.works, *self.limits
+                prices.m, prices.p, prices.q, self.tables, self.edges, self.works, self.limits
             )
         )
 
@@ -175,11 +183,15 @@ class Relaxation:
 
     # --- the iteration
 
-    def begin(self, placed: Floats, shares: Floats) -> Point:
+    def begin(self, placed: Bools, shares: Floats) -> Point:
         """A first point: a placement with its shares, and no prices."""
         columns = self.columns
         edges, regions = len(columns.reads.items), columns.can.shape[1]
-        prices = (np.zeros((edges, regions)), np.zeros(columns.supply.shape), np.zeros(len(self.limit)))
+        prices = (
+            np.zeros((edges, regions)),
+            np.zeros(columns.supply.shape),
+            np.zeros(len(self.limit)),
+        )
         return Point(placed.astype(float), shares.astype(float), *prices)
 
     def solve(
@@ -224,8 +236,8 @@ class Relaxation:
 
     def _step(self, now: Point, ahead: Point, weight: float) -> None:
         kernels.step(
-            *now.arrays, *ahead.arrays, *self.tables, *self.edges, *self.works, *self.limits,
-            self.tx, self.ty, self.sm, self.sp, self.sq, weight, self.lift,
+            now.arrays, ahead.arrays, self.tables, self.edges, self.works, self.limits, self.steps,
+            weight, self.lift,
         )  # fmt: skip
 
     def residual(self, a: Point, b: Point, weight: float) -> tuple[float, float]:

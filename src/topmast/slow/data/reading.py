@@ -122,7 +122,9 @@ def _check_prices(prices: Prices) -> None:
         field = f"prices.overload_gpu[{index}]"
         _amount(field, price, MAX_PRICE)
         if not math.isfinite(fraction) or fraction <= before[0] or fraction > MAX_AMOUNT:
-            _refuse(field, f"the fraction {fraction:g} does not rise", "finite, each above the last")
+            _refuse(
+                field, f"the fraction {fraction:g} does not rise", "finite, each above the last"
+            )
         if price < before[1]:
             _refuse(field, f"the price {price:g} falls", "prices do not decrease")
         before = (fraction, price)

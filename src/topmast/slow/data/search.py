@@ -22,7 +22,8 @@ class Search:
         tables, regions, workloads, models = columns.shape()
         most = int(np.diff(columns.reads.start).max(initial=0)) + 2
         length = (int(np.diff(columns.readers.start).max(initial=0)) + 2) * (2 * regions + 4) * most
-        self.log = Log(*(np.zeros(length, np.int64) for _ in range(4)), np.zeros(1, np.int64))
+        kind, table, region, source = np.zeros((4, length), np.int64)
+        self.log = Log(kind, table, region, source, np.zeros(1, np.int64))
         self.state = State(
             at=np.full(workloads, -1, np.int64),
             users=np.zeros((tables, regions), np.int64),
@@ -93,16 +94,30 @@ class Search:
         """Move workloads while that pays."""
         return float(kernels.descend(self.fixed, self.state, self.works, self.log, sweeps))
 
-    def anneal(self, near: Bools, steps: int, warm: float, cold: float, together: float = 0.05) -> float:
+    def anneal(
+        self, near: Bools, steps: int, warm: float, cold: float, together: float = 0.05
+    ) -> float:
         """Random moves to regions that are ``near`` [W, R] at falling temperatures."""
-        padded = np.concatenate([near & self.columns.may_serve, np.ones((len(near), 1), bool)], axis=1)
+        padded = np.concatenate(
+            [near & self.columns.may_serve, np.ones((len(near), 1), bool)], axis=1
+        )
         count = padded.sum(axis=1)
         order = np.argsort(~padded, axis=1, kind="stable")
         listed = np.where(order == near.shape[1], -1, order)
         works = self.works[count[self.works] > 1]
         return float(
             kernels.anneal(
-                self.fixed, self.state, works, listed, count, self.log, self.seed, steps, warm, cold, together
+                self.fixed,
+                self.state,
+                works,
+                listed,
+                count,
+                self.log,
+                self.seed,
+                steps,
+                warm,
+                cold,
+                together,
             )
         )
 

@@ -87,19 +87,19 @@ def _random(seed: Any) -> Any:
 
 
 @inner
-def _below(seed: Any, limit: int) -> int:
+def _below(seed: Any, limit: int) -> Any:
     """A number in 0..limit - 1."""
     return int((_random(seed) >> np.uint64(33)) % np.uint64(limit))
 
 
 @inner
-def _uniform(seed: Any) -> float:
+def _uniform(seed: Any) -> Any:
     """A number in [0, 1)."""
     return float(_random(seed) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @inner
-def overload(f: Any, r: int, g: int, load: float) -> float:
+def overload(f: Any, r: int, g: int, load: float) -> Any:
     """The price of ``load`` on a region's GPUs of a model. O(S)."""
     over = load - f.supply[r, g]
     if over <= 0.0:
@@ -116,7 +116,7 @@ def overload(f: Any, r: int, g: int, load: float) -> float:
 
 
 @inner
-def _source_for(f: Any, s: Any, d: int, r: int) -> int:
+def _source_for(f: Any, s: Any, d: int, r: int) -> Any:
     """The region to copy from with most room on its link; -1 for a new table, -2 where none has room."""
     if f.homeless[d]:
         return NOWHERE
@@ -130,7 +130,7 @@ def _source_for(f: Any, s: Any, d: int, r: int) -> int:
 
 
 @inner
-def _fits(f: Any, s: Any, d: int, r: int) -> bool:
+def _fits(f: Any, s: Any, d: int, r: int) -> Any:
     """Whether a replica more is possible there now."""
     if not f.can[d, r] or s.stored[r] + f.size[d] > f.storage[r]:
         return False
@@ -150,7 +150,7 @@ def _note(log: Any, kind: int, d: int, r: int, source: int) -> None:
 
 
 @inner
-def _put(f: Any, s: Any, d: int, r: int, source: int) -> float:
+def _put(f: Any, s: Any, d: int, r: int, source: int) -> Any:
     """Add a replica; its cost."""
     s.placed[d, r] = True
     s.count[d] += 1
@@ -166,7 +166,7 @@ def _put(f: Any, s: Any, d: int, r: int, source: int) -> float:
 
 
 @inner
-def _take(f: Any, s: Any, d: int, r: int) -> float:
+def _take(f: Any, s: Any, d: int, r: int) -> Any:
     """Remove a replica; what it saves, as a negative cost."""
     s.placed[d, r] = False
     s.count[d] -= 1
@@ -181,20 +181,20 @@ def _take(f: Any, s: Any, d: int, r: int) -> float:
 
 
 @inner
-def _add(f: Any, s: Any, log: Any, d: int, r: int) -> float:
+def _add(f: Any, s: Any, log: Any, d: int, r: int) -> Any:
     source = NOWHERE if f.held[d, r] else _source_for(f, s, d, r)
     _note(log, ADDED, d, r, source)
     return _put(f, s, d, r, source)
 
 
 @inner
-def _drop(f: Any, s: Any, log: Any, d: int, r: int) -> float:
+def _drop(f: Any, s: Any, log: Any, d: int, r: int) -> Any:
     _note(log, DROPPED, d, r, s.source[d, r])
     return _take(f, s, d, r)
 
 
 @inner
-def _settle(f: Any, s: Any, log: Any, d: int) -> float:
+def _settle(f: Any, s: Any, log: Any, d: int) -> Any:
     """Drop replicas that nobody uses, dearest first, down to the least; then let an unused one make way
     for a cheaper one that is held elsewhere. The change of cost. O(R^2) at worst, O(1) mostly.
     """
@@ -205,9 +205,9 @@ def _settle(f: Any, s: Any, log: Any, d: int) -> float:
     while s.count[d] > f.least[d] and s.idle[d] > 0:
         worst = -1
         for r in range(regions):
-            if s.placed[d, r] and s.users[d, r] == 0:
-                if worst < 0 or f.cost[d, r] > f.cost[d, worst]:
-                    worst = r
+            dearer = worst < 0 or f.cost[d, r] > f.cost[d, worst]
+            if dearer and s.placed[d, r] and s.users[d, r] == 0:
+                worst = r
         cost += _drop(f, s, log, d, worst)
     if s.idle[d] == 0:
         return cost
@@ -215,9 +215,9 @@ def _settle(f: Any, s: Any, log: Any, d: int) -> float:
         if s.placed[d, r] and s.users[d, r] == 0:
             best = r
             for b in range(regions):
-                if not s.placed[d, b] and f.can[d, b] and f.cost[d, b] < f.cost[d, best]:
-                    if _fits(f, s, d, b):
-                        best = b
+                cheaper = f.can[d, b] and f.cost[d, b] < f.cost[d, best]
+                if cheaper and not s.placed[d, b] and _fits(f, s, d, b):
+                    best = b
             if best != r:
                 cost += _drop(f, s, log, d, r)
                 cost += _add(f, s, log, d, best)
@@ -225,7 +225,7 @@ def _settle(f: Any, s: Any, log: Any, d: int) -> float:
 
 
 @inner
-def _leave(f: Any, s: Any, w: int) -> float:
+def _leave(f: Any, s: Any, w: int) -> Any:
     """Stop serving a workload, and keep its replicas; the change of cost."""
     a = s.at[w]
     if a < 0:
@@ -247,7 +247,7 @@ def _leave(f: Any, s: Any, w: int) -> float:
 
 
 @inner
-def _enter(f: Any, s: Any, w: int, b: int) -> float:
+def _enter(f: Any, s: Any, w: int, b: int) -> Any:
     """Serve a workload that is nowhere, all of whose replicas are there (b < 0: leave it unserved)."""
     if b < 0:
         return f.loss[w]
@@ -268,7 +268,7 @@ def _enter(f: Any, s: Any, w: int, b: int) -> float:
 
 
 @inner
-def _move(f: Any, s: Any, log: Any, w: int, b: int) -> float:
+def _move(f: Any, s: Any, log: Any, w: int, b: int) -> Any:
     """Serve ``w`` in ``b`` (-1: nowhere) with what that takes; the change of cost, or infinity where it
     does not fit: then what was done so far must be taken back. O(tables of w x R).
     """
@@ -308,28 +308,25 @@ def _undo(f: Any, s: Any, log: Any, length: int) -> None:
 
 
 @inner
-def _least_cost(f: Any, s: Any, w: int, b: int, limit: float) -> float:
-    """Less than `_move` can cost, without a change; stops when it is beyond ``limit``. O(tables of w)."""
-    a = s.at[w]
+def _change(f: Any, s: Any, w: int, r: int, sign: float) -> Any:
+    """What the overload of a region changes when ``w`` comes (1) or goes (-1). O(models of w)."""
     cost = 0.0
-    if a < 0:
-        cost -= f.loss[w]
-    else:
-        for k in range(f.want_start[w], f.want_start[w + 1]):
-            g = f.want_model[k]
-            load = s.load[a, g]
-            if load > f.supply[a, g]:
-                cost += overload(f, a, g, load - f.want[k]) - overload(f, a, g, load)
-    if b < 0:
-        cost += f.loss[w]
-    else:
-        if s.busy[b] + f.cpu[w] > f.cpus[b]:
-            return np.inf
-        for k in range(f.want_start[w], f.want_start[w + 1]):
-            g = f.want_model[k]
-            load = s.load[b, g]
-            if load + f.want[k] > f.supply[b, g]:
-                cost += overload(f, b, g, load + f.want[k]) - overload(f, b, g, load)
+    for k in range(f.want_start[w], f.want_start[w + 1]):
+        g = f.want_model[k]
+        load = s.load[r, g]
+        if max(load, load + sign * f.want[k]) > f.supply[r, g]:
+            cost += overload(f, r, g, load + sign * f.want[k]) - overload(f, r, g, load)
+    return cost
+
+
+@inner
+def _least_cost(f: Any, s: Any, w: int, b: int) -> Any:
+    """At most what `_move` costs, found without a change: all that might be saved is. O(tables of w)."""
+    a = s.at[w]
+    if b >= 0 and s.busy[b] + f.cpu[w] > f.cpus[b]:
+        return np.inf
+    cost = -f.loss[w] if a < 0 else _change(f, s, w, a, -1.0)
+    cost += f.loss[w] if b < 0 else _change(f, s, w, b, 1.0)
     for e in range(f.edge_start[w], f.edge_start[w + 1]):
         d = f.edge_table[e]
         if s.idle[d] > 0:
@@ -344,7 +341,7 @@ def _least_cost(f: Any, s: Any, w: int, b: int, limit: float) -> float:
 
 
 @inner
-def _follow(f: Any, s: Any, log: Any, d: int, a: int, b: int) -> float:
+def _follow(f: Any, s: Any, log: Any, d: int, a: int, b: int) -> Any:
     """Move all workloads that read ``d`` in ``a`` to ``b``, as far as that fits; the change of cost.
 
     O(readers of d x tables x R).
@@ -363,7 +360,7 @@ def _follow(f: Any, s: Any, log: Any, d: int, a: int, b: int) -> float:
 
 
 @kernel
-def fill(f: Any, s: Any, order: Any, prefer: Any, log: Any) -> int:
+def fill(f: Any, s: Any, order: Any, prefer: Any, log: Any) -> Any:
     """Give every table its least replicas, in ``order``, where ``prefer`` [D, R] is highest and it fits.
 
     Returns the first table that cannot have them, or -1. O(D R^2).
@@ -373,9 +370,9 @@ def fill(f: Any, s: Any, order: Any, prefer: Any, log: Any) -> int:
         while s.count[d] < f.least[d]:
             best = -1
             for r in range(len(f.storage)):
-                if not s.placed[d, r] and _fits(f, s, d, r):
-                    if best < 0 or prefer[d, r] > prefer[d, best]:
-                        best = r
+                better = best < 0 or prefer[d, r] > prefer[d, best]
+                if better and not s.placed[d, r] and _fits(f, s, d, r):
+                    best = r
             if best < 0:
                 return d
             _add(f, s, log, d, best)
@@ -402,7 +399,7 @@ def assign(f: Any, s: Any, order: Any, wish: Any, log: Any) -> None:
 
 
 @kernel
-def descend(f: Any, s: Any, works: Any, log: Any, sweeps: int) -> float:
+def descend(f: Any, s: Any, works: Any, log: Any, sweeps: int) -> Any:
     """Move workloads to their best region while that pays; the change of cost. O(sweeps edges R^2)."""
     total = 0.0
     for _ in range(sweeps):
@@ -413,7 +410,7 @@ def descend(f: Any, s: Any, works: Any, log: Any, sweeps: int) -> float:
             for b in range(-1, len(f.storage)):
                 if b == a or (b >= 0 and not f.may[w, b]):
                     continue
-                if _least_cost(f, s, w, b, best) > best:
+                if _least_cost(f, s, w, b) > best:
                     continue
                 log.length[0] = 0
                 cost = _move(f, s, log, w, b)
@@ -433,7 +430,7 @@ def descend(f: Any, s: Any, works: Any, log: Any, sweeps: int) -> float:
 def anneal(
     f: Any, s: Any, works: Any, near: Any, near_count: Any, log: Any, seed: Any,
     steps: int, warm: float, cold: float, together: float,
-) -> float:  # fmt: skip
+) -> Any:  # fmt: skip
     """Random moves, worse ones taken with a chance that falls with the temperature; the change of cost.
 
     A part ``together`` of the moves takes along all that read one of a workload's tables in its region.
@@ -456,7 +453,7 @@ def anneal(
         log.length[0] = 0
         if a >= 0 and end > begin and _uniform(seed) < together:
             cost = _follow(f, s, log, f.edge_table[begin + _below(seed, end - begin)], a, b)
-        elif _least_cost(f, s, w, b, limit) > limit:
+        elif _least_cost(f, s, w, b) > limit:
             continue
         else:
             cost = _move(f, s, log, w, b)

@@ -99,7 +99,9 @@ def test_ablations_leave_out_what_they_say() -> None:
     problem = make(Shape(tables=60, regions=4, workloads=90, seed=6))
     read = convert_problem(problem)
     answers = {
-        name: Planner(Options(solver="exact", time_limit_s=20, ablation=name), lambda: 0.0).plan(read)
+        name: Planner(Options(solver="exact", time_limit_s=20, ablation=name), lambda: 0.0).plan(
+            read
+        )
         for name in ABLATIONS
     }
     assert answers["storage-only"]["max_demand_supply"] > answers["soft-gpu"]["max_demand_supply"]
