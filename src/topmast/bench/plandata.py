@@ -86,11 +86,12 @@ def _case(case: PlanCase, options: PlanDataOptions) -> dict[str, Any]:
     answer = planner.plan(problem)
     cpu_s = time.process_time() - begun_cpu_s
     told("end", answer["objective"], answer["bound"])
+    points = list(curve)
     row = {
         "kind": case.kind, "tables": case.tables, "regions": case.regions,
         "workloads": case.workloads, "limit_s": limit_s, "goal": case.goal, "aim": case.aim,
         **_figures(answer), "cpu_s": cpu_s, "constant_share": constant / answer["objective"],
-        "start_demand_supply": start_demand_supply(columns), "curve": curve,
+        "start_demand_supply": start_demand_supply(columns), "curve": points,
     }  # fmt: skip
     row["replan"] = _again(planner, document, answer, options.seed)
     row["rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -31,6 +31,7 @@ LOOKBACK = 8
 HEATS = (0.02, 0.02, 0.01, 0.01, 0.01, 0.005, 0.005, 0.005, 0.002, 0.002)
 """Temperatures of the rounds of annealing, in mean losses of a workload."""
 COOLING = 0.01
+SLICES = 8
 STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
 WARM_ITERATIONS = 120
@@ -122,6 +123,16 @@ def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) 
     told("dive", search.cost(), relaxed.bound)
     _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
     return _finish(columns, search, relaxed)
+
+
+def _anneal(search: Search, near: Bools, steps: int, warm: float, left_s: Seconds) -> None:
+    """One round from ``warm`` down, in slices between which the time may end it."""
+    part = COOLING ** (1.0 / SLICES)
+    for number in range(SLICES):
+        begin = warm * part**number
+        search.anneal(near, max(1, steps // SLICES), begin, begin * part)
+        if left_s() <= 0.1:
+            break
 
 
 def _complete(search: Search) -> bool:
@@ -217,8 +228,7 @@ def _polish(
     best, cost = search.saved(), search.cost()
     near = np.ones_like(columns.may_serve)
     for heat in heats:
-        warm = heat * scale
-        search.anneal(near, steps * len(search.works), warm, warm * COOLING)
+        _anneal(search, near, steps * len(search.works), heat * scale, left_s)
         search.descend(20)
         now = search.cost()
         if now < cost:
