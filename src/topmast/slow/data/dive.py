@@ -24,7 +24,8 @@ class Pace(Struct, frozen=True):
     part: float
 
 
-THOROUGH = Pace(60, 150, 0.15)
+THOROUGH = Pace(60, 80, 0.2)
+MIDDLING = Pace(12, 50, 0.3)
 QUICK = Pace(6, 25, 0.4)
 FEWEST = 5
 SURE, GONE = 0.9, 0.02
@@ -43,12 +44,12 @@ def dive(
 
 
 def dive_again(
-    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools, pace: Pace = QUICK
 ) -> tuple[Floats, Floats]:
     """The same, quickly, from replicas ``agreed`` [D, R] that ``search`` has placed already."""
     relaxation.open[:] = relaxation.columns.can
     relaxation.open[agreed] = DECIDED
-    return _rounds(relaxation, relaxed, search, lambda: 1.0, QUICK)
+    return _rounds(relaxation, relaxed, search, lambda: 1.0, pace)
 
 
 def _rounds(

@@ -15,7 +15,7 @@ from msgspec import Struct
 from topmast.slow.data.columns import Bools, Columns, Floats
 from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
-from topmast.slow.data.dive import dive, dive_again
+from topmast.slow.data.dive import MIDDLING, QUICK, Pace, dive, dive_again
 from topmast.slow.data.exact import Found
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.highs import Effort, solve
@@ -28,7 +28,9 @@ ITERATIONS = 3_000
 CONVERGED = 2e-5
 """The bound is as good as it gets when so small a part of it was added over `LOOKBACK` looks."""
 LOOKBACK = 8
-HEATS = (0.02, 0.02, 0.01, 0.01, 0.01, 0.005, 0.005, 0.005, 0.002, 0.002)
+HEATS = (0.02, 0.01, 0.005)
+DOUBTS = (0.5, 0.8, 0.5, 0.8)
+"""Replicas that the relaxation wants less than this are decided anew, in this order."""
 """Temperatures of the rounds of annealing, in mean losses of a workload."""
 COOLING = 0.01
 SLICES = 8
@@ -96,7 +98,41 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
     told("dive", search.cost(), relaxed.bound)
     _try_start(search, start)
     _polish(search, left_s, relaxed.bound, told, HEATS, STEPS_A_WORKLOAD)
+    for least in DOUBTS:
+        if left_s() < 0.25 * limit_s:
+            break
+        other = _doubted(relaxation, relaxed, prices, search.state.placed, least, MIDDLING)
+        if other is None:
+            continue
+        _polish(other, left_s, relaxed.bound, told, HEATS[-2:], STEPS_A_WORKLOAD)
+        if other.cost() < search.cost():
+            search = other
+        told("doubt", search.cost(), relaxed.bound)
     return _finish(columns, search, relaxed)
+
+
+def _doubted(
+    relaxation: Relaxation,
+    relaxed: Relaxed,
+    prices: Floats,
+    placed: Bools,
+    least: float,
+    pace: Pace,
+) -> Search | None:
+    """Another placement: what the relaxation wants less than ``least`` is decided anew by a dive."""
+    columns = relaxation.columns
+    agreed = placed & columns.can & (relaxed.replicas > least)
+    source = sources_of(columns, agreed)
+    if source is None:
+        return None
+    search = Search(columns, prices)
+    search.adopt(agreed, source)
+    wish, shares = dive_again(relaxation, relaxed, search, agreed, pace)
+    if not search.fill(wish + 1e-3 * columns.held):
+        return None
+    search.assign(shares)
+    search.descend(20)
+    return search
 
 
 def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) -> Answer | None:
@@ -109,17 +145,10 @@ def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) 
         return None
     relaxed = _follow(relaxation, learnt)
     told("resumed", resumed.cost(), relaxed.bound)
-    search = Search(columns, relaxation.replica_prices(relaxed.prices))
-    agreed = learnt.placed & columns.can & (relaxed.replicas > AGREED)
-    source = sources_of(columns, agreed)
-    if source is not None:
-        search.adopt(agreed, source)
-        wish, shares = dive_again(relaxation, relaxed, search, agreed)
-        if search.fill(wish + 1e-3 * columns.held):
-            search.assign(shares)
-            search.descend(20)
-    if source is None or search.cost() >= resumed.cost() or not _complete(search):
-        search.restore(resumed.state)
+    prices = relaxation.replica_prices(relaxed.prices)
+    search = _doubted(relaxation, relaxed, prices, learnt.placed, AGREED, QUICK)
+    if search is None or search.cost() >= resumed.cost():
+        search = resumed
     told("dive", search.cost(), relaxed.bound)
     _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
     return _finish(columns, search, relaxed)
@@ -133,11 +162,6 @@ def _anneal(search: Search, near: Bools, steps: int, warm: float, left_s: Second
         search.anneal(near, max(1, steps // SLICES), begin, begin * part)
         if left_s() <= 0.1:
             break
-
-
-def _complete(search: Search) -> bool:
-    """Whether every table has its least replicas."""
-    return bool((search.state.count >= search.columns.least).all())
 
 
 class _Converged:
