@@ -92,6 +92,7 @@ def bench(name: str, options: BenchOptions) -> object:
             fill=options.fill,
             sizes_gpus=options.sizes_gpus,
             rate=options.rate,
+            delay_s=options.delay_s,
             scaling=options.scaling,
             first_use=options.first_use,
             out=options.out,

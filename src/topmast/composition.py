@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,10 +15,10 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
-from topmast.fast.placement.warm import warm_up
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -43,7 +42,6 @@ PROFILE = "profile.json"
 """The policies that the server last ran with: for `topmast whatif`."""
 ROLE = "role"
 QUEUE_ROLE = "the queue"
-KERNEL_PATIENCE_S = 1.0
 
 
 def small_fleet() -> Fleet:
@@ -119,7 +117,7 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
-        load_kernels()
+        load_kernels(log.info)
         self._check_regions_apart()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
@@ -216,16 +214,19 @@ class System:
                         field=f"regions.{region.name}.clusters.{cluster.name}.engine",
                         remedy="local is the one there is",
                     )
-                engines[cluster.name] = LocalEngine(
-                    cluster,
-                    region.name,
-                    self.state / "engines" / cluster.name,
-                    clock=self.clock,
-                    dataset_path=self.dataset_path,
-                    blob_path=self.blobs.path,
-                    checkpoints=self.checkpoints,
-                )
+                engines[cluster.name] = self._engine(cluster, region.name)
         return engines
+
+    def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
+        return LocalEngine(
+            cluster,
+            region,
+            self.state / "engines" / cluster.name,
+            clock=self.clock,
+            dataset_path=self.dataset_path,
+            blob_path=self.blobs.path,
+            checkpoints=self.checkpoints,
+        )
 
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""
@@ -302,20 +303,6 @@ def claim_role(state: Path, role: str) -> None:
         )  # fmt: skip
     if not known or not file.exists():
         file.write_text(f"{role}\n", encoding="utf-8")
-
-
-def load_kernels() -> None:
-    """Compile at the first start on a machine, and say so; load what was compiled at all others."""
-    patience = threading.Timer(
-        KERNEL_PATIENCE_S,
-        log.info,
-        ["compiling the search kernels for the first time: a few seconds"],
-    )
-    patience.start()
-    try:
-        warm_up()
-    finally:
-        patience.cancel()
 
 
 def fail_stop(error: BaseException) -> NoReturn:

@@ -25,7 +25,11 @@ DEFAULT_PROFILE = "mast"
 SHORTEST_TOKEN = 16
 
 
-def serve_queue(options: ServeOptions, ready: Callable[[str, System, bool], None]) -> None:
+def serve_queue(
+    options: ServeOptions,
+    ready: Callable[[str, System, bool], None],
+    compose: type[System] = System,
+) -> None:
     """Run the queue, and every placer that does not run apart, until a signal."""
     fleet = read_fleet(options.fleet) if options.fleet else None
     profile, token = _profile(options), read_token(options.token_file)
@@ -36,7 +40,7 @@ def serve_queue(options: ServeOptions, ready: Callable[[str, System, bool], None
         if options.link is not None:
             host, port = _split(options.link)
             listeners.append(stack.enter_context(bind(host, port, token=token, field="--link")))
-        system = System(
+        system = compose(
             options.state, profile, fleet,
             apart=apart, token=token, checkpoints=options.checkpoints,
         )  # fmt: skip
@@ -48,14 +52,18 @@ def serve_queue(options: ServeOptions, ready: Callable[[str, System, bool], None
         serve(api, options.state, listeners, say, system.hub.close)
 
 
-def serve_placer(options: ServeOptions, ready: Callable[[str], None]) -> None:
+def serve_placer(
+    options: ServeOptions,
+    ready: Callable[[str], None],
+    compose: type[RegionalSystem] = RegionalSystem,
+) -> None:
     """Run the placer of one region, with its clusters and their engines, until a signal."""
     profile, token = _profile(options), read_token(options.token_file)
     region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
     configure_logs()
     with ExitStack() as stack:
         listener = stack.enter_context(bind(options.host, options.port, token=token))
-        system = RegionalSystem(
+        system = compose(
             region, queue_url, options.state, profile,
             token=token, checkpoints=options.checkpoints,
         )  # fmt: skip

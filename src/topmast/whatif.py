@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from topmast.adapters.clock import SystemClock
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.store import open_journal
 from topmast.cli.root import WhatIfOptions
-from topmast.composition import JOURNAL, PROFILE, load_kernels
+from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, Fleet, RegionSpec, TenantSpec
 from topmast.policies.base import Profile

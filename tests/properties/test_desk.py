@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.properties.test_search_is_exhaustive import WEIGHTS, random_ask, random_region
 from tests.support.build import profile
+from tests.support.crowd import run_jobs
 from tests.support.strategies import bounded
 from topmast.fast.placement.desk import Desk, in_region
 from topmast.fast.placement.index import Pool
@@ -17,7 +19,7 @@ from topmast.fast.placement.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Resources
-from topmast.model.plan import Seat
+from topmast.model.plan import Ask, GroupAsk, Reservation, Seat
 from topmast.policies.weighted import Weighted
 
 OPTIONS = profile(score=WEIGHTS)
@@ -62,3 +64,86 @@ def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
     assert offer.plan is not None
     assert offer.plan.score == pytest.approx(best.score, abs=1e-9)
     assert offer.plan == alone[offer.plan.region].plan
+
+
+def crowded_desk(rng: random.Random) -> Desk:
+    """Some regions with attempts that hold GPUs, shares of them, and CPUs; some are expected to end soon."""
+    desk = random_desk(rng)
+    for placer in desk.placers.values():
+        placer.state.allocations.update(run_jobs(rng, placer.columns))
+        placer.columns.allocations = placer.state.allocations
+        for attempt in placer.state.allocations.values():
+            attempt.expected_s = rng.choice((None, 10.0, 600.0, 2_000.0))
+            placer.columns.note(attempt)
+    return desk
+
+
+def reserved(rng: random.Random, desk: Desk) -> Reservation:
+    """Some slots of one region, free or not, which are kept for another job."""
+    placer = desk.placers[rng.choice(sorted(desk.placers))]
+    hosts = rng.sample(placer.columns.hosts, rng.randint(1, min(3, len(placer.columns.hosts))))
+    seats = tuple(
+        Seat("g", rank, h.name, tuple(s for s in range(h.gpus) if rng.random() < 0.5))
+        for rank, h in enumerate(hosts)
+    )
+    cluster = placer.columns.cluster_of[placer.columns.index[hosts[0].name]]
+    group = GroupAsk("g", len(seats), Resources(cpus=rng.choice((0.0, 1.0))))
+    return Reservation("j0", placer.region, cluster, 5_000.0, seats, (group,))
+
+
+def _hosts(desk: Desk) -> list[str]:
+    return [h.name for p in desk.placers.values() for h in p.columns.hosts]
+
+
+@bounded(400)
+@given(st.integers(0, 2**32 - 1))
+def test_reserved_seats_are_left_alone_as_each_region_would(seed: int) -> None:
+    """With seats reserved the one call finds the best of what the regions find, and changes no column."""
+    rng = random.Random(seed)
+    desk = crowded_desk(rng)
+    ask = msgspec.structs.replace(
+        random_ask(rng, _hosts(desk)), held=reserved(rng, desk), preempt=rng.random() < 0.4
+    )
+    terms = {name: m.RegionTerms(balance=rng.random()) for name in desk.placers}
+    index = desk.pool.index()
+    before = [column.copy() for column in (*index.arrays, index.holders.held.cleared)]
+    (sent,) = desk.handle(m.AskFleet(1, ask, terms), 0.0).sends
+    for column, was in zip((*index.arrays, index.holders.held.cleared), before, strict=True):
+        assert (column == was).all()
+    assert isinstance(sent.message, m.FleetOffered)
+    alone = {name: desk.placers[name].offer(in_region(ask, terms[name])) for name in terms}
+    scores = [offer.plan.score for offer in alone.values() if offer.plan is not None]
+    found = [o.plan.score for o in sent.message.offers.values() if o.plan is not None]
+    assert (not found) == (not scores)
+    if found:
+        assert found == [pytest.approx(min(scores), abs=1e-9)]
+
+
+@bounded(400)
+@given(st.integers(0, 2**32 - 1))
+def test_the_first_start_is_the_earliest_of_all_regions(seed: int) -> None:
+    """No region is left out that would have a place before, and the place is the one that it would tell."""
+    rng = random.Random(seed)
+    desk = crowded_desk(rng)
+    ask = _bigger(rng, random_ask(rng, _hosts(desk)))
+    terms = {name: m.RegionTerms(balance=rng.random()) for name in desk.placers}
+    now = rng.choice((0.0, 1_000.0, 100_000.0))
+    (sent,) = desk.handle(m.AskFleet(1, ask, terms), now).sends
+    assert isinstance(sent.message, m.FleetOffered)
+    told = [o.reservation for o in sent.message.offers.values() if o.reservation is not None]
+    if any(offer.plan is not None for offer in sent.message.offers.values()):
+        assert not told
+        return
+    for placer in desk.placers.values():
+        placer.now = now
+    alone = [desk.placers[name].offer(in_region(ask, terms[name])).reservation for name in terms]
+    there = [reservation for reservation in alone if reservation is not None]
+    want = min(there, key=lambda r: (r.from_s, r.region), default=None)
+    event("none" if want is None else "some")
+    assert told == ([] if want is None else [want])
+
+
+def _bigger(rng: random.Random, ask: Ask) -> Ask:
+    group = ask.groups[0]
+    groups = (GroupAsk(group.name, group.count + rng.randint(0, 4), group.resources),)
+    return msgspec.structs.replace(ask, groups=groups, reserve=True)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.build import cluster, dataset, fleet
 from tests.support.simulated import mixed_trace, run
 from topmast.experiments.config import Experiment, Scale, experiment_names, read_experiment
+from topmast.experiments.kept import Kept
 from topmast.experiments.page import write_page
 from topmast.experiments.placement import PlacementOptions, overhead_of, place
 from topmast.experiments.reproduce import (
@@ -53,6 +54,29 @@ def test_a_tiny_run_of_an_experiment_writes_all_its_files(tmp_path: Path) -> Non
     assert names == {"report.html", "runs.csv", "means.csv", "plots.png", "plots.svg"}
     again = run_point(experiment, TINY["tiny"], points[1])
     assert again.items() <= document["runs"][1].items(), "the same seed gives the same figures"
+
+
+def test_an_experiment_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """Runs that are over are not repeated; a line cut off, and another setting, count for nothing."""
+    experiment = _tiny("mast-federated")
+    experiment = msgspec.structs.replace(experiment, cases=experiment.cases[:1])
+    options = ReproduceOptions(scale="tiny", workers=1)
+    whole = run_experiment(experiment, options)
+    kept = Kept(tmp_path, {"setting": 1})
+    first = points_of(experiment, TINY["tiny"])[0].name
+    marked = {
+        **{k: v for k, v in whole["runs"][0].items() if k in experiment.figures},
+        "preemptions": -7.0,
+    }
+    kept.keep(first, marked)
+    with (tmp_path / "runs.part.jsonl").open("ab") as file:
+        file.write(b'{"run":"mast, load 1')
+    again = run_experiment(experiment, options, None, Kept(tmp_path, {"setting": 1}))
+    assert again["runs"][0]["preemptions"] == -7.0, "taken from the file, not run again"
+    assert again["runs"][1:] == whole["runs"][1:]
+    settled = Kept(tmp_path, {"setting": 1})
+    assert all(p.name in settled for p in points_of(experiment, TINY["tiny"]))
+    assert first not in Kept(tmp_path, {"setting": 2})
 
 
 def test_what_is_not_reached_is_said(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.simulation.storm import Storm
 from topmast.fast.clusters.attempt import Attempt, TaskPhase
-from topmast.fast.placement import machine as placement
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.region import RegionState
 from topmast.fast.queue.catalogue import Catalogue, DataCost
 from topmast.fast.queue.ledger import Ledger
 
@@ -68,6 +68,11 @@ def _blind_to_data(self: Catalogue, names: Any, region: str, now: float) -> Data
     return DataCost()
 
 
+def _keeps_it_quiet(self: RegionState) -> None:
+    """There is more room, and nobody is told."""
+    self.state.version += 1
+
+
 def _claims_are_free(self: Columns, seats: Any, needs: Any, sign: int) -> list[int]:
     """Slots are never taken."""
     return []
@@ -80,9 +85,7 @@ GONE_WITH_THE_FIRST = property(
 BROKEN: dict[str, tuple[type, str, Any, str]] = {
     "a gang is over with its first task": (Attempt, "ended", GONE_WITH_THE_FIRST, "two live attempts|slot . runs"),
     "quota is not given back": (Ledger, "give_back", _leaky, "held"),
-    "nobody hears of free room": (
-        placement.RegionalPlacer, "_announce", lambda self: None, "waits .* but fits",
-    ),
+    "nobody hears of free room": (RegionState, "more", _keeps_it_quiet, "waits .* but fits"),
     "data is taken for granted": (Catalogue, "cost", _blind_to_data, "started in .* without"),
     "slots are not taken": (Columns, "_add", _claims_are_free, "slot . runs"),
 }  # fmt: skip

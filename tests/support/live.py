@@ -101,6 +101,7 @@ class Server:
             if not self.running:
                 raise AssertionError(f"the server ended by itself:\n{self.log_tail()}")
             time.sleep(0.005)
+        self.kill()
         raise AssertionError(f"the server is not up after {patience_s:g} s:\n{self.log_tail()}")
 
     def up(self) -> Client:

@@ -33,6 +33,11 @@ def recompute(
         for a in allocations
     )
     there = sum(gpus * _overlap(start, end, *window) for start, end, gpus in present)
+    waiting_then = [
+        (max(s, window[0]), min(e, window[1]))
+        for s, e in waiting
+        if min(e, window[1]) > max(s, window[0])
+    ]
     there_waiting = _while(waiting, [(s, e, g) for s, e, g in present])
     finishes = [j["finish_s"] for j in jobs if j["finish_s"] is not None]
     return {
@@ -54,6 +59,10 @@ def recompute(
         "allocation_rate_waiting": _ratio(
             _while(waiting, [(a["start_s"], a["end_s"], a["gpus"]) for a in allocations]),
             there_waiting,
+        ),
+        "allocation_rate_waiting_in_window": _ratio(
+            _while(waiting_then, [(a["start_s"], a["end_s"], a["gpus"]) for a in allocations]),
+            _while(waiting_then, [(s, e, g) for s, e, g in present]),
         ),
         "stranded_gpu_rate": _ratio(_stranded(fleet, allocations, waiting), there_waiting),
         "demand_supply_ratio": _demand_supply(timeline, window),

@@ -44,8 +44,23 @@ def run_bench(
         from topmast.bench.plandata import measure_plan_data
 
         return measure_plan_data(plans or PlanDataOptions(seed=seed))
-    known = "submit, recover, ranking, search, queue, eta or plan-data"
+    if name == "apart":
+        return _apart(fleet or FleetOptions(), jobs, seed, state)
+    known = "submit, recover, ranking, search, queue, apart or eta"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
+
+
+def _apart(fleet: FleetOptions, jobs: int | None, seed: int, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.apart import ApartOptions, measure_apart
+
+    usual = ApartOptions()
+    options = ApartOptions(
+        jobs=jobs or usual.jobs,
+        hosts=fleet.hosts or usual.hosts,
+        delay_s=fleet.delay_s or usual.delay_s,
+        seed=seed,
+    )
+    return measure_apart(options, state, fleet.out)
 
 
 def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import random
 import time
 from typing import Any
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.setup import machine
-from topmast.fast.placement.warm import warm_up
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
@@ -35,7 +35,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
     Each question is of a forecast of its own, as the first one to a server is: taking the snapshots
     (which is all that the server's own thread does), restoring them, and running ahead.
     """
-    warm_up()
+    load_kernels()
     machines = _full(random.Random(seed), jobs, profile)
     queue = machines.queue
     waiting = list(queue.pending.in_order())

@@ -19,6 +19,7 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     fill: float | None = None
     sizes_gpus: tuple[int, ...] | None = None
     rate: float | None = None
+    delay_s: float | None = None
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None

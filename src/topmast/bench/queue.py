@@ -3,7 +3,7 @@
 All machines of a server run as they are: queue, desk, placers, cluster managers. There is no journal and no
 HTTP; engines obey. The loop serves one event after the other on a clock that its own work moves
 (see `live`): a job that arrives while it is busy waits, and that counts. A job is *decided* when it is placed, or
-when no plan was found for it, so that its line is closed until something changes.
+when no plan was found for it, or for one that fits alike, so that it is passed over until something changes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import MODEL, SIZES_GPUS, FleetSize, job_of, regions_of, sizes_that_fit
 from topmast.bench.live import Engine, Live
 from topmast.bench.search import peak_rss_bytes
 from topmast.bench.setup import machine, write
-from topmast.fast.placement.warm import warm_up
 from topmast.fast.queue import facts as f
 from topmast.model import ids
 from topmast.model import messages as m
@@ -56,7 +56,7 @@ class QueueOptions(Struct, frozen=True):
 
 def measure_queue(options: QueueOptions, out: Path | None = None) -> dict[str, Any]:
     """Fill the fleet from the queue, then let jobs come and go."""
-    warm_up()
+    load_kernels()
     begun_s = time.perf_counter()
     office = Office(options)
     office.fill()
@@ -104,7 +104,6 @@ class Office:
         """When the jobs came that the queue has not heard of yet."""
         self._came_s: dict[str, float] = {}
         """Jobs that were submitted and are not decided: when they came."""
-        self._by_line: dict[int, list[str]] = {}
         self._configure()
 
     def _configure(self) -> None:
@@ -195,7 +194,6 @@ class Office:
                 if isinstance(fact, f.Admitted):
                     job = ids.job_id(fact.first_number)
                     self._came_s[job] = self._arrivals_s.popleft()
-                    self._by_line.setdefault(queue.pending.line(job).number, []).append(job)
         if not self._came_s:
             return
         for fact in facts:
@@ -203,9 +201,9 @@ class Office:
                 self.placed += 1
                 self._decided(fact.job)
         if isinstance(event, m.SubmitJobs | m.FleetOffered | m.Wake):
-            for line in [n for n in self._by_line if queue.pending.ranking.is_closed(n)]:
-                for job in self._by_line.pop(line):
-                    self._decided(job)
+            ranking = queue.pending.ranking
+            for job in [job for job in self._came_s if ranking.is_passed_over(job)]:
+                self._decided(job)
 
     def _decided(self, job: str) -> None:
         came_s = self._came_s.pop(job, None)

@@ -31,7 +31,7 @@ def measure_ranking(jobs: int, seed: int, profile: str = "mast") -> dict[str, An
     ranking = Ranking(order, lambda tenant: used[tenant])
     begun_s = time.perf_counter()
     for number in range(jobs):
-        ranking.new_line(number)
+        ranking.new_line(number, 0, 0)
         ranking.add(_waiting(rng, number, number * AGES_S / jobs))
     load_s = time.perf_counter() - begun_s
     full_s = []
@@ -80,7 +80,7 @@ def _change(ranking: Ranking, rng: random.Random, number: int, kind: str) -> Cal
         waiting = _waiting(rng, number, AGES_S)
 
         def insert() -> None:
-            ranking.new_line(waiting.line)
+            ranking.new_line(waiting.line, 0, 0)
             ranking.add(waiting)
 
         return insert

@@ -1,4 +1,4 @@
-"""`bench search` and `bench queue`: benchmarks that make a large fleet in memory."""
+"""`bench search`, `bench queue` and `bench apart`: benchmarks on a large fleet."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the commands to those of `bench`."""
     _add_search(app, root)
     _add_queue(app, root)
+    _add_apart(app, root)
 
 
 def _add_search(app: typer.Typer, root: Root) -> None:
@@ -91,6 +92,26 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
             duration_s=values.duration_s(duration), out=out,
         )  # fmt: skip
         _show(session, root.bench("queue", options))
+
+
+def _add_apart(app: typer.Typer, root: Root) -> None:
+    @command(app, "apart", example="topmast bench apart --jobs 1000 --delay 20ms --json")
+    def apart(
+        session: Session,
+        hosts: Annotated[int, typer.Option(min=2, help="Hosts in both regions together.")] = 2_000,
+        jobs: Annotated[int, typer.Option(min=2, help="Jobs of each scenario.")] = 1_000,
+        delay: Annotated[
+            str, typer.Option(metavar="TIME", help="How much longer a request between them takes.")
+        ] = "0s",
+        seed: SeedOption = 0,
+        out: OutOption = None,
+    ) -> None:
+        """Measure decisions a second when regions have processes of their own."""
+        options = BenchOptions(
+            jobs=jobs, seed=seed, state=session.state, json=session.json, hosts=hosts,
+            delay_s=values.duration_s(delay, "--delay"), out=out,
+        )  # fmt: skip
+        _show(session, root.bench("apart", options))
 
 
 def _show(session: Session, document: object) -> None:

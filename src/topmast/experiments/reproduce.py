@@ -10,14 +10,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
+from topmast.adapters.kernels import load_kernels
 from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
+from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
-from topmast.fast.placement.warm import warm_up
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
@@ -54,6 +56,11 @@ class Point(Struct, frozen=True):
         parts += [] if self.signal_s is None else [f"signal {self.signal_s:g} s"]
         return ", ".join(parts)
 
+    @property
+    def name(self) -> str:
+        """The run, unlike all others of its experiment."""
+        return f"{self.label}, seed {self.seed}"
+
 
 class ReproduceOptions(Struct, frozen=True, kw_only=True):
     """What to run. ``seeds`` None: as many as the scale says; they are numbered from 1.
@@ -78,14 +85,24 @@ def reproduce(
         scale_of(experiment, options)
     if options.out is not None:
         folder_for(options.out)
-    warm_up()
+    load_kernels()
     documents = {}
     for experiment in experiments:
-        document = run_experiment(experiment, options, tell)
+        kept = _kept(experiment, options)
+        document = run_experiment(experiment, options, tell, kept)
         documents[experiment.name] = document
         if options.out is not None:
             _write(options.out / experiment.name, experiment, document)
+        kept.close()
     return {"experiments": documents, "warnings": _warnings(documents)}
+
+
+def _kept(experiment: Experiment, options: ReproduceOptions) -> Kept:
+    """What an earlier process found with the same setting."""
+    scale = structs.replace(scale_of(experiment, options), seeds=0)  # more seeds keep what there is
+    setting = {"version": __version__, "experiment": experiment, "scale": scale}
+    folder = None if options.out is None else options.out / experiment.name
+    return Kept(folder, msgspec.to_builtins(setting))
 
 
 def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> None:
@@ -132,20 +149,27 @@ def points_of(experiment: Experiment, scale: Scale) -> list[Point]:
 
 
 def run_experiment(
-    experiment: Experiment, options: ReproduceOptions, tell: Tell | None = None
+    experiment: Experiment,
+    options: ReproduceOptions,
+    tell: Tell | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
-    """All runs of one experiment, and what they amount to."""
+    """All runs of one experiment, and what they amount to; runs that are ``kept`` are not repeated."""
+    kept = Kept(None, {}) if kept is None else kept
     scale = scale_of(experiment, options)
     points = points_of(experiment, scale)
     rows: list[dict[str, Any]] = []
-    for number, (point, figures) in enumerate(_ran(experiment, scale, points, options), start=1):
+    ran = _ran(experiment, scale, [p for p in points if p.name not in kept], options)
+    for number, point in enumerate(points, start=1):
+        figures = kept[point.name] if point.name in kept else next(ran)
+        kept.keep(point.name, figures)
         row = {
             "case": point.case.name, "load": point.load, "signal_s": point.signal_s,
             "seed": point.seed, **figures,
         }  # fmt: skip
         rows.append(row)
         if tell is not None:
-            tell(f"{experiment.name} {number}/{len(points)}: {point.label}, seed {point.seed}")
+            tell(f"{experiment.name} {number}/{len(points)}: {point.name}")
     means = _means(experiment, points, rows)
     return {
         "experiment": experiment.name,
@@ -162,19 +186,19 @@ def run_experiment(
 
 def _ran(
     experiment: Experiment, scale: Scale, points: Sequence[Point], options: ReproduceOptions
-) -> Iterator[tuple[Point, Figures]]:
-    """Every run with its figures, in order, as soon as it is over; ``options.workers`` at a time."""
+) -> Iterator[Figures]:
+    """The figures of every run, in order, as soon as it is over; ``options.workers`` at a time."""
     workers = min(len(points), options.workers or os.cpu_count() or 1)
-    if workers == 1:
+    if workers <= 1:
         for point in points:
-            yield point, run_point(experiment, scale, point)
+            yield run_point(experiment, scale, point)
         return
     # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         runs = [pool.submit(run_point, experiment, scale, point) for point in points]
         try:
-            for point, run in zip(points, runs, strict=True):
-                yield point, run.result()
+            for run in runs:
+                yield run.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

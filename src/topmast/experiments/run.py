@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.adapters.kernels import load_kernels
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
-from topmast.fast.placement.warm import warm_up
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
@@ -109,7 +109,7 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
     begun_s = time.perf_counter()
     profile, settings = world_of(options)
     setup = load(options)
-    warm_up()
+    load_kernels()
     jobs, overview = len(setup.trace), Overview()
     with tables_in(options.out, overview.note) as tables:
         simulation = Simulation(

@@ -130,12 +130,16 @@ class ConfigureRegion(Message, frozen=True):
 class AskPlans(Message, frozen=True):
     """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number.
 
-    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind.
+    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind: the
+    balance is that of ``held_milli`` thousandths of GPUs, and of what the batch holds, over ``gpus``
+    present; and a job for which a plan is offered is not looked into again (no plan, and no reason).
     """
 
     batch: int
     asks: tuple[Ask, ...]
     hold_s: float = 0.0
+    held_milli: int = 0
+    gpus: int = 0
 
 
 class HoldTicket(Struct, frozen=True):
@@ -157,15 +161,13 @@ class AskFleet(Message, frozen=True):
     """Where would this job best run, of these regions? Answered by ``FleetOffered``.
 
     Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
-    for ``hold_s``. A refusal is remembered for the ``line`` of the job, asked about within its tenant's
-    quota or ``over_quota``.
+    for ``hold_s``. A refusal is remembered for the ``kin`` of the job: for all that fit as it does.
     """
 
     batch: int
     ask: Ask
     terms: dict[str, RegionTerms]
-    line: int = 0
-    over_quota: bool = False
+    kin: int = 0
     hold_s: float = 0.0
 
 
@@ -266,22 +268,30 @@ class CapacityChanged(Message, frozen=True):
 
 
 class WhoFits(Message, frozen=True):
-    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``."""
+    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``, if there are any.
+
+    ``freed``: the room is that of a reservation that has ended.
+    """
 
     region: str
     clusters: tuple[str, ...] | None
+    freed: bool = False
 
 
 class MayFit(Message, frozen=True):
-    """The lines that deserve another look, by number; None for all of them."""
+    """Whose kin deserve another look, by number; None for all of them."""
 
-    lines: tuple[int, ...] | None
+    kin: tuple[int, ...] | None
 
 
 class DropHolds(Message, frozen=True):
-    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
+    """These jobs were placed elsewhere, or not at all: what is held for them is free again.
+
+    ``quiet``: whoever found no place on their account was not refused for that, and need not hear of it.
+    """
 
     jobs: tuple[str, ...]
+    quiet: bool = False
 
 
 class LinkUp(Message, frozen=True):

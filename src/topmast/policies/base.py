@@ -93,6 +93,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment``: whether running work is moved for a job that found no room for
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
+    ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
     bind: BindOptions = BindOptions()
+    ask_ahead: int = 64
 
 
 class QueueView(Struct, frozen=True):

@@ -137,11 +137,17 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
     return profile
 
 
-_ABOVE_ZERO = ("age_cap_s", "usage_half_life_s", "rerank_interval_s", "default_duration_s")
+_ABOVE_ZERO = (
+    "ask_ahead",
+    "age_cap_s",
+    "usage_half_life_s",
+    "rerank_interval_s",
+    "default_duration_s",
+)
 
 
 def _check_numbers(options: Struct, prefix: str) -> None:
-    """Prices, weights and times are finite and not below zero; what is divided by is above it."""
+    """Prices, weights and times are finite and not below zero; what is divided by, or counted to, is above it."""
     for name in options.__struct_fields__:
         value = getattr(options, name)
         if isinstance(value, Struct):

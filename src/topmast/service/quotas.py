@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
@@ -97,8 +96,7 @@ def _all_wanted(world: World) -> list[Wanted]:
 
 
 def _with(world: World, ledger: Ledger) -> World:
-    trial = copy.copy(world.queue)
-    trial.ledger = ledger
+    trial = world.queue.with_ledger(ledger)
     return replace(world, queue=trial)
 
 

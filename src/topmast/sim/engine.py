@@ -16,7 +16,8 @@ from topmast.model.ids import Address
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
 from topmast.sim.clock import VirtualClock
-from topmast.sim.heap import EventHeap, Priority
+from topmast.sim.heap import EventHeap, Priority, instant
+from topmast.sim.neighbours import Neighbours
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
 
@@ -44,6 +45,7 @@ class Attempt(Struct):
     broken: bool = False
     saves: tuple[float, float] | None = None
     reported_s: float = 0.0
+    ends_s: float = 0.0
 
 
 class Work(Struct):
@@ -69,6 +71,7 @@ class SimulatedEngine:
         speed: Speed,
         fails_after_s: Mortality | None,
         world: Work,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.manager = manager
         self.attempts: dict[str, Attempt] = {}
@@ -81,6 +84,7 @@ class SimulatedEngine:
         self._fails_after_s = fails_after_s
         self._work = world.left_s
         self._resumes = world.kept_s
+        self._neighbours = neighbours
         self._news: list[m.Message] = []
 
     def order(self, message: m.Message) -> None:
@@ -120,7 +124,9 @@ class SimulatedEngine:
         if attempt.broken:
             self._clear(attempt)
             return
-        end_s = progress.end_s()
+        if self._neighbours is not None:
+            self._settle(self._neighbours, attempt)
+        end_s = attempt.ends_s = instant(progress.end_s())
         self._heap.put(end_s, Priority.NEWS, self._finish, attempt)
         if self._fails_after_s is not None:
             fails_s = now + self._fails_after_s(len(here))
@@ -131,18 +137,46 @@ class SimulatedEngine:
         """Go on with a gang that was started elsewhere."""
         here = {seat.rank: seat.host for seat in gang.seats}
         attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
-        end_s = max(self._clock.now_s, progress.end_s())
+        end_s = attempt.ends_s = instant(max(self._clock.now_s, progress.end_s()))
         self._heap.put(end_s, Priority.NEWS, self._finish, attempt)
 
     def _finish(self, attempt: Attempt) -> None:
-        if attempt.stopping or attempt.broken:
-            return
+        if attempt.stopping or attempt.broken or self._clock.now_s != attempt.ends_s:
+            return  # told to stop, or it goes at another speed since
         job = attempt.gang.job
-        del self.attempts[job]
+        self._forget(attempt)
         self._work.pop(job, None)
         self._resumes.pop(job, None)
         self._exit(attempt, 0)
         self._tell()
+
+    # --- beside others --------------------------------------------------------------------------
+
+    def _settle(self, beside: Neighbours, attempt: Attempt) -> None:
+        """Go at the speed of these seats; those who sat there before may go slower."""
+        gang, progress = attempt.gang, attempt.progress
+        others = beside.sit(gang.spec, gang.job, gang.seats)
+        progress.rate *= beside.factor(gang.job, gang.seats)
+        self._change_speeds(beside, others)
+
+    def _forget(self, attempt: Attempt) -> None:
+        """Its seats are free; those who stay may go faster."""
+        job = attempt.gang.job
+        if self.attempts.pop(job, None) is not None and self._neighbours is not None:
+            others = self._neighbours.leave(job, attempt.gang.seats)
+            self._change_speeds(self._neighbours, others)
+
+    def _change_speeds(self, beside: Neighbours, jobs: Sequence[str]) -> None:
+        """O(neighbours)."""
+        now = self._clock.now_s
+        for attempt in [self.attempts[job] for job in jobs] if beside.interfere else ():
+            gang, progress = attempt.gang, attempt.progress
+            rate = self._speed(gang.spec, gang.seats) * beside.factor(gang.job, gang.seats)
+            if attempt.stopping or attempt.broken or rate == progress.speed():
+                continue
+            progress.go(now, rate)
+            attempt.ends_s = instant(max(now, progress.end_s()))
+            self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
 
     def _exit(self, attempt: Attempt, code: int) -> None:
         """What is left of a gang ends."""
@@ -179,7 +213,7 @@ class SimulatedEngine:
 
     def _leave(self, attempt: Attempt) -> None:
         """The last checkpoint is written, or the grace is over."""
-        del self.attempts[attempt.gang.job]
+        self._forget(attempt)
         self._keep(attempt, attempt.saves)
         self._exit(attempt, SIGTERM_CODE)
 
@@ -214,7 +248,7 @@ class SimulatedEngine:
     def _clear(self, attempt: Attempt) -> None:
         """Forget an attempt of which nothing is left; what is left waits to be told to stop."""
         if not attempt.left:
-            self.attempts.pop(attempt.gang.job, None)
+            self._forget(attempt)
 
     def host_down(self, host: str) -> None:
         """A host goes, and every task on it."""

@@ -101,6 +101,8 @@ class Totals(Struct):
     held_waiting_gpu_s: float = 0.0
     present_waiting_gpu_s: float = 0.0
     stranded_waiting_gpu_s: float = 0.0
+    held_waiting_in_window_gpu_s: float = 0.0
+    present_waiting_in_window_gpu_s: float = 0.0
     replica_byte_s: float = 0.0
     last_finish_s: float = 0.0
     deadlines: int = 0
@@ -177,6 +179,9 @@ class Recorder:
         if overlap_s > 0:
             totals.present_in_window_gpu_s += self._present * overlap_s
             totals.replica_byte_s += self.replica_bytes * overlap_s
+            if self._queued:
+                totals.held_waiting_in_window_gpu_s += self._held * overlap_s
+                totals.present_waiting_in_window_gpu_s += self._present * overlap_s
         self._load += passed_s * self._alive
         self._now = now
 

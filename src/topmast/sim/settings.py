@@ -22,6 +22,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``host_mtbf_s``: mean time between failures of a task and of a host, None never;
     ``host_repair_s``: the mean time a host is away. ``latency_s``: of a message between the queue and a
     placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
+    ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
+    one host; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
+    CPUs are all held (full speed up to a half). 1 slows nobody.
     ``timeline_s``: the interval of `timeline.csv`, None for one that gives about a thousand rows.
     """
 
@@ -34,6 +37,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     latency_s: float = 0.0
     jitter_s: float = 0.0
     loss: float = 0.0
+    across_hosts: float = 1.0
+    across_racks: float = 1.0
+    across_pods: float = 1.0
+    shared_gpu: float = 1.0
+    busy_cpus: float = 1.0
     timeline_s: float | None = None
 
     def without_overheads(self) -> Settings:
@@ -41,8 +49,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, startup_s=0.0, checkpoint_s=0.0, restore_s=0.0)
 
 
-_AT_MOST = {"loss": 0.99}
-_ABOVE_ZERO = ("task_mtbf_s", "host_mtbf_s", "host_repair_s", "timeline_s")
+_SPEEDS = ("across_hosts", "across_racks", "across_pods", "shared_gpu", "busy_cpus")
+_AT_MOST = {"loss": 0.99, **dict.fromkeys(_SPEEDS, 1.0)}
+_ABOVE_ZERO = (*_SPEEDS, "task_mtbf_s", "host_mtbf_s", "host_repair_s", "timeline_s")
 
 
 def read_settings(options: Mapping[str, str]) -> Settings:

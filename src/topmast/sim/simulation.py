@@ -29,6 +29,7 @@ from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.links import Links
 from topmast.sim.loop import Loop, Ticks
 from topmast.sim.mover import SimulatedMover
+from topmast.sim.neighbours import Neighbours
 from topmast.sim.recorder import Job, Recorder, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.streams import Streams
@@ -150,6 +151,7 @@ class Simulation:
             engine = engines[cluster.name] = SimulatedEngine(
                 ids.cluster(cluster.name), self.settings, self.clock, self.heap, self.loop.post,
                 speed, mortality(self.settings, streams), self.work,
+                Neighbours(cluster, self.settings) if Neighbours.matter(self.settings) else None,
             )  # fmt: skip
             self.loop.outside[ids.engine(cluster.name)] = engine.order
         return engines

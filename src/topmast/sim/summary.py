@@ -43,6 +43,9 @@ def summary_of(recorder: Recorder, window: tuple[float, float]) -> dict[str, Any
         "makespan_s": max(0.0, totals.last_finish_s - window[0]) if totals.attempts else 0.0,
         "allocation_rate": _rate(totals.held_in_window_gpu_s, totals.present_in_window_gpu_s),
         "allocation_rate_waiting": _rate(totals.held_waiting_gpu_s, totals.present_waiting_gpu_s),
+        "allocation_rate_waiting_in_window": _rate(
+            totals.held_waiting_in_window_gpu_s, totals.present_waiting_in_window_gpu_s
+        ),
         "goodput_rate": _rate(totals.kept_in_window_gpu_s, totals.present_in_window_gpu_s),
         "stranded_gpu_rate": _rate(totals.stranded_waiting_gpu_s, totals.present_waiting_gpu_s),
         "demand_supply_ratio": {"max": max(ratios.values(), default=0.0), "by_region": ratios},

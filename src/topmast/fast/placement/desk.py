@@ -6,6 +6,7 @@ the regions are asked one by one. Either way the answer is the one that their ow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -15,15 +16,20 @@ import numpy as np
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims
 from topmast.fast.placement.columns import Floats
+from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.explain import REASONS_KEPT, pending_reason
 from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
+from topmast.fast.placement.reservation import kept_out
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.plan import Ask
+from topmast.model.job import Level
+from topmast.model.plan import Ask, Reservation
+from topmast.model.reason import PendingReason
 from topmast.policies.base import Profile, Score, ScoreWeights
 
 
@@ -43,8 +49,13 @@ class Desk(EventMachine):
         self.pool = pool
         self.score = score
         self.refused = Refused()
+        self._kept: Reservation | None = None
+        """The seats that were kept from some of those."""
         self._index: Index | None = None
         """Whose numbers ``refused`` speaks of."""
+        self._reasons_of: Index | None = None
+        self._reasons_by: dict[object, dict[str, PendingReason]] = {}
+        """By region, why gangs find no place in the hosts of that index."""
 
     def _ask(self, event: m.AskFleet) -> None:
         here = {r: terms for r, terms in event.terms.items() if r in self.placers}
@@ -60,22 +71,36 @@ class Desk(EventMachine):
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
-        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in terms}
+        keepers = [r for r in terms if ask.job in self.placers[r].state.places]
+        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in keepers}
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
-        common = ask.held is None and ask.outranked is None and ask.room_gpu_s is None
+        common = ask.outranked is None and ask.room_gpu_s is None
         if common and compiled.applies(ask):
-            return self._best(ask, terms) or self._refusals(ask, terms)
-        offers = {r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms}
-        plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
-        if not plans:
-            return offers
-        best = min(plans, key=lambda r: (plans[r].score, r))
-        return {best: offers[best]}
+            return self._common(ask, terms) or self._refusals(ask, terms)
+        return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
+
+    def _common(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
+        held = ask.held
+        if held is None or held.region not in terms:
+            return self._best(ask, terms)
+        anyone = msgspec.structs.replace(ask, held=None)
+        if not ask.preempt:
+            with kept_out(self.placers[held.region].columns, held):
+                return self._best(anyone, terms)
+        # Whom a search may stop on reserved seats only the search of that region tells.
+        others = {r: terms[r] for r in terms if r != held.region}
+        offers = self._best(anyone, others) if others else {}
+        search = self._placer(held.region).search(self.now, ask)
+        plan = search.best(in_region(ask, terms[held.region])).plan
+        if plan is not None:
+            offers[held.region] = m.Offer(ask.job, plan)
+        return best_of(offers)
 
     def _remember(self, event: m.AskFleet) -> None:
-        """What it takes for this line to be worth another question."""
+        """What it takes for another question about the kin of this job to make sense."""
         ask = event.ask
         tasks, choices = 0, list[compiled.Choice]()
         ordinary = ask.outranked is None and not ask.reserve and compiled.applies(ask)
@@ -84,7 +109,20 @@ class Desk(EventMachine):
             choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
         span = self._span(ask, event.terms)
-        self.refused.note(event.line, event.over_quota, tasks, threshold, choices, span)
+        required = ask.topology.required
+        self.refused.note(
+            event.kin, ask.models, tasks, threshold, choices, span,
+            Level.CLUSTER if required is None else required, kept=self._keeps(ask.held),
+        )  # fmt: skip
+
+    def _keeps(self, held: Reservation | None) -> bool:
+        """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
+        if held is None or held.region not in self.placers:
+            return False
+        if self._kept is None or self._kept.seats != held.seats:
+            self.refused.end_of_reservation()
+            self._kept = held
+        return True
 
     def _span(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> tuple[int, int]:
         """The clusters (from, to) of which a question was: of one region, of one cluster, or of all."""
@@ -102,14 +140,28 @@ class Desk(EventMachine):
         index = self.pool.index()
         if index is not self._index or event.clusters is None or event.region not in self.placers:
             self._index = index  # what its numbers meant is gone
-            self.refused = Refused()
+            self.refused, self._kept = Refused(), None
             self.send(ids.QUEUE, m.MayFit(None))
             return
-        clusters = [index.cluster_number[event.region, name] for name in event.clusters]
+        if event.freed:
+            self.refused.end_of_reservation()
+            self._kept = None
+        numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
+        clusters = [number for number in numbers if number is not None]
         if clusters and len(self.refused):
-            lines = self.refused.who_fits(index, clusters)
-            if lines:
-                self.send(ids.QUEUE, m.MayFit(lines))
+            kin = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
+            if kin:
+                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(kin))))
+
+    def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
+        """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""
+        held = self._kept
+        if held is None:
+            return ()
+        if index.cluster_number.get((held.region, held.cluster)) not in clusters:
+            return self.refused.who_fits(index, clusters, kept=True)
+        with kept_out(self.placers[held.region].columns, held):
+            return self.refused.who_fits(index, clusters, kept=True)
 
     def _placer(self, region: str) -> RegionalPlacer:
         placer = self.placers[region]
@@ -144,7 +196,45 @@ class Desk(EventMachine):
             until_s = self.pool.index().old_enough_at_s(
                 ask.band, self.profile.min_runtime_s, self.now
             )
-        return {r: self._placer(r).refusal(in_region(ask, terms[r]), until_s.get(r)) for r in terms}
+        reasons = self._reasons(ask)
+        offers = {r: m.Offer(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
+        first = self._first_start(ask, terms, offers) if ask.reserve else None
+        if first is not None:
+            offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
+        return offers
+
+    def _reasons(self, ask: Ask) -> dict[str, PendingReason]:
+        """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""
+        index = self.pool.index()
+        if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
+            self._reasons_of, self._reasons_by = index, {}
+        kind = (ask.groups, ask.topology.required, ask.models)
+        reasons = self._reasons_by.get(kind)
+        if reasons is None:
+            reasons = {r: pending_reason(placer.columns, ask) for r, placer in self.placers.items()}
+            self._reasons_by[kind] = reasons
+        return reasons
+
+    def _first_start(
+        self, ask: Ask, terms: dict[str, m.RegionTerms], offers: dict[str, m.Offer]
+    ) -> Reservation | None:
+        """Where the gang is expected to start first, of the regions that are full; ties by name."""
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        regions = [r for r, offer in offers.items() if offer.reason is full]
+        not_before_s = dict.fromkeys(regions, -math.inf)
+        if all(self.placers[r].columns.watched for r in regions):
+            default_s = self.profile.default_duration_s
+            not_before_s = bounds_s(self.pool.index(), ask, regions, default_s, self.now)
+        best: Reservation | None = None
+        for at_s, region in sorted((at_s, r) for r, at_s in not_before_s.items()):
+            if best is not None and (best.from_s, best.region) < (at_s, region):
+                break
+            found = self._placer(region).first_start(in_region(ask, terms[region]), at_s)
+            if found is not None and (
+                best is None or (found.from_s, found.region) < (best.from_s, best.region)
+            ):
+                best = found
+        return best
 
     def snapshot(self) -> bytes:
         """Nothing: it has no state."""
@@ -161,6 +251,15 @@ class Desk(EventMachine):
         m.AskFleet: _ask,
         m.WhoFits: _who_fits,
     }
+
+
+def best_of(offers: dict[str, m.Offer]) -> dict[str, m.Offer]:
+    """The offer of least score, ties by region; all of them if none has a plan."""
+    plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
+    if not plans:
+        return offers
+    best = min(plans, key=lambda r: (plans[r].score, r))
+    return {best: offers[best]}
 
 
 def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:

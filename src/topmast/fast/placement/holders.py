@@ -130,6 +130,9 @@ class Holders:
         h = self.held
         h.attempts["band"][row] = int(allocation.band)
         h.attempts["start_s"][row] = allocation.start_s
+        expected_s = allocation.expected_s
+        h.attempts["expected_s"][row] = np.nan if expected_s is None else expected_s
+        h.attempts["stopping"][row] = allocation.hold is Hold.STOPPING
         kept_s = allocation.kept_from_s()
         h.attempts["kept_s"][row] = np.inf if kept_s is None else kept_s
         going = allocation.hold in (Hold.STARTING, Hold.RUNNING)

@@ -29,6 +29,11 @@ ATTEMPT = np.dtype(
         ("evictable", np.bool_),  # preemptible, and starting or running
         ("band", np.int64),  # the effective one
         ("start_s", np.float64),  # when the slots were taken
+        (
+            "expected_s",
+            np.float64,
+        ),  # how long it is expected to hold them; NaN: as a job nobody knows
+        ("stopping", np.bool_),  # told to let go of them
         ("kept_s", np.float64),  # up to when its work is kept; infinite before it runs
         ("gpus", np.float64),  # of the whole gang
         ("entry", np.int64),  # its first
@@ -192,6 +197,13 @@ def refresh(a: Arrays, h: Holdings, host: int) -> None:
         weight,
         lightest,
     )
+
+
+@kernel
+def refresh_each(a: Arrays, h: Holdings, hosts: I64) -> None:
+    """Count some hosts anew. O(their slots and entries)."""
+    for host in hosts:
+        refresh(a, h, host)
 
 
 @kernel

@@ -47,6 +47,14 @@ class Holds:
         columns.give_back(held.seats, held.needs)
         return held.id
 
+    def claim(self, columns: Columns, hold_id: str, job: str) -> str:
+        """Let go of a hold that a commit for a job names, in whose name it may be; else of the job's own.
+
+        Returns the id of what was let go, empty if there was nothing. O(holds + slots).
+        """
+        named = [owner for owner, held in self._held.items() if hold_id and held.id == hold_id]
+        return self.drop(columns, named[0] if named else job)
+
     def drop_due(self, columns: Columns, now: float) -> bool:
         """Let go of what has expired; whether there was anything. O(holds)."""
         due = [job for job, held in self._held.items() if held.expires_s <= now]

@@ -128,6 +128,10 @@ class Index:
         """A host's slots have changed. O(its slots and entries)."""
         holdings.refresh(self.arrays, self.holders.held, row)
 
+    def refresh_each(self, rows: I64) -> None:
+        """The slots of some hosts have changed. O(their slots and entries)."""
+        holdings.refresh_each(self.arrays, self.holders.held, rows)
+
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""
         k = holdings.threshold_of(band)

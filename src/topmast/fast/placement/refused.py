@@ -1,10 +1,13 @@
 """Who was refused, and what would have to be there for another look to make sense (negative cache).
 
 A gang of one group with whole GPUs was refused when a search over every cluster found no place. Since then
-most hosts can only have become fuller; it fits, at the earliest, when a cluster that has grown has room
-for all its tasks: free, or, where it may stop others, free once all of lower bands were gone. That is
-necessary, not sufficient, so that nobody is forgotten. Of any other job nothing is known but that
-more room may help it.
+most hosts can only have become fuller; it fits, at the earliest, when a domain of a cluster that has grown
+has room for all its tasks, of the widest level that it may span: free, or, where it may stop others,
+free once all of lower bands were gone. That is necessary, not sufficient, so that nobody is forgotten. Of
+any other job nothing is known but that more room may help it.
+
+Who was refused while seats were reserved for another cannot have those until that reservation ends, of which
+the queue tells.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from topmast.fast.placement.compiled import Choice
 from topmast.fast.placement.holdings import Holdings
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.jit import inner, kernel
-from topmast.fast.placement.kernels import I64, Arrays
+from topmast.fast.placement.kernels import HOST_LEVEL, I64, Arrays
+from topmast.model.job import Level
 
 CHOICES = 4
 """Jobs that accept more GPU models than that are looked at again whenever there is more room."""
@@ -28,33 +32,47 @@ ALL = (0, 1 << 62)
 """Any cluster, as a span of numbers."""
 SPAN = 3 + 2 * CHOICES
 """The column where the span begins."""
+LEVEL = SPAN + 2
+KEPT = LEVEL + 1
+
+
+Key = tuple[int, tuple[int, ...] | None, bool, bool]
+"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it."""
+NOBODY: Key = (0, None, False, False)
 
 
 class Refused:
-    """What those who were refused need, by line and mode (R rows); working memory, of one index."""
+    """What those who were refused need, by kin and what they might use (R rows); working memory, of one index."""
 
     def __init__(self) -> None:
-        self._row_of: dict[tuple[int, bool], int] = {}
-        self._key_of: list[tuple[int, bool]] = [(0, False)] * FIRST_ROWS
+        self._row_of: dict[Key, int] = {}
+        self._key_of: list[Key] = [NOBODY] * FIRST_ROWS
         self._free = list(range(FIRST_ROWS))[::-1]
-        self._needs: I64 = np.zeros((FIRST_ROWS, SPAN + 2), np.int64)
+        self._needs: I64 = np.zeros((FIRST_ROWS, KEPT + 1), np.int64)
         """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
-        the first cluster that may hold it, and the one after the last."""
+        the first cluster that may hold it, and the one after the last; the widest level; 1 where reserved
+        seats were kept from it."""
 
     def __len__(self) -> int:
         return len(self._row_of)
 
     def note(
         self,
-        line: int,
-        over_quota: bool,
+        kin: int,
+        models: tuple[int, ...] | None,
         tasks: int,
         threshold: int,
         choices: list[Choice],
         span: tuple[int, int] = ALL,
+        level: Level = Level.CLUSTER,
+        *,
+        kept: bool = False,
     ) -> None:
-        """A gang was refused. No tasks: look again whenever there is more room in the ``span``. O(1)."""
-        key = (line, over_quota)
+        """A gang was refused that may span ``level``. No tasks: look again whenever the ``span`` has more room.
+
+        ``kept``: reserved seats were kept from it. O(1).
+        """
+        key = (kin, models, tasks == 0, kept)
         row = self._row_of.get(key)
         if row is None:
             if not self._free:
@@ -64,7 +82,8 @@ class Refused:
         needs = self._needs[row]
         needs[:] = 0
         needs[0], needs[1] = 1, threshold
-        needs[SPAN:] = span
+        needs[SPAN:LEVEL] = span
+        needs[LEVEL], needs[KEPT] = level, kept
         if len(choices) <= CHOICES:
             needs[2] = tasks
             for at, choice in enumerate(choices):
@@ -73,29 +92,38 @@ class Refused:
     def _grow(self) -> None:
         rows = len(self._needs)
         self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
-        self._key_of += [(0, False)] * rows
+        self._key_of += [NOBODY] * rows
         self._free = list(range(rows, 2 * rows))[::-1]
 
-    def who_fits(self, index: Index, clusters: Iterable[int]) -> tuple[int, ...]:
-        """The lines that might fit into these clusters, forgotten from now on. O(R * clusters * W)."""
+    def end_of_reservation(self) -> None:
+        """No seats are kept from anybody any more. O(R)."""
+        self._needs[:, KEPT] = 0
+
+    def who_fits(
+        self, index: Index, clusters: Iterable[int], *, kept: bool = False
+    ) -> tuple[int, ...]:
+        """The kin that might fit into these clusters, forgotten from now on.
+
+        Either those from whom seats are ``kept``, or the others. O(R * sections of the clusters * W).
+        """
         grown: I64 = np.array(list(clusters), np.int64)
-        found = _who_fits(index.arrays, index.holders.held, self._needs, grown)
-        lines: dict[int, None] = {}
+        found = _who_fits(index.arrays, index.holders.held, self._needs, grown, kept)
+        kin: dict[int, None] = {}
         for row in np.flatnonzero(found).tolist():
             key = self._key_of[row]
-            lines[key[0]] = None
+            kin[key[0]] = None
             del self._row_of[key]
             self._needs[row, 0] = 0
             self._free.append(row)
-        return tuple(lines)
+        return tuple(kin)
 
 
 @kernel
-def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.bool_]:
-    """Which rows of ``needs`` might fit into one of the clusters. O(R * clusters * W)."""
+def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64, kept: bool) -> NDArray[np.bool_]:
+    """Which rows of ``needs`` might fit into one of the clusters. O(R * sections of the clusters * W)."""
     found = np.zeros(needs.shape[0], np.bool_)
     for row in range(needs.shape[0]):
-        if not needs[row, 0]:
+        if not needs[row, 0] or needs[row, KEPT] != kept:
             continue
         tasks = needs[row, 2]
         for cluster in clusters:
@@ -107,11 +135,23 @@ def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64) -> NDArray[np.b
             at = 3
             while not found[row] and at < SPAN and needs[row, at + 1] > 0:
                 model, gpus = needs[row, at], needs[row, at + 1]
-                section = a.by_cluster[cluster, model, 3, 0]
-                if section < a.by_cluster[cluster, model, 3, 1]:
-                    found[row] = _room(a, h, needs[row, 1], section, gpus) >= tasks
+                level, need = needs[row, LEVEL], tasks
+                if level == HOST_LEVEL:
+                    level, gpus, need = 4, gpus * tasks, 1
+                found[row] = _has_room(
+                    a, h, needs[row, 1], a.by_cluster[cluster, model, level - 1], need, gpus
+                )
                 at += 2
     return found
+
+
+@inner
+def _has_room(a: Arrays, h: Holdings, threshold: int, span: I64, tasks: int, gpus: int) -> bool:
+    """Whether one of some sections, from the first to before the last, has room for all the tasks."""
+    for section in range(span[0], span[1]):
+        if _room(a, h, threshold, section, gpus) >= tasks:
+            return True
+    return False
 
 
 @inner

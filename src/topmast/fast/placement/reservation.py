@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
 
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.columns import CPU_DECIMALS, Columns, cpus_of
 from topmast.fast.placement.fewest import fewest
 from topmast.model.plan import Ask, Plan, Reservation
 
@@ -35,6 +40,41 @@ def without(columns: Columns, held: Reservation) -> Columns:
     return trial
 
 
+@contextmanager
+def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
+    """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
+
+    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
+    is exactly as it was.
+    """
+    needs = {group.name: group.resources for group in held.groups}
+    rows, slots = list[int](), list[int]()
+    milli, cpus, memory = list[int](), list[float](), list[int]()
+    for seat in held.seats:
+        row = columns.index.get(seat.host)
+        if row is not None:  # else the host left the fleet
+            there = [slot for slot in seat.slots if slot < columns.gpus[row]]
+            slots += [int(columns.offset[row]) + slot for slot in there]
+            milli += [seat.slot_milli] * len(there)
+            rows.append(row)
+            cpus.append(cpus_of(needs[seat.group]))
+            memory.append(needs[seat.group].memory_bytes)
+    index, hosts = columns.lookup, columns.first_row + np.unique(np.array(rows, np.int64))
+    free = (columns.free_milli, columns.free_cpus, columns.free_memory)
+    before = [amount[at].copy() for amount, at in zip(free, (slots, rows, rows), strict=True)]
+    np.subtract.at(columns.free_milli, slots, milli)
+    np.subtract.at(columns.free_cpus, rows, cpus)
+    columns.free_cpus[rows] = np.round(columns.free_cpus[rows], CPU_DECIMALS)
+    np.subtract.at(columns.free_memory, rows, memory)
+    index.refresh_each(hosts)
+    try:
+        yield
+    finally:
+        for amount, at, was in zip(free, (slots, rows, rows), before, strict=True):
+            amount[at] = was
+        index.refresh_each(hosts)
+
+
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
     """When an attempt is expected to let go of its seats."""
     if allocation.hold is Hold.STOPPING:
@@ -54,10 +94,12 @@ def first_start(
     find: Find,
     default_s: float,
     now: float,
+    not_before_s: float = -math.inf,
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches.
+    Bisection over the ends, for room only grows: O(log attempts) searches. It is known to have none
+    earlier than ``not_before_s``, and most often has one then: that is tried first.
     """
     ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
 
@@ -68,7 +110,9 @@ def first_start(
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
         return find(trial)
 
-    found = fewest(len(ends), plan_after)
+    too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
+    guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
+    found = fewest(len(ends), plan_after, too_few, guess)
     if found is None:
         return None
     count, best = found

@@ -1,9 +1,18 @@
-"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later."""
+"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later.
+
+As a program it compiles those for gangs of several groups, while another process compiles the rest.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
+from topmast.fast.placement import gangs
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import choices_in
+from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.refused import FREE_ONLY, Refused
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
@@ -13,26 +22,68 @@ from topmast.policies.base import Profile
 
 def warm_up() -> None:
     """Ask one question of every kind about a region of two hosts."""
+    load_plain()
+    load_mixed()
+
+
+def is_compiled() -> bool:
+    """Whether an earlier run compiled the kernels and left them beside the code."""
+    share = np.full(1, MILLI, np.int64)
+    gangs.fewest_opened(share, 1, share, 1)
+    return not gangs.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
+
+
+def load_plain() -> None:
+    """Gangs of one group with whole GPUs, with and without victims."""
+    columns, held, search = _region()
+    for cpus in (0.0, 1.0):
+        for preempt in (False, True):
+            attempt = _hold(columns, held, search, cpus, preempt)
+            assert search.best(_ask(cpus, preempt=True)).plan is not None
+            columns.let_go(held.pop(attempt.plan.job))
+    _look_for_room(columns, _ask(0.0, preempt=False))
+
+
+def load_mixed() -> None:
+    """Gangs of several groups and of shares, with and without victims."""
+    columns, held, search = _region()
+    attempt = _hold(columns, held, search, 0.0, preempt=False)
+    columns.note(attempt)
+    assert search.best(_mixed_ask(preempt=True)).plan is not None
+    columns.let_go(held.pop(attempt.plan.job))
+    assert search.best(_mixed_ask(preempt=False)).plan is not None
+
+
+def _region() -> tuple[Columns, dict[str, Allocation], Search]:
     hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
     columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
     held: dict[str, Allocation] = {}
     columns.allocations = held
-    search = Search("r", columns, held, Profile("warm-up", min_runtime_s=0.0), 0, 0.0)
-    for cpus in (0.0, 1.0):
-        for preempt in (False, True):
-            plan = search.best(_ask(cpus, preempt)).plan
-            assert plan is not None
-            group = TaskGroup("g", 2, _needs(cpus), "true")
-            spec = JobSpec("", (group,), band=Band.OPPORTUNISTIC)
-            held[""] = attempt = Allocation(
-                plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, Hold.RUNNING, []
-            )
-            columns.hold(attempt)
-            assert search.best(_ask(cpus, preempt=True)).plan is not None
-            columns.note(attempt)
-            assert search.best(_mixed_ask(preempt=True)).plan is not None
-            columns.let_go(held.pop(""))
-            assert search.best(_mixed_ask(preempt=False)).plan is not None
+    return columns, held, Search("r", columns, held, Profile("warm-up", min_runtime_s=0.0), 0, 0.0)
+
+
+def _hold(
+    columns: Columns, held: dict[str, Allocation], search: Search, cpus: float, preempt: bool
+) -> Allocation:
+    """All of the region, for an opportunistic gang."""
+    plan = search.best(_ask(cpus, preempt)).plan
+    assert plan is not None
+    spec = JobSpec("", (TaskGroup("g", 2, _needs(cpus), "true"),), band=Band.OPPORTUNISTIC)
+    attempt = Allocation(plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, Hold.RUNNING, [])
+    held[plan.job] = attempt
+    columns.hold(attempt)
+    return attempt
+
+
+def _look_for_room(columns: Columns, ask: Ask) -> None:
+    """When there will be room, and whom room that came free may help."""
+    index = columns.lookup
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.refresh_each(np.zeros(1, np.int64))
+    index.old_enough_at_s(ask.band, 0.0, 0.0)
+    refused = Refused()
+    refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    assert refused.who_fits(index, [0]) == (0,)
 
 
 def _needs(cpus: float) -> Resources:
@@ -52,3 +103,7 @@ def _mixed_ask(preempt: bool) -> Ask:
 
 def _ask(cpus: float, preempt: bool) -> Ask:
     return Ask("", (GroupAsk("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt)
+
+
+if __name__ == "__main__":
+    load_mixed()

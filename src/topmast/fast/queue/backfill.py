@@ -15,6 +15,10 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.job import Band
 from topmast.model.plan import Reservation
 
+REFRESH_S = 1.0
+"""A reservation is not made anew more often: at each end of a job on a large fleet that would be all that
+is done."""
+
 
 class Backfill:
     """The reservation, if there is one. ``after_s`` None never reserves anything."""
@@ -24,14 +28,22 @@ class Backfill:
         self.reservation: Reservation | None = None
         self.due_s: float | None = None
         """When somebody will have waited long enough."""
+        self.freed: dict[tuple[str, str], None] = {}
+        """Regions and clusters where seats were kept that are there for others now."""
+        self._made_s = -math.inf
         self._band = Band.OPPORTUNISTIC
         self._gpus_milli = 0
 
     def may_reserve(self, record: JobRecord, now: float) -> bool:
-        """Whether room may be reserved for a job that finds none: it waited, and nobody was first."""
+        """Whether room may be reserved for a job that finds none: it waited, and nobody was first.
+
+        Not anew for one for which that was done just now.
+        """
         if self.after_s is None or now - record.submit_s < self.after_s:
             return False
-        return self.reservation is None or self.reservation.job == record.id
+        if self.reservation is None:
+            return True
+        return self.reservation.job == record.id and now - self._made_s >= REFRESH_S
 
     def binds(
         self, job: str, band: Band, gpus_milli: int, remaining_s: float, now: float
@@ -52,34 +64,54 @@ class Backfill:
 
     def found_no_room(
         self, record: JobRecord, band: Band, offered: Iterable[Reservation | None], now: float
-    ) -> bool:
-        """A job found no room now, and regions told where it would first.
+    ) -> float | None:
+        """A job found no room now, and regions told where it would first; returns when to ask it again.
 
-        Tells whether room that was kept before may be taken now: its job is expected elsewhere, or
-        later, and those that were refused for it deserve another look.
+        Room that was kept before may be taken now if its job is expected elsewhere, or later: those that
+        were refused for it deserve another look.
         """
         if self.after_s is None:
-            return False
+            return None
+        before = self.reservation
         there = [offer for offer in offered if offer is not None]
-        if self.may_reserve(record, now) and there:
-            before = self.reservation
+        if there and (before is None or before.job == record.id):
             self.reservation = min(there, key=lambda r: (r.from_s, r.region, r.cluster))
             # Asked within quota and over it, the job keeps the better of its bands.
             self._band = band if before is None else max(band, self._band)
             self._gpus_milli = record.spec.gpus_milli()
+            self._made_s = now
             self.due_s = None
-            return before is not None and _frees_room(before, self.reservation)
-        if self.reservation is None and now - record.submit_s < self.after_s:
+            if before is not None and _frees_room(before, self.reservation):
+                self.freed[before.region, before.cluster] = None
+            return None
+        if before is not None and before.job == record.id and now - self._made_s < REFRESH_S:
+            return self._made_s + REFRESH_S
+        if before is None and now - record.submit_s < self.after_s:
             due_s = record.submit_s + self.after_s
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
-        return False
+        return None
 
-    def let_go(self, job: str) -> bool:
-        """A job waits no more; tells whether room was reserved for it."""
-        if self.reservation is None or self.reservation.job != job:
-            return False
-        self.reservation = None
-        return True
+    def let_go(self, job: str) -> None:
+        """A job waits no more: if room was reserved for it, that is there for others."""
+        held = self.reservation
+        if held is not None and held.job == job:
+            self.freed[held.region, held.cluster] = None
+            self.reservation = None
+
+    @property
+    def holder(self) -> str | None:
+        """For whom room is reserved."""
+        return None if self.reservation is None else self.reservation.job
+
+    @property
+    def is_given(self) -> bool:
+        """Whether nobody else can get a reservation now."""
+        return self.after_s is None or self.reservation is not None
+
+    def take_freed(self) -> list[tuple[str, str]]:
+        """Regions and clusters of seats that are kept no more; told once."""
+        freed, self.freed = list(self.freed), {}
+        return freed
 
     def is_due(self, now: float) -> bool:
         """Whether somebody has waited long enough now; told once."""

@@ -46,8 +46,11 @@ class Ledger:
         self.totals: dict[tuple[str, str], Totals] = {}
         self.by_region: dict[str, int] = {}
         self.used_gpu_s: dict[str, float] = {}
-        self.changes = 0
-        """How often somebody might have been let do more, or less."""
+        self._changes = 0
+        self._changed: dict[str, int] = {}
+        """By branch, the last change there, as counted by that."""
+        self._touched: dict[str, None] | None = {}
+        """Branches in which somebody may do more, or less, than when that was asked last; None: all."""
         self._decayed_at_s = 0.0
         self.set_tenants(tenants)
 
@@ -60,7 +63,11 @@ class Ledger:
         """
         self.tenants: dict[str, TenantSpec] = {t.name: t for t in tenants}
         self.tree = Tree(self.tenants.values())
-        self.changes += 1
+        self._touched = None
+        self._changes += 1
+        self._changed = {}
+        self._first_change = self._changes
+        self._branches: dict[str, str] = {}
         self.keeps_back = any(t.lend_limit is not None for t in self.tenants.values())
         """Whether some tenant keeps a part of its quota from borrowers: using it, it keeps less."""
         self.capacity = {model: count * MILLI for model, count in (gpus or {}).items()}
@@ -102,10 +109,45 @@ class Ledger:
         else:
             holding.guaranteed += milli
         self.by_region[region] = self.by_region.get(region, 0) + milli
-        self.changes += 1
+        branch = self.branch(tenant)
+        self._changes += 1
+        self._changed[branch] = self._changes
+        if self._touched is not None:
+            self._touched[branch] = None
         if not holding.guaranteed and not holding.borrowed:
             del self.held[tenant, model]
         self._climb(tenant, model, milli, over_quota)
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether anything was booked since `take_touched`."""
+        return self._touched is None or bool(self._touched)
+
+    def take_touched(self) -> Callable[[str], bool]:
+        """Tells of which tenants may be let do more, or less, than when this was called last.
+
+        What others hold matters to a tenant only within its branch, unless somebody keeps quota back.
+        """
+        touched, self._touched = self._touched, {}
+        if touched is None or self.keeps_back:
+            return lambda tenant: True
+        return lambda tenant: self.branch(tenant) in touched
+
+    def as_of(self, tenant: str) -> int:
+        """As of which change a tenant may do what it may: another number, another answer perhaps. O(1)."""
+        if self.keeps_back:
+            return self._changes
+        return self._changed.get(self.branch(tenant), self._first_change)
+
+    def branch(self, tenant: str) -> str:
+        """The outermost tenant above one, or itself; empty for one that is not known. Amortised O(1)."""
+        name = self._branches.get(tenant)
+        if name is None:
+            node = self.tree.node(tenant)
+            while node.parent is not None and node.parent is not self.tree.top:
+                node = node.parent
+            name = self._branches[tenant] = node.name
+        return name
 
     def _climb(self, tenant: str, model: str, milli: int, over_quota: bool) -> None:
         """Add to a tenant and all above it."""

@@ -15,8 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.entitlements import Wanted
+from topmast.fast.queue.kin import Kin, Kindred, likeness_of
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
@@ -25,9 +28,26 @@ from topmast.policies.base import Order
 Shape = tuple[object, ...]
 
 
+class Terms(Struct):
+    """Lines of one tenant that want the same of its quota; ``lines`` counts them.
+
+    ``choices``: by mode, what they may use, as of a change of the ledger; ``wanted``: what they want of each
+    model of a ``fleet``.
+    """
+
+    key: Shape
+    spec: JobSpec
+    lines: int = 0
+    as_of: int = -1
+    choices: dict[bool, tuple[int, ...]] = {}
+    fleet: Fleet | None = None
+    wanted: Wanted = ()
+
+
 class Line(Struct):
     """Jobs that fit alike, and why the last one tried found no place. ``size`` counts them.
 
+    ``kin``: by mode, all who find a place, or none, as these do.
     ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
     when it was refused; kept where quota might let it use others.
     """
@@ -35,7 +55,9 @@ class Line(Struct):
     number: int
     shape: Shape
     spec: JobSpec
-    refused: dict[bool, tuple[int, ...]] = {}
+    terms: Terms
+    kin: dict[bool, Kin] = {}
+    refused: dict[bool, frozenset[int]] = {}
     size: int = 0
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
@@ -73,14 +95,18 @@ class Pending:
         self.ranking = Ranking(order, fairness)
         self.durations = durations
         self.lines: dict[Shape, Line] = {}
+        self.kindred = Kindred()
+        self._terms: dict[Shape, Terms] = {}
+        self._movers: dict[str, None] = {}
+        """Jobs for which a place may be kept."""
         self.stirred = True
         """Whether a candidate may have come up since `next` found none."""
         self.changes = 0
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
         self._by_number: dict[int, Line] = {}
-        self._limited: dict[int, Line] = {}
-        """Lines that were refused, and that quota might let use more."""
+        self._limited: dict[str, dict[int, Line]] = {}
+        """By tenant and number, lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
         self._retrying: dict[int, Line] = {}
         self._stopped: Candidate | None = None
@@ -97,13 +123,33 @@ class Pending:
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
-            line = self.lines[shape] = Line(number, shape, record.spec)
+            spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
+            kin = {
+                over: self.kindred.join(likeness_of(spec, avoided, bound, over), number)
+                for over in (False, True)
+            }
+            line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
             self._by_number[number] = line
-            self.ranking.new_line(number)
+            for one in kin.values():
+                if len(one.lines) == 1:
+                    self.ranking.new_kin(one.number)
+            self.ranking.new_line(number, kin[False].number, kin[True].number)
         line.size += 1
         self._line_of[record.id] = line
+        if record.moves:
+            self._movers[record.id] = None
         self.ranking.add(self._ranked(record, line.number))
         self.stirred = True
+
+    def _terms_of(self, spec: JobSpec) -> Terms:
+        """The terms of one more line. O(groups)."""
+        wanted = tuple((g.count, g.resources) for g in spec.groups)
+        key = (spec.tenant, wanted, spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = Terms(key, spec)
+        terms.lines += 1
+        return terms
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
         spec = record.spec
@@ -128,6 +174,7 @@ class Pending:
         line = self._line_of.pop(job, None)
         if line is None:
             return
+        self._movers.pop(job, None)
         self.ranking.remove(job)
         if self._stopped is not None and self._stopped.job == job:
             self.reopen()  # those of its line come first now
@@ -135,7 +182,12 @@ class Pending:
         if not line.size:
             del self.lines[line.shape]
             del self._by_number[line.number]
-            self._limited.pop(line.number, None)
+            for kin in line.kin.values():
+                self.kindred.leave(kin, line.number)
+            line.terms.lines -= 1
+            if not line.terms.lines:
+                del self._terms[line.terms.key]
+            self._forget_limits(line)
             self._free_numbers.append(line.number)
             self._retrying.pop(line.number, None)
 
@@ -226,65 +278,103 @@ class Pending:
         from_s: float = -math.inf,
         choices: tuple[int, ...] = (),
         limited: bool = True,
+        refused: bool = False,
     ) -> None:
         """A line found no place in one mode: ask no more until `reopen`, or ``retry_at_s``. O(1).
 
         With ``from_s``, those are still asked about that are expected to need less. ``choices``: the
-        accelerators that its tenant might have used; ``limited``: others may change that.
+        accelerators that its tenant might have used; ``limited``: others may change that. ``refused``: for
+        what its kin was told.
         """
         self.ranking.close(line.number, over_quota, from_s)
+        if refused:
+            line.kin[over_quota].refused[line.number] = None
         if limited:
-            line.refused[over_quota] = choices
-            self._limited[line.number] = line
+            line.refused[over_quota] = frozenset(choices)
+            self._limited.setdefault(line.spec.tenant, {})[line.number] = line
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
 
+    def pass_over(self, kin: Kin, from_s: float) -> None:
+        """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
+        if not self._movers:
+            self.ranking.close_kin(kin.number, kin.over_quota, from_s)
+
     def reopen_line(self, job: str) -> None:
-        """A job may do what others of its line may not: ask about its line again. O(late inserts)."""
+        """A job may do what others of its line may not: ask about its line again. O(lines of its kin)."""
         line = self._line_of.get(job)
         if line is not None:
             self._open(line)
+            for kin in line.kin.values():
+                self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
 
-    def reopen_lines(self, numbers: Iterable[int]) -> None:
-        """There may be room for these: ask about them again. O(late inserts of theirs)."""
+    def reopen_refused(self) -> None:
+        """Whoever comes first may do what he could not, but is told the same else: ask in turn. O(lines)."""
+        for kin in self.kindred:
+            self._open_kin(kin)
+
+    def _open_kin(self, kin: Kin) -> None:
+        self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+        for line in list(kin.refused):
+            self._open(self._by_number[line], (kin.over_quota,))
+        self.stirred = True
+
+    def reopen_kin(self, numbers: Iterable[int]) -> None:
+        """There may be room for these: ask again about who was refused. O(lines and late inserts of theirs)."""
         for number in numbers:
-            line = self._by_number.get(number)
-            if line is not None:
-                self._open(line)
+            kin = self.kindred.get(number)
+            if kin is not None:
+                self._open_kin(kin)
+                kin.forget()
                 self.changes += 1
 
-    def _open(self, line: Line) -> None:
-        self.ranking.open_line(line.number)
-        line.refused.clear()
-        self._limited.pop(line.number, None)
+    def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
+        for over_quota in modes:
+            self.ranking.open_line(line.number, over_quota)
+            line.refused.pop(over_quota, None)
+            line.kin[over_quota].refused.pop(line.number, None)
+        if not line.refused:
+            self._forget_limits(line)
         self.stirred = True
         if self._stopped is not None and self._line_of.get(self._stopped.job) is line:
             self._stopped = None
+
+    def _forget_limits(self, line: Line) -> None:
+        of_tenant = self._limited.get(line.spec.tenant)
+        if of_tenant is not None:
+            of_tenant.pop(line.number, None)
+            if not of_tenant:
+                del self._limited[line.spec.tenant]
 
     @property
     def wants_quota(self) -> bool:
         """Whether some line was refused that more quota might help."""
         return bool(self._limited)
 
-    def reopen_for_quota(self, choices: Callable[[JobSpec, bool], tuple[int, ...]]) -> None:
-        """Ask again about the lines whose tenants may use more now than when they were refused. O(lines)."""
-        known: dict[Shape, dict[bool, tuple[int, ...]]] = {}
-        for line in list(self._limited.values()):
-            spec = line.spec
-            terms = (spec.tenant, line.shape[2], spec.band is Band.OPPORTUNISTIC, spec.preemptible)
-            if terms not in known:
-                known[terms] = {over: choices(spec, over) for over in (False, True)}
-            may = known[terms]
-            if any(set(may[over]) - set(had) for over, had in line.refused.items()):
-                self._open(line)
+    def reopen_for_quota(
+        self,
+        choices: Callable[[Line, bool], tuple[int, ...]],
+        is_touched: Callable[[str], bool],
+    ) -> None:
+        """Ask again about the lines that may use more now than when they were refused, in the modes in which they do.
+
+        Only tenants that are touched are looked at. O(tenants + lines of those).
+        """
+        for tenant in [tenant for tenant in self._limited if is_touched(tenant)]:
+            for line in list(self._limited[tenant].values()):
+                for over_quota, had in list(line.refused.items()):
+                    if not had.issuperset(choices(line, over_quota)):
+                        self._open(line, (over_quota,))
 
     def reopen(self) -> None:
         """Something changed that might help anyone: every line may be asked about again."""
         self.ranking.open_all()
-        for line in self._limited.values():
-            line.refused.clear()
+        for of_tenant in self._limited.values():
+            for line in of_tenant.values():
+                line.refused.clear()
         self._limited.clear()
+        self.kindred.forget()
         self.changes += 1
         self._stopped = None
         self.stirred = len(self.ranking) > 0

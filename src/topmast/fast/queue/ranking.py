@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,8 @@ class Waiting(Struct, frozen=True):
 class Lane:
     """The rows in one order: sorted ``base``, ``late`` inserts, and how far the search has come.
 
-    ``closed_from_s`` (lines): jobs of the line with at least this expected time left are passed over.
+    ``closed_from_s`` (lines): jobs of the line with at least this expected time left are passed over;
+    ``kin_closed_from_s`` (kin): the same for all lines of a kin, ``kin_of`` (lines) tells of which each is.
     """
 
     def __init__(self) -> None:
@@ -77,6 +79,8 @@ class Lane:
         self.late_of: dict[int, list[Key]] = {}
         """The same by line."""
         self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
+        self.kin_closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
+        self.kin_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         self.cursor = 0
         self.unseen: list[Key] = []
 
@@ -91,6 +95,13 @@ class Lane:
         self.cursor = 0
         for key in self.late_of.get(line, ()):
             heapq.heappush(self.unseen, key)
+
+    def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
+        """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
+        closed_from_s = np.minimum(
+            self.closed_from_s[lines], self.kin_closed_from_s[self.kin_of[lines]]
+        )
+        return left_s < closed_from_s
 
     def rewind(self) -> None:
         """Search from the head again. O(late)."""
@@ -130,6 +141,8 @@ class Ranking:
         """Rows of jobs that left; used again after the next sort, for the lanes still name them."""
         self._staged: list[int] = []
         self._within, self._over = Lane(), Lane()
+        self.exempt: str | None = None
+        """A job to whom it does not matter that its kin are passed over."""
         self._all_open = False
         """Whether every line was opened since somebody looked."""
 
@@ -332,9 +345,39 @@ class Ranking:
             heapq.heappop(unseen)
         if unseen and (found is None or unseen[0] < found):
             found = unseen[0]
+        exempt = None if self.exempt is None else self._row_of.get(self.exempt)
+        if exempt is not None and self._is_line_open(lane, exempt):
+            key = self._key(exempt, over_quota)
+            found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
 
+    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
+        """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        rows: list[int] = []
+        at, size = lane.cursor, SCAN_FIRST
+        while at < len(lane.base) and len(rows) < count:
+            block = lane.base[at : at + size]
+            hits = alive[block] & lane.are_open(line[block], left_s[block])
+            rows += block[hits].tolist()
+            at, size = at + len(block), min(4 * size, SCAN_MOST)
+        late = sorted(key for key in lane.unseen if self._is_open(lane, int(key[-1])))
+        base = (self._key(row, over_quota) for row in rows[:count])
+        keys = islice(heapq.merge(base, late[:count]), count)
+        return [(key, self._jobs[int(key[-1])]) for key in keys]
+
     def _is_open(self, lane: Lane, row: int) -> bool:
+        columns = self._columns
+        line = columns["line"].item(row)
+        closed_from_s = min(
+            lane.closed_from_s.item(line), lane.kin_closed_from_s.item(lane.kin_of.item(line))
+        )
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
+
+    def _is_line_open(self, lane: Lane, row: int) -> bool:
         columns = self._columns
         closed_from_s = lane.closed_from_s.item(columns["line"].item(row))
         return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
@@ -349,7 +392,7 @@ class Ranking:
         size = SCAN_FIRST
         while lane.cursor < len(lane.base):
             rows = lane.base[lane.cursor : lane.cursor + size]
-            hits = alive[rows] & (left_s[rows] < lane.closed_from_s[line[rows]])
+            hits = alive[rows] & lane.are_open(line[rows], left_s[rows])
             at = int(hits.argmax())
             if hits[at]:
                 lane.cursor += at
@@ -364,24 +407,43 @@ class Ranking:
         lane = self._over if over_quota else self._within
         lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
 
-    def is_closed(self, line: int) -> bool:
-        """Whether nobody of a line is looked at, neither within quota nor over it. O(1)."""
-        lanes = (self._within, self._over)
-        return not self._all_open and all(x.closed_from_s[line] == -np.inf for x in lanes)
+    def is_passed_over(self, job: str) -> bool:
+        """Whether a job is not looked at, neither within quota nor over it. O(1)."""
+        row, lanes = self._row_of[job], (self._within, self._over)
+        return not self._all_open and not any(self._is_open(lane, row) for lane in lanes)
 
-    def new_line(self, line: int) -> None:
-        """A line that nobody is in yet begins open. Amortised O(1)."""
-        for lane in (self._within, self._over):
-            if line >= len(lane.closed_from_s):
-                more = np.full(max(len(lane.closed_from_s), line), np.inf)
-                lane.closed_from_s = np.concatenate([lane.closed_from_s, more])
-            lane.closed_from_s[line] = np.inf
+    def new_line(self, line: int, kin_within: int, kin_over: int) -> None:
+        """A line that nobody is in yet begins open, but for what its kin were told. Amortised O(1)."""
+        for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
+            lane.closed_from_s = _with_room_for(line, lane.closed_from_s, np.inf)
+            lane.kin_of = _with_room_for(line, lane.kin_of, 0)
+            lane.closed_from_s[line], lane.kin_of[line] = np.inf, kin
 
-    def open_line(self, line: int) -> None:
-        """Look at a line again. O(late of the line)."""
+    def new_kin(self, kin: int) -> None:
+        """A kin that nobody is of yet begins open. Amortised O(1)."""
         for lane in (self._within, self._over):
-            lane.closed_from_s[line] = np.inf
-            lane.look_again(line)
+            lane.kin_closed_from_s = _with_room_for(kin, lane.kin_closed_from_s, np.inf)
+            lane.kin_closed_from_s[kin] = np.inf
+
+    def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
+        """Pass over all lines of a kin from now on, or who is expected to need ``from_s`` or more. O(1)."""
+        self._open_if_told()
+        lane = self._over if over_quota else self._within
+        lane.kin_closed_from_s[kin] = min(lane.kin_closed_from_s[kin], from_s)
+
+    def open_kin(self, kin: int, over_quota: bool, lines: Iterable[int]) -> None:
+        """Look at the ``lines`` of a kin again. O(lines + late of those)."""
+        lane = self._over if over_quota else self._within
+        if lane.kin_closed_from_s[kin] < np.inf:
+            lane.kin_closed_from_s[kin] = np.inf
+            for line in lines:
+                lane.look_again(line)
+
+    def open_line(self, line: int, over_quota: bool) -> None:
+        """Look at a line again, within quota or over it. O(late of the line)."""
+        lane = self._over if over_quota else self._within
+        lane.closed_from_s[line] = np.inf
+        lane.look_again(line)
 
     def open_all(self) -> None:
         """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""
@@ -392,7 +454,15 @@ class Ranking:
             self._all_open = False
             for lane in (self._within, self._over):
                 lane.closed_from_s.fill(np.inf)
+                lane.kin_closed_from_s.fill(np.inf)
                 lane.rewind()
+
+
+def _with_room_for(at: int, values: NDArray[Any], fill: float) -> NDArray[Any]:
+    """The same values, with more after them if ``at`` is beyond the last. Amortised O(1)."""
+    if at < len(values):
+        return values
+    return np.concatenate([values, np.full(max(len(values), at), fill, values.dtype)])
 
 
 def _ascends(first: Floats, second: Ints) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job, profile
 from topmast.fast.placement.columns import Columns
@@ -167,6 +168,61 @@ def test_nobody_counts_on_victims_that_another_may_stop() -> None:
     assert region.commit(offers[0], Band.HIGH) == m.PlanCommitted("j1", 1, waiting=True)
     region.tell(m.DropHolds(("j2",)))
     region.check()
+
+
+def test_a_job_with_a_plan_is_not_looked_into_again() -> None:
+    """Its second question, about victims, is for when the first found nothing."""
+    region = Region()
+    asks = (
+        question("j1", 2),
+        question("j1", 2, preempt=True),
+        question("j2", 4),
+        question("j3", 4),
+    )
+    (answer,) = region.tell(m.AskPlans(1, asks, HOLD_S))
+    assert isinstance(answer, m.PlansOffered)
+    first, again, second, third = answer.offers
+    assert first.plan is not None
+    assert (again.plan, again.reason, again.hold) == (None, None, None)
+    assert second.reason is not None
+    assert third == m.Offer("j3", None, second.reason)
+
+
+def test_the_balance_is_reckoned_on_within_a_batch() -> None:
+    """Each question finds the region as full as it will be when those before it are placed."""
+    region = Region()
+    asks = (question("j1", 2), question("j2", 1), question("j3", 1))
+    (answer,) = region.tell(m.AskPlans(1, asks, HOLD_S, held_milli=4_000, gpus=8))
+    assert isinstance(answer, m.PlansOffered)
+    weight = region.placer.profile.score.balance
+    balances = [o.plan.terms["balance"] for o in answer.offers if o.plan]
+    assert balances == [weight * held / 8 for held in (4, 6, 7)]
+
+
+def test_a_commit_takes_the_hold_that_it_names() -> None:
+    """An offer may have been passed on to another job, whose own hold stays."""
+    region = Region()
+    first, second = region.ask(("j1", 2), ("j2", 2))
+    assert first.plan is not None
+    assert second.hold is not None
+    passed_on = m.Offer("j2", replace(first.plan, job="j2"), hold=first.hold)
+    assert isinstance(region.commit(passed_on), m.PlanCommitted)
+    assert second.plan is not None
+    to_third = m.Offer("j3", replace(second.plan, job="j3"), hold=second.hold)
+    assert isinstance(region.commit(to_third), m.PlanCommitted)
+    region.check()
+    assert region.placer.held_gpus() == 4
+
+
+def test_what_is_let_go_quietly_makes_no_news() -> None:
+    """The queue did not refuse anybody for it."""
+    region = Region()
+    offers = region.ask(("j1", 4), ("j2", 1))
+    assert offers[1].plan is None
+    assert region.tell(m.DropHolds(("j1",), quiet=True)) == []
+    region.check()
+    region.ask(("j3", 4))
+    assert region.tell(m.DropHolds(("j3",))) == [], "j2 was not refused because of j3"
 
 
 def test_nothing_is_held_for_a_job_whose_data_must_come_first() -> None:

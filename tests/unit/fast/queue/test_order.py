@@ -18,6 +18,11 @@ BANDS = list(Band)
 LINES = 7
 
 
+def kin_of(line: int, over_quota: bool) -> int:
+    """Over quota more lines are of one kin."""
+    return line % (2 if over_quota else 3)
+
+
 @dataclass
 class Model:
     """The same in plain Python: a list, sorted each time; keys frozen as the ranking says."""
@@ -28,6 +33,8 @@ class Model:
     standing: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, Waiting] = field(default_factory=dict)
     closed_from_s: dict[tuple[int, bool], float] = field(default_factory=dict)
+    kin_closed_from_s: dict[tuple[int, bool], float] = field(default_factory=dict)
+    exempt: str | None = None
 
     def key(self, w: Waiting, over_quota: bool) -> tuple[float, ...]:
         standing = self.standing.setdefault(w.tenant, self.fairness(w.tenant))
@@ -44,10 +51,17 @@ class Model:
 
     def first_open(self, over_quota: bool) -> str | None:
         for job in self.in_order(over_quota):
-            w = self.jobs[job]
-            if w.remaining_s < self.closed_from_s.get((w.line, over_quota), float("inf")):
+            if not self.is_passed_over(job, over_quota):
                 return job
         return None
+
+    def is_passed_over(self, job: str, over_quota: bool) -> bool:
+        w, never = self.jobs[job], float("inf")
+        from_s = self.closed_from_s.get((w.line, over_quota), never)
+        if job != self.exempt:
+            kin = kin_of(w.line, over_quota)
+            from_s = min(from_s, self.kin_closed_from_s.get((kin, over_quota), never))
+        return w.remaining_s >= from_s
 
 
 class Both:
@@ -60,7 +74,7 @@ class Both:
         self.real = Ranking(policy, lambda tenant: self.used[tenant])
         self.model = Model(policy, lambda tenant: self.used[tenant])
         for line in range(LINES):
-            self.real.new_line(line)
+            self.real.new_line(line, kin_of(line, False), kin_of(line, True))
         self.number = 0
         self.now = 0.0
 
@@ -114,14 +128,29 @@ class Both:
         closed[line, over_quota] = min(from_s, closed.get((line, over_quota), np.inf))
 
     def open_line(self) -> None:
-        line = self.rng.randrange(LINES)
-        self.real.open_line(line)
-        for over_quota in (False, True):
-            self.model.closed_from_s.pop((line, over_quota), None)
+        line, over_quota = self.rng.randrange(LINES), self.rng.random() < 0.5
+        self.real.open_line(line, over_quota)
+        self.model.closed_from_s.pop((line, over_quota), None)
+
+    def close_kin(self) -> None:
+        """Pass over a kin, or the longer jobs of it; perhaps for all but one job."""
+        over_quota = self.rng.random() < 0.5
+        kin, from_s = self.rng.randrange(2), self.rng.choice((-np.inf, 2.0))
+        self.real.close_kin(kin, over_quota, from_s)
+        closed = self.model.kin_closed_from_s
+        closed[kin, over_quota] = min(from_s, closed.get((kin, over_quota), np.inf))
+        self.real.exempt = self.model.exempt = self.rng.choice((None, self.any()))
+
+    def open_kin(self) -> None:
+        kin, over_quota = self.rng.randrange(2), self.rng.random() < 0.5
+        lines = [line for line in range(LINES) if kin_of(line, over_quota) == kin]
+        self.real.open_kin(kin, over_quota, lines)
+        self.model.kin_closed_from_s.pop((kin, over_quota), None)
 
     def open_all(self) -> None:
         self.real.open_all()
         self.model.closed_from_s.clear()
+        self.model.kin_closed_from_s.clear()
 
     def pass_time(self) -> None:
         self.now += self.rng.randrange(40_000)
@@ -129,6 +158,13 @@ class Both:
     def compare_all(self) -> None:
         for over_quota in (False, True):
             assert list(self.real.in_order(over_quota)) == self.model.in_order(over_quota)
+
+    def compare_passed_over(self) -> None:
+        exempt, self.model.exempt = self.model.exempt, None
+        for job in self.model.jobs:
+            want = all(self.model.is_passed_over(job, over) for over in (False, True))
+            assert self.real.is_passed_over(job) is want
+        self.model.exempt = exempt
 
     def compare_first(self) -> None:
         for over_quota in (False, True):
@@ -142,7 +178,7 @@ class Both:
 STEPS = [
     (10, Both.add), (4, Both.remove), (4, Both.change_band), (1, Both.rerank), (4, Both.close),
     (1, Both.open_line), (1, Both.open_all), (2, Both.pass_time), (2, Both.compare_all),
-    (10, Both.compare_first),
+    (10, Both.compare_first), (2, Both.close_kin), (2, Both.open_kin), (1, Both.compare_passed_over),
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.queue.machine import ASK_TIMEOUT_S
+from topmast.fast.queue.asking import ASK_TIMEOUT_S
 from topmast.fast.queue.reach import HOLD_S, SILENCE_S
 from topmast.model import ids
 from topmast.model import messages as m
@@ -70,7 +70,7 @@ def test_whoever_loses_the_auction_is_told_to_hold_no_longer() -> None:
     name = world.anywhere()
     world.cancel(name)
     world.answer(name)
-    assert world.told(m.DropHolds) == [m.DropHolds((name,))]
+    assert world.told(m.DropHolds) == [m.DropHolds((name,), quiet=True)]
     assert world.told(m.CommitPlan) == []
 
 

@@ -1,0 +1,42 @@
+"""Loads the compiled kernels before the first decision; at the first start on a machine, compiles them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from topmast.fast.placement import warm
+
+FIRST_TIME = "compiling the search kernels for the first time: some 20 seconds"
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
+    """Load what was compiled before, or compile it and ``say`` so.
+
+    A second process compiles one half of the kernels while this one compiles the other half: they meet
+    in the files of the cache.
+    """
+    if warm.is_compiled():
+        warm.warm_up()
+        return
+    say(FIRST_TIME)
+    second = _start_second()
+    warm.load_plain()
+    if second is not None:
+        second.wait()
+    warm.load_mixed()
+
+
+def _start_second() -> subprocess.Popen[bytes] | None:
+    command = [sys.executable, "-m", warm.__name__]
+    no = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(command, stdin=no, stdout=no, stderr=no)
+    except OSError:
+        return None  # then all of them are compiled in this one

@@ -1,0 +1,276 @@
+"""Decisions a second when two regions have processes of their own: job by job, in batches, and in one process.
+
+A queue and two placers run as they would (journals with fsync, HTTP on loopback); only their engines do
+nothing but obey. Time runs from the admission of all jobs, by the journal of the queue, until the last in
+order is seen to be decided.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+from msgspec import Struct
+
+from topmast.adapters.store import open_journal
+from topmast.bench.setup import folder, machine, write
+from topmast.client import Client
+from topmast.fast.queue import facts as f
+from topmast.model import ids
+from topmast.model.errors import Unavailable
+from topmast.runtime.codec import decode_facts
+
+REGIONS = ("east", "west")
+PATIENCE_S = 120.0
+POLL_S = 0.01
+FULL_HOSTS = 2
+"""Hosts of each region that are full from the beginning, of a model of their own."""
+
+
+class ApartOptions(Struct, frozen=True):
+    """``jobs`` of each scenario; each request between processes takes ``delay_s`` longer than loopback does."""
+
+    jobs: int = 1_000
+    hosts: int = 2_000
+    delay_s: float = 0.0
+    seed: int = 0
+
+
+class Mode(Struct, frozen=True):
+    """How the regions are asked."""
+
+    name: str
+    apart: bool
+    settings: tuple[str, ...] = ()
+
+
+MODES = (
+    Mode("one process", apart=False),
+    Mode("job by job", apart=True, settings=("ask_ahead=1",)),
+    Mode("batches", apart=True),
+)
+
+
+def measure_apart(
+    options: ApartOptions, state: Path | None = None, out: Path | None = None
+) -> dict[str, Any]:
+    """Every scenario in every mode, each mode in processes of its own."""
+    rows = []
+    for mode in MODES:
+        with folder(state) as made:
+            rows += _measure(mode, options, made / mode.name.replace(" ", "-"))
+    document = {
+        "scenarios": rows,
+        "jobs": options.jobs,
+        "hosts": options.hosts,
+        "delay_s": options.delay_s,
+        "seed": options.seed,
+        "processes": "a queue and two placers, each with its own journal on one disk; loopback HTTP",
+        "machine": machine(),
+    }
+    if out is not None:
+        write(out, "apart", document)
+    return document
+
+
+def _measure(mode: Mode, options: ApartOptions, state: Path) -> list[dict[str, Any]]:
+    """One set of processes, and one scenario after the other."""
+    with ExitStack() as stack:
+        office = Office(mode)
+        stack.callback(office.stop)
+        office.start(options, state)
+        office.fill()
+        found = {name: office.run(jobs(options)) for name, jobs in SCENARIOS.items()}
+        office.stop()
+        admitted_s = admitted_at_s(state / "queue")
+        return [
+            {
+                "mode": mode.name,
+                "scenario": name,
+                "decisions": spent.decisions,
+                "took_s": round(spent.seen_s - admitted_s[spent.first], 4),
+                "decisions_per_s": spent.decisions / (spent.seen_s - admitted_s[spent.first]),
+                "cpu_s": spent.cpu_s,
+            }
+            for name, spent in found.items()
+        ]
+
+
+class Spent(Struct, frozen=True):
+    """Of one scenario: its first job, how many, when the last was seen to be decided, CPU by process."""
+
+    first: str
+    decisions: int
+    seen_s: float
+    cpu_s: dict[str, float]
+
+
+def admitted_at_s(state: Path) -> dict[str, float]:
+    """When each submission was written down, by its first job."""
+    journal = open_journal(state / "journal.sqlite")
+    try:
+        return {
+            ids.job_id(fact.first_number): record.at_s
+            for record in journal.records()
+            if record.machine == ids.QUEUE
+            for fact in decode_facts(record.machine, record.facts)
+            if isinstance(fact, f.Admitted)
+        }
+    finally:
+        journal.close()
+
+
+# --- scenarios ------------------------------------------------------------------------------------------
+
+
+def _job(model: str, gpus: int, priority: str = "normal", tasks: int = 1) -> dict[str, Any]:
+    resources = {"accelerators": f"{model}:{gpus}"} if gpus else {"cpus": 1}
+    return {
+        "name": f"{model.lower()}-{gpus}", "priority": priority, "num_nodes": tasks,
+        "resources": resources, "run": "true\n",
+    }  # fmt: skip
+
+
+def sweep(options: ApartOptions) -> list[dict[str, Any]]:
+    """All alike, and room for all."""
+    return [_job("H100", 1)] * options.jobs
+
+
+def mixed(options: ApartOptions) -> list[dict[str, Any]]:
+    """Sizes in random order, and room for all."""
+    rng = random.Random(options.seed)
+    return [_job("H100", rng.choice((1, 2, 4, 8))) for _ in range(options.jobs)]
+
+
+def full(options: ApartOptions) -> list[dict[str, Any]]:
+    """No room for anybody, and nobody asks for the same as another; they may stop nobody.
+
+    The last is placed: that tells when.
+    """
+    kinds = [
+        _job("A100", gpus, priority, tasks)
+        for tasks in range(1, 2 * FULL_HOSTS + 1)
+        for gpus in range(1, 9)
+        for priority in ("high", "normal", "low")
+        if gpus * tasks <= 8 * FULL_HOSTS
+    ]  # fmt: skip
+    return [*kinds[: options.jobs - 1], _job("none", 0, "opportunistic")]
+
+
+SCENARIOS: dict[str, Callable[[ApartOptions], list[dict[str, Any]]]] = {
+    "sweep": sweep,
+    "mixed": mixed,
+    "full": full,
+}
+
+
+# --- processes ------------------------------------------------------------------------------------------
+
+
+class Office:
+    """The processes of one mode."""
+
+    def __init__(self, mode: Mode) -> None:
+        self.mode = mode
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, options: ApartOptions, state: Path) -> None:
+        """Start all of them; raises Unavailable."""
+        state.mkdir(parents=True)
+        fleet = state / "fleet.yaml"
+        fleet.write_text(json.dumps(_fleet(options)), encoding="utf-8")
+        names = ("queue", *(REGIONS if self.mode.apart else ()))
+        ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        url = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        for name in names:
+            command = ["--state", str(state / name), "--port", str(ports[name])]
+            command += ["--delay-s", str(options.delay_s)]
+            command += [f"--set={setting}" for setting in self.mode.settings]
+            if name == "queue":
+                apart = [f"--placer={r}={url[r]}" for r in names[1:]]
+                command += ["--role", "queue", "--fleet", str(fleet), *apart]
+            else:
+                command += ["--role", "placer", "--region", name, "--queue", url["queue"]]
+            self.processes[name] = self._process(command)
+        self.client = Client(url["queue"], user="bench")
+
+    def _process(self, arguments: list[str]) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "topmast.obedient", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise Unavailable("a process to be measured did not start; its log says why")
+        return process
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        begun_s = time.monotonic()
+        while not until():
+            if time.monotonic() - begun_s > PATIENCE_S:
+                raise Unavailable(f"{self.mode.name}: nothing was decided for {PATIENCE_S:g} s")
+            time.sleep(POLL_S)
+
+    def fill(self) -> None:
+        """Wait until both regions are there, and hold all hosts of one model for good."""
+        for region in REGIONS:
+            probe = self.client.submit(_job(f"probe-{region}", 1)).id
+            self._wait(lambda probe=probe: self.client.job(probe).state == "RUNNING")  # type: ignore[misc]
+        blocks = [_job("A100", 8, "critical") for _ in range(len(REGIONS) * FULL_HOSTS)]
+        self.run([{**block, "preemptible": False} for block in blocks])
+
+    def run(self, jobs: list[dict[str, Any]]) -> Spent:
+        """Submit all at once, and wait until the last is decided."""
+        before = self._cpu_s()
+        names = self.client.submit_many(jobs, key=str(time.time_ns())).ids
+        self._wait(lambda: self.client.job(names[-1]).state != "PENDING")
+        seen_s = time.time()
+        cpu_s = {name: round(spent - before[name], 2) for name, spent in self._cpu_s().items()}
+        return Spent(names[0], len(names), seen_s, cpu_s)
+
+    def _cpu_s(self) -> dict[str, float]:
+        spent = {n: psutil.Process(p.pid).cpu_times() for n, p in self.processes.items()}
+        return {name: times.user + times.system for name, times in spent.items()}
+
+    def stop(self) -> None:
+        """SIGTERM to all; they save what they have."""
+        processes, self.processes = self.processes, {}
+        for process in processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in processes.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _fleet(options: ApartOptions) -> dict[str, Any]:
+    """Two equal regions: H100 with room, A100 to be filled, and one host each that only it has."""
+    each = options.hosts // len(REGIONS)
+    hosts: dict[str, list[dict[str, Any]]] = {
+        region: [
+            {"count": each, "gpu": "H100", "gpus": 8},
+            {"count": FULL_HOSTS, "gpu": "A100", "gpus": 8},
+            {"count": 1, "gpu": f"probe-{region}", "gpus": 8},
+        ]
+        for region in REGIONS
+    }
+    regions = {r: {"clusters": {f"{r}-1": {"hosts": hosts[r]}}} for r in REGIONS}
+    return {"regions": regions}
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        yield from [int(probe.getsockname()[1]) for probe in probes]

@@ -1,0 +1,155 @@
+"""What a region answers: its best plan for a job, or why there is none, and what would have to change."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from topmast.fast.placement.changes import region_changes
+from topmast.fast.placement.changes.trials import Spot, Trials
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
+from topmast.fast.placement.fewest import fewest
+from topmast.fast.placement.migration import Departure, departures, room_for
+from topmast.fast.placement.places import suits
+from topmast.fast.placement.region import RegionState
+from topmast.fast.placement.reservation import expected_end_s, first_start
+from topmast.fast.placement.search import Found, Search
+from topmast.model import messages as m
+from topmast.model.job import Band
+from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
+from topmast.policies.base import Preemption
+
+
+class RegionAnswers(RegionState):
+    """Questions to the state; none of them writes it."""
+
+    def verdicts(
+        self, ask: Ask, now: float, *, preempt: bool = True
+    ) -> list[tuple[ClusterVerdict, Plan | None]]:
+        """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
+        search = self.search(now, ask)
+        preempt = preempt and self._may_preempt(ask)
+        verdicts = Verdicts(search, ask, preempt=preempt)
+        answers = []
+        for name in sorted(self.columns.clusters):
+            found = search.best(ask, name).plan
+            if found is None and preempt:
+                found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
+            answers.append((verdicts.of(name, found), found))
+        return answers
+
+    def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
+        """What there is to say of every cluster, by name, when the region is ruled out."""
+        verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
+        return [verdicts.barred(name, why, detail) for name in sorted(self.columns.clusters)]
+
+    def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
+        """Those that a plan stops and that have not let go yet, and what that costs."""
+        return victims_of(self.search(now), plan)
+
+    def place(
+        self, ask: Ask, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
+    ) -> Spot | None:
+        """Where the gang has a place, once the jobs ``gone`` are. As `Trials.place`."""
+        search = self.search(now, ask)
+        if gone:
+            held = search.allocations
+            search.columns = search.columns.trial()
+            for job in gone:
+                if job in held:
+                    search.columns.give_back(held[job].plan.seats, held[job].needs())
+            search.allocations = {job: held[job] for job in held if job not in gone}
+        return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
+
+    def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
+        """What would have to change here for a gang that has no place. As `region_changes`."""
+        held_here = ask.held is not None and ask.held.region == self.region
+        trials = Trials(
+            self.search(now, ask),
+            ask,
+            preempt=preempt and self._may_preempt(ask),
+            unheld=self.columns if held_here else None,
+        )
+        return list(region_changes(trials))
+
+    def expected_ends(self, now: float) -> dict[str, float]:
+        """When each attempt is expected to let go of its seats, by job."""
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return {job: expected_end_s(held[job], default_s, now) for job in held}
+
+    def _may_preempt(self, ask: Ask) -> bool:
+        return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
+
+    def offer(self, ask: Ask) -> m.Offer:
+        """The best plan for a job, or why there is none. A place that is kept for it goes first."""
+        kept = self.kept_offer(ask)
+        if kept is not None:
+            return kept
+        search = self.search(self.now, ask)
+        if ask.room_gpu_s is not None:
+            plan = room_for(search, ask)
+            return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
+        found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
+        if found.plan is not None:
+            return m.Offer(ask.job, found.plan)
+        return self.refusal(ask, found.too_young_until_s)
+
+    def kept_offer(self, ask: Ask) -> m.Offer | None:
+        """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
+        place = self.state.places.get(ask.job)
+        if place is None or not suits(place, ask, self.columns):
+            return None
+        return m.Offer(
+            ask.job, msgspec.structs.replace(place.plan, region_version=self.state.version)
+        )
+
+    def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
+        """What becomes of each attempt on hosts of this region that are drained."""
+        search = self.search(now)
+        search.allocations = self.state.allocations
+        return departures(search, hosts)
+
+    def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
+        """Why there is no plan for a job; and when there will be one, if that is asked."""
+        reason = pending_reason(self.columns, ask)
+        first = None
+        if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
+            first = self.first_start(ask)
+        return m.Offer(ask.job, None, reason, too_young_until_s, first)
+
+    def _outranking(self, search: Search, ask: Ask) -> Found:
+        """The best plan that stops some of the outranked, and as few from the last on as will do."""
+        held = self.state.allocations
+        lowest = msgspec.structs.replace(ask, band=Band.CRITICAL)
+        victims = {
+            job: msgspec.structs.replace(held[job], band=Band.OPPORTUNISTIC)
+            for job in ask.outranked or ()
+            if job in held
+        }
+
+        def stopping(count: int) -> Plan | None:
+            search.allocations = dict(list(victims.items())[:count])
+            return search.best(lowest).plan
+
+        found = fewest(len(victims), stopping)
+        if found is not None:
+            return Found(found[1])
+        search.allocations = victims
+        return search.best(lowest)
+
+    def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
+        """Where and when the gang is expected to start first; it is known that not before a time."""
+        search = self.search(self.now, ask)
+        free = msgspec.structs.replace(ask, preempt=False)
+
+        def find(columns: Columns) -> Plan | None:
+            search.columns = columns
+            return search.best(free).plan
+
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return first_start(
+            ask, self.region, search.columns, held, find, default_s, self.now, not_before_s
+        )

@@ -1,0 +1,170 @@
+"""Attempts from launch to end, and the hosts that are drained under them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.answers import RegionAnswers
+from topmast.fast.placement.facts import (
+    HostSuspected,
+    Kept,
+    Launched,
+    PlaceBooked,
+    PlaceGivenUp,
+    SlotsFreed,
+    Stopping,
+    Up,
+)
+from topmast.fast.placement.migration import GOING
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.plan import Plan
+from topmast.model.states import HostState, Outcome
+
+KEPT_S = 60.0
+"""How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
+
+
+def launch(placer: RegionAnswers, allocation: Allocation) -> None:
+    """Start the gang: nobody stands in its place any more."""
+    placer.decide(Launched(allocation.job))
+    plan = allocation.plan
+    placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
+    placer.send(
+        ids.cluster(plan.cluster),
+        m.LaunchGang(
+            plan.job,
+            allocation.epoch,
+            allocation.spec,
+            placer.region,
+            plan.cluster,
+            plan.seats,
+            allocation.time_left_s,
+        ),
+    )
+
+
+def stop(
+    placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str, to: Plan | None = None
+) -> None:
+    """Tell a launched attempt to stop, and the queue that it was told; keep the place it goes ``to``."""
+    job, epoch = allocation.job, allocation.epoch
+    if to is not None:
+        grace_s = allocation.spec.checkpoint.grace_s
+        placer.decide(PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
+    placer.decide(Stopping(job, why))
+    placer.send(ids.cluster(allocation.plan.cluster), m.StopGang(job, epoch, why, cause))
+    placer.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
+
+
+def stop_attempt(placer: RegionAnswers, event: m.StopAttempt) -> None:
+    """End an attempt, as far as it has come."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None or allocation.hold is Hold.STOPPING:
+        return
+    if allocation.hold is Hold.CLAIMED:
+        free(placer, allocation, event.why, event.cause)
+    else:
+        stop(placer, allocation, event.why, event.cause)
+    announce(placer)
+
+
+def free(placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str) -> None:
+    """Give back what was claimed but never used."""
+    job, epoch, start_s = allocation.job, allocation.epoch, allocation.start_s
+    placer.decide(SlotsFreed(job))
+    ended = m.AttemptEnded(job, epoch, why, start_s, placer.now, 0.0, cause)
+    placer.send(ids.QUEUE, ended)
+
+
+def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
+    """Nothing of an attempt runs any more: free its slots, launch who waited for them."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None:
+        return
+    placer.decide(SlotsFreed(event.job))
+    if event.outcome is not Outcome.PREEMPTED and event.job in placer.state.places:
+        placer.decide(PlaceGivenUp(event.job, used=False))
+    if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+        for host in event.suspects:
+            suspect(placer, host)
+    placer.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
+    for waiting in list(placer.claims.values()):
+        if not waiting.waiting_for:
+            _launch_or_refuse(placer, waiting)
+            placer.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
+    announce(placer)
+
+
+def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
+    """A preemptor's turn: launch it, unless a host of its plan went away meanwhile."""
+    rows = [placer.columns.index.get(host) for host in allocation.plan.hosts]
+    if all(row is not None and placer.columns.available[row] for row in rows):
+        launch(placer, allocation)
+    else:
+        free(placer, allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
+
+
+def announce(placer: RegionAnswers) -> None:
+    """Tell the queue, once an event, that something came free; hosts that are drained go first."""
+    if placer.freed:
+        placer.freed = False
+        drain(placer, tuple(h for h, s in placer.state.wanted.items() if s is HostState.DRAINING))
+        clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
+        placer.columns.grown.clear()
+        placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
+
+
+def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) -> None:
+    """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+    held = placer.state.allocations
+    host_of = {
+        a.job: next(host for host in a.plan.hosts if host in hosts)
+        for a in held.values()
+        if hosts and a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+    }
+    for job, host in host_of.items():
+        if held[job].hold is Hold.CLAIMED:
+            free(placer, held[job], Outcome.PREEMPTED, f"host {host} is drained")
+    if not any(held[job].hold in GOING for job in host_of if job in held):
+        return
+    for leaving in placer.departures(hosts, placer.now):
+        if leaving.to is not None or (at_once and leaving.may_stop):
+            host = host_of[leaving.job]
+            moved, stopped = f"migrated off host {host} (drain)", f"host {host} is drained"
+            cause = moved if leaving.to is not None else stopped
+            stop(placer, held[leaving.job], Outcome.PREEMPTED, cause, leaving.to)
+
+
+def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
+    """Every task is up."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Up(event.job))
+        placer.send(ids.QUEUE, event)
+
+
+def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:
+    """What ran up to a time is kept whatever happens."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Kept(event.job, event.at_s))
+        placer.send(ids.QUEUE, event)
+
+
+def resumed(placer: RegionAnswers, event: m.AttemptResumed) -> None:
+    """The job went on from a step."""
+    if placer.held(event.job, event.epoch):
+        placer.send(ids.QUEUE, event)
+
+
+def stopping(placer: RegionAnswers, event: m.AttemptStopping) -> None:
+    """The gang was told to stop."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Stopping(event.job, event.why))
+        placer.send(ids.QUEUE, event)
+
+
+def suspect(placer: RegionAnswers, host: str) -> None:
+    """Give a host no work for a while."""
+    if host in placer.columns.index:
+        placer.decide(HostSuspected(host, placer.now + placer.profile.suspect_s))

@@ -1,0 +1,51 @@
+"""Hosts: configured, cordoned, drained, lost and found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topmast.fast.placement.answers import RegionAnswers
+from topmast.fast.placement.attempts import announce, drain
+from topmast.fast.placement.facts import (
+    HostReachable,
+    HostSet,
+    RegionSet,
+    SuspicionOver,
+)
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import NotFound
+from topmast.model.states import HostState
+
+
+def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
+    """Take up the part of the fleet file that this region is."""
+    if event.region != placer.state.region or placer.state.leaving:
+        placer.decide(RegionSet())
+    for cluster in placer.state.region.clusters:
+        placer.send(ids.cluster(cluster.name), m.ConfigureCluster(placer.region, cluster))
+    placer.freed = False
+    placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version))
+
+
+def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
+    """An operator cordons, drains or returns a host."""
+    if event.host not in placer.columns.index:
+        return NotFound(f"no host '{event.host}' in region '{placer.region}'")
+    trusted = event.host not in placer.state.suspect
+    known = placer.state.wanted.get(event.host, HostState.HEALTHY) is event.state
+    if not known or (event.state is HostState.HEALTHY and not trusted):
+        placer.decide(HostSet(event.host, event.state))
+    if event.state is HostState.DRAINING:
+        drain(placer, (event.host,), event.at_once)
+    announce(placer)
+    return None
+
+
+def host_changed(placer: RegionAnswers, event: m.HostChanged) -> None:
+    """An engine lost a host, or has it again."""
+    if event.host in placer.columns.index and placer.state.down.get(event.host, False) is event.up:
+        placer.decide(HostReachable(event.host, event.up))
+    if event.up and event.host in placer.state.suspect:
+        placer.decide(SuspicionOver(event.host))
+    announce(placer)

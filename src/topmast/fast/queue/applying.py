@@ -1,0 +1,216 @@
+"""How each fact changes the state. Nothing is decided here: recovery runs this alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from topmast.fast.machine import Fact
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.state import Key, QueueState
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import MILLI
+from topmast.model.states import WAITING, JobState, Outcome, may_move
+
+REFUSAL_DELAY_S = 1.0
+"""How long a job waits after a region refused its plan, so that nobody argues in circles."""
+FINISHED_KEPT = 10_000
+"""Finished jobs kept in memory; older ones are in the audit tables."""
+KEYS_KEPT = 200_000
+
+
+def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
+    queue.take_fleet(event.fleet)
+    queue.pending.reopen()
+
+
+def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
+    for offset, spec in enumerate(event.jobs):
+        number = fact.first_number + offset
+        record = JobRecord(ids.job_id(number), number, spec, queue.now)
+        queue.jobs[record.id] = record
+        if fact.places:
+            record.bound, record.bindings = fact.places[offset], 1
+            queue.binding.note(record, queue.now)
+        queue.mix.saw(spec)
+        queue.enqueue(record)
+    queue.next_job = fact.first_number + len(event.jobs)
+    if event.key:
+        queue.keys[event.key] = Key(event.digest, fact.first_number, len(event.jobs))
+        if len(queue.keys) > KEYS_KEPT:
+            del queue.keys[next(iter(queue.keys))]
+
+
+def _bound(queue: QueueState, fact: f.Bound, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    record.bindings += 1
+    if fact.place == record.bound:
+        queue.binding.waits(record, queue.now)
+        return
+    queue.waits_no_more(record)
+    record.bound = fact.place
+    queue.binding.note(record, queue.now)
+    queue.enqueue(record)
+
+
+def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    plan = fact.plan
+    queue.waits_no_more(record)
+    record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
+    record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
+    record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
+    record.moves = False
+    queue.book(record, plan)
+
+
+def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    queue.unbook(record)
+    record.refusals += 1
+    record.cause = f"the region refused the plan: {fact.why}"
+    record.over_quota = False
+    record.region = record.cluster = record.model = None
+    record.hosts = ()
+    record.not_before_s = queue.now + REFUSAL_DELAY_S
+    queue.enqueue(record)
+    queue.pending.reopen()  # the quota that it had taken is there for others again
+
+
+def _forgiven(queue: QueueState, fact: f.Forgiven, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    queue.pending.remove(record.id)
+    record.avoid_hosts = ()
+    queue.enqueue(record)
+
+
+def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    _move(queue, record, fact.to)
+    record.cause = fact.cause
+    if fact.to is JobState.STARTING:
+        record.start_s = queue.now
+        if record.first_start_s is None:
+            record.first_start_s = queue.now
+    if record.finished:
+        _retire(queue, record)
+
+
+def _migrates(queue: QueueState, fact: f.Migrates, event: m.Message) -> None:
+    queue.jobs[fact.job].moves = True
+
+
+def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
+    if record.state is not to:
+        if not may_move(record.state, to):
+            raise AssertionError(f"{record.id}: {record.state} may not become {to}")
+        record.state = to
+
+
+def _retire(queue: QueueState, record: JobRecord) -> None:
+    """A job is over: out of its line, and after a while out of memory."""
+    queue.waits_no_more(record)
+    queue.binding.forget(record.id, queue.now)
+    record.finish_s = queue.now
+    queue.finished.append(record.id)
+    if len(queue.finished) > FINISHED_KEPT:
+        for job in queue.finished[: FINISHED_KEPT // 10]:
+            queue.jobs.pop(job, None)
+        del queue.finished[: FINISHED_KEPT // 10]
+
+
+def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    record.cancelling = True
+    record.cause = fact.by
+
+
+def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
+    record = queue.jobs[fact.job]
+    gpus = record.plan.gpus_milli / MILLI if record.plan else 0.0
+    if record.start_s is not None:
+        held_s = event.end_s - event.start_s
+        record.held_s += held_s
+        record.kept_s += event.kept_s
+        queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
+    queue.unbook(record)
+    record.start_s = None
+    if event.step is not None:
+        record.step = event.step
+    if event.metrics:
+        record.metrics = event.metrics
+    record.moves = record.moves and event.outcome is Outcome.PREEMPTED
+    if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
+        record.preemptions += 1
+        record.migrations += record.moves
+    elif event.outcome is Outcome.FAILED:
+        record.restarts += fact.to is JobState.RECOVERING
+    elif event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+        record.host_losses += 1
+    record.cause = fact.cause
+    record.not_before_s = fact.not_before_s
+    record.avoid_hosts = fact.avoid_hosts
+    _move(queue, record, fact.to)
+    if event.outcome is Outcome.SUCCEEDED:
+        queue.durations.learn(record)
+    if record.finished:
+        _retire(queue, record)
+    else:
+        record.over_quota = False
+        queue.enqueue(record)
+
+
+def _checkpointed(queue: QueueState, fact: f.Checkpointed, event: m.Message) -> None:
+    queue.jobs[fact.job].step = fact.step
+
+
+def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
+    queue.jobs[fact.job].resumed_from_step = fact.step
+
+
+def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> None:
+    queue.catalogue.add(event.dataset)
+    queue.pending.reopen()
+
+
+def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
+    queue.catalogue.begin(fact.copy)
+    queue.next_copy += 1
+
+
+def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
+    queue.catalogue.complete(fact.copy.id)
+    queue.pending.reopen()
+
+
+def _copy_gone(queue: QueueState, fact: f.CopyGone, event: m.Message) -> None:
+    queue.catalogue.abandon(fact.copy.id, queue.now)
+    queue.pending.reopen()
+
+
+def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> None:
+    queue.catalogue.drop(fact.dataset, fact.region)
+    queue.pending.reopen()
+
+
+APPLIERS: dict[type[Fact], Callable[..., None]] = {
+    f.FleetSet: _fleet,
+    f.Admitted: _admitted,
+    f.Bound: _bound,
+    f.Planned: _planned,
+    f.Unplanned: _unplanned,
+    f.Forgiven: _forgiven,
+    f.Moved: _moved,
+    f.Migrates: _migrates,
+    f.CancelWanted: _cancel_wanted,
+    f.Ended: _ended,
+    f.Checkpointed: _checkpointed,
+    f.ResumedFrom: _resumed,
+    f.DatasetAdded: _dataset,
+    f.CopyBegun: _copy_begun,
+    f.CopyReady: _copy_ready,
+    f.CopyGone: _copy_gone,
+    f.ReplicaDropped: _dropped,
+}
+"""Every fact of the queue."""

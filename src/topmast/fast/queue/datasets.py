@@ -1,0 +1,103 @@
+"""Orders about datasets: entered, copied between regions, dropped."""
+
+from __future__ import annotations
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.errors import Conflict, NotFound, TopmastError
+
+
+def add_dataset(queue: QueueViews, event: m.AddDataset) -> str | TopmastError:
+    """Enter a dataset, unless it is known with replicas."""
+    known = queue.catalogue.datasets.get(event.dataset.name)
+    if known is not None and known.replicas:
+        return Conflict(f"dataset '{event.dataset.name}' exists already")
+    queue.decide(f.DatasetAdded())
+    return event.dataset.name
+
+
+def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | TopmastError:
+    """Order a copy to a region; nothing if it is there or on its way."""
+    error = _cannot_copy(queue, event.dataset, event.region)
+    if error is not None:
+        return error
+    record = queue.catalogue.datasets[event.dataset]
+    if event.region not in record.replicas:
+        source = queue.catalogue.source(event.dataset, event.region)
+        if source is None:
+            return Conflict(f"no link leads from a replica to region '{event.region}'")
+        begin_copy(queue, event.dataset, source, event.region, event.cause)
+    return event.dataset
+
+
+def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError | None:
+    if dataset not in queue.catalogue.datasets:
+        return NotFound(f"no dataset '{dataset}'")
+    if region not in queue.catalogue.storage_bytes:
+        return NotFound(f"no region '{region}'")
+    record = queue.catalogue.datasets[dataset]
+    if record.spec.allowed is not None and region not in record.spec.allowed:
+        return Conflict(f"residency forbids '{dataset}' in region '{region}'")
+    if region in record.replicas:
+        return None
+    if not queue.catalogue.has_space(region, record.spec.size_bytes):
+        return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
+    return None
+
+
+def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
+    """Delete a replica that nobody needs."""
+    record = queue.catalogue.datasets.get(event.dataset)
+    if record is None:
+        return NotFound(f"no dataset '{event.dataset}'")
+    if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
+        return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
+    complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
+    if len(complete) <= max(1, record.spec.min_replicas):
+        return Conflict(f"'{event.dataset}' would have fewer replicas than it must")
+    for job in queue.jobs.values():
+        if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
+            return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+    asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
+    if asked is not None and event.dataset in asked.spec.datasets:
+        return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
+    for copy in queue.catalogue.copies.values():
+        if (copy.dataset, copy.source) == (event.dataset, event.region):
+            return Conflict(f"copy {copy.id} reads it now")
+    queue.decide(f.ReplicaDropped(event.dataset, event.region))
+    queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
+    return event.dataset
+
+
+def begin_copy(queue: QueueViews, dataset: str, source: str, region: str, cause: str) -> None:
+    """Write a copy down and order it."""
+    size_bytes = queue.catalogue.datasets[dataset].spec.size_bytes
+    copy_id = ids.copy_id(queue.next_copy)
+    copy = Copy(copy_id, dataset, source, region, size_bytes, cause, queue.now)
+    queue.decide(f.CopyBegun(copy))
+    order(queue, copy)
+
+
+def order(queue: QueueViews, copy: Copy) -> None:
+    """Tell the mover to copy; a repetition resumes."""
+    path = queue.catalogue.datasets[copy.dataset].spec.path
+    link = queue.catalogue.links.get((copy.source, copy.target))
+    rate = link.bytes_per_s if link else 1e9
+    queue.send(ids.MOVER, m.StartCopy(copy, path, rate))
+
+
+def copy_done(queue: QueueViews, event: m.CopyDone) -> None:
+    """The replica is complete."""
+    copy = queue.catalogue.copies.get(event.copy)
+    if copy is not None:
+        queue.decide(f.CopyReady(copy))
+
+
+def copy_failed(queue: QueueViews, event: m.CopyFailed) -> None:
+    """Nothing came of a copy."""
+    copy = queue.catalogue.copies.get(event.copy)
+    if copy is not None:
+        queue.decide(f.CopyGone(copy, event.error))

@@ -1,0 +1,125 @@
+"""The decision about one job, when all its offers are in: commit, fetch data, ask for more, or close its line."""
+
+from __future__ import annotations
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.applying import REFUSAL_DELAY_S
+from topmast.fast.queue.asking import (
+    ASK_TIMEOUT_S,
+    ask,
+    close,
+    may_preempt,
+    refuse,
+    with_data,
+)
+from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
+from topmast.fast.queue.datasets import begin_copy
+from topmast.fast.queue.kin import Refusal
+from topmast.fast.queue.pending import effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.plan import Plan
+from topmast.model.reason import PendingReason
+
+
+def auction(queue: QueueViews, asking: Asking) -> None:
+    """All offers are in: commit the best plan, order its data, ask for more, or close.
+
+    More is: with moves, if it waited long, and with preemption. The better of the two wins.
+    """
+    queue.asking = None
+    candidate = asking.candidate
+    record = queue.jobs.get(candidate.job)
+    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+    gone = record is None or queue.pending.line_of(record.id) is None
+    if record is None or gone:
+        return  # it was cancelled while the regions thought about it
+    over_quota = candidate.over_quota
+    stops = not asking.preempt and may_preempt(queue, record, over_quota, asking.costs)
+    may_win = best is not None and not asking.costs[best.region].missing
+    near = with_data(queue, asking.costs)
+    if best is not None and may_win and not (best.victims and stops):
+        _commit(queue, record, asking, best)
+    elif near and _may_move(queue, record, asking):
+        band = effective_band(record.spec.band, over_quota)
+        worth_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
+        queue.defragmentation.asked(record.id, queue.now)
+        ask(
+            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
+            room_gpu_s=worth_gpu_s,
+        )  # fmt: skip
+    elif stops:
+        ask(queue, candidate, asking.choices, asking.costs, near, preempt=True, free_best=best)
+    elif best is not None:
+        _fetch(queue, record, asking, best)
+    elif record.avoid_hosts:
+        queue.decide(f.Forgiven(record.id))
+    elif asking.changes == queue.pending.changes:  # else it is asked about once more
+        _found_no_place(queue, record, asking)
+
+
+def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> None:
+    """Close the line of a job for the best of the regions' reasons, until time may help; its kin are told the same."""
+    candidate = asking.candidate
+    reason = most_hopeful(o.reason for o in asking.offers.values())
+    retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
+    copies_at_s = earliest(c.retry_at_s for c in asking.costs.values())
+    retry_at_s = earliest((retry_at_s, copies_at_s))
+    if asking.silent:
+        retry_at_s = earliest((retry_at_s, queue.now + ASK_TIMEOUT_S))
+    refusal = Refusal(frozenset(asking.choices), asking.held, reason, retry_at_s)
+    if not asking.silent:
+        kin = queue.pending.line(record.id).kin[candidate.over_quota]
+        kin.told[asking.held is not None] = refusal
+    refuse(queue, candidate, refusal, [o.reservation for o in asking.offers.values()])
+
+
+def _may_move(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
+    if asking.preempt or asking.moves or not record.spec.gpus_milli():
+        return False
+    reasons = [offer.reason for offer in asking.offers.values()]
+    busy = PendingReason.INSUFFICIENT_CAPACITY in reasons
+    return busy and queue.defragmentation.may_ask(record.id, queue.now)
+
+
+def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
+    """Write the attempt and its class down, and let the region carry it out."""
+    over_quota = asking.candidate.over_quota
+    offer = asking.offers.get(plan.region)
+    held = offer is not None and offer.plan is plan
+    hold = offer.hold.id if held and offer is not None and offer.hold is not None else ""
+    plan = queue.entitlements.counted(record.spec, plan)
+    may = queue.entitlements.may_borrow if over_quota else queue.entitlements.is_within
+    if plan.gpus_milli and not may(record.spec, plan.held()):
+        # The quota changed while the regions thought about it.
+        reason, detail = queue.quota_reason(record.spec)
+        close(queue, asking.candidate, reason, detail, queue.now + REFUSAL_DELAY_S)
+        return
+    epoch = record.epoch + 1
+    expected_s = queue.pending.remaining_s(record)
+    queue.decide(f.Planned(record.id, epoch, plan, over_quota))
+    queue.ahead.take(plan.region, hold, plan.gpus_milli)
+    queue.send(
+        ids.placer(plan.region),
+        m.CommitPlan(
+            plan,
+            epoch,
+            record.spec,
+            effective_band(record.spec.band, over_quota),
+            record.time_left_s(),
+            expected_s,
+            hold,
+        ),
+    )
+
+
+def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
+    """The best plan wants data that its region has not: have it copied, and ask again then."""
+    for dataset, source in asking.costs[plan.region].missing:
+        if queue.catalogue.copy_to(dataset, plan.region) is None:
+            begin_copy(queue, dataset, source, plan.region, cause=record.id)
+    names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
+    detail = f"{names} is being copied to {plan.region}"
+    close(queue, asking.candidate, PendingReason.WAITING_FOR_DATA, detail)

@@ -1,0 +1,128 @@
+"""What a tenant may start now: which of a job's accelerators its quota, or that of others, leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from topmast.fast.queue.ledger import Ledger
+from topmast.model.fleet import Fleet
+from topmast.model.job import Accelerator, Band, JobSpec, Resources
+from topmast.model.plan import Plan
+from topmast.model.reason import PendingReason
+
+Wanted = tuple[dict[str, int], ...]
+"""By choice, thousandths of GPUs by model."""
+
+
+class Entitlements:
+    """Reads the ledger and changes nothing; knows which models the fleet has, and where."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._models: tuple[str, ...] = ()
+        self._model_of: dict[str, str] = {}
+
+    def configure(self, fleet: Fleet) -> None:
+        """Take up a fleet. O(hosts)."""
+        self._models = fleet.models()
+        self._model_of = {
+            h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
+        }
+
+    def by(self, ledger: Ledger) -> Entitlements:
+        """The same in the eyes of another ledger. O(1)."""
+        other = Entitlements(ledger)
+        other._models, other._model_of = self._models, self._model_of
+        return other
+
+    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it.
+
+        O(accelerators x groups x depth of the tenant); *any model* counts as all models of the fleet.
+        """
+        return self.choices_of(spec, self.wanted(spec))[over_quota]
+
+    def wanted(self, spec: JobSpec) -> Wanted:
+        """By choice, what the gang takes of each model. O(accelerators x groups)."""
+        return tuple(self._wanted(spec, choice) for choice in range(len(self.accelerators(spec))))
+
+    def choices_of(self, spec: JobSpec, wanted: Wanted) -> dict[bool, tuple[int, ...]]:
+        """By mode, the `choices` of a gang that wants so much. O(choices x models x depth)."""
+        if not wanted:
+            return {False: (0,), True: ()}
+        within = [i for i, milli in enumerate(wanted) if self.is_within(spec, milli)]
+        over = [
+            i for i, milli in enumerate(wanted) if i not in within and self.may_borrow(spec, milli)
+        ]
+        return {False: tuple(within), True: tuple(over)}
+
+    def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model fits within the quota; opportunistic work does not use it."""
+        has_room = self._ledger.has_room
+        opportunistic = spec.band is Band.OPPORTUNISTIC
+        return not opportunistic and all(has_room(spec.tenant, m, n) for m, n in milli.items())
+
+    def may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model may run over quota: only what may be preempted borrows."""
+        may_borrow = self._ledger.may_borrow
+        gentle = spec.preemptible or spec.band is Band.OPPORTUNISTIC
+        return gentle and all(may_borrow(spec.tenant, m, n) for m, n in milli.items())
+
+    def _could_ever(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model might be held if nobody held anything."""
+        ledger, tenant = self._ledger, spec.tenant
+        opportunistic = spec.band is Band.OPPORTUNISTIC
+        if not opportunistic and all(ledger.could_ever_fit(tenant, m, n) for m, n in milli.items()):
+            return True
+        gentle = spec.preemptible or opportunistic
+        return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
+
+    def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
+        """Thousandths of GPUs by model that the gang takes when each group takes its ``choice``-th."""
+        milli: dict[str, int] = {}
+        for group in spec.groups:
+            listed = self.named(group.resources).accelerators
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                model = taken.model or ""
+                milli[model] = milli.get(model, 0) + group.count * taken.gpus_milli
+        return milli
+
+    def counted(self, spec: JobSpec, plan: Plan) -> Plan:
+        """The plan with its GPUs by model: groups may want others than the first task does."""
+        if len(spec.groups) == 1:
+            return plan
+        by_model: dict[str, int] = {}
+        for seat in plan.seats:
+            if seat.slots:
+                model = self._model_of.get(seat.host, plan.model)
+                by_model[model] = by_model.get(model, 0) + len(seat.slots) * seat.slot_milli
+        first = next(iter(by_model), "")
+        several = by_model if len(by_model) > 1 else {}
+        return msgspec.structs.replace(plan, model=first, by_model=several)
+
+    def accelerators(self, spec: JobSpec) -> tuple[Accelerator, ...]:
+        """A job's choices: the longest list of its groups, every model named."""
+        lists = (self.named(group.resources).accelerators for group in spec.groups)
+        return max(lists, key=len, default=())
+
+    def named(self, resources: Resources) -> Resources:
+        """Any model means each model of the fleet: every one has a quota of its own."""
+        listed = resources.accelerators
+        if len(listed) != 1 or listed[0].model is not None or not self._models:
+            return resources
+        named = tuple(msgspec.structs.replace(listed[0], model=model) for model in self._models)
+        return msgspec.structs.replace(resources, accelerators=named)
+
+    def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
+        """Why the quota keeps a job from starting: it never could, or not now."""
+        tenant = spec.tenant
+        wanted = [self._wanted(spec, choice) for choice in range(len(self.accelerators(spec)))]
+        if wanted and not any(self._could_ever(spec, milli) for milli in wanted):
+            return PendingReason.EXCEEDS_MAX_QUOTA, f"tenant {tenant}"
+        full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
+        above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
+        of = f"the quota of {above}" if above else "its quota"
+        return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"

@@ -1,0 +1,153 @@
+"""What becomes of a job: admitted, cancelled, news of its attempts, and where it goes when one has ended."""
+
+from __future__ import annotations
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.model.states import HOLDING, JobState, Outcome, may_move
+
+
+def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastError:
+    """Admit jobs, all or none; a repetition is answered as the first time."""
+    known = queue.keys.get(event.key) if event.key else None
+    if known is not None:
+        if known.digest != event.digest:
+            return Conflict("this Idempotency-Key was used for another submission")
+        return _ids(known.first_number, known.count)
+    first = queue.next_job
+    places = queue.binding.places(event.jobs, first, queue.catalogue, queue.now)
+    queue.decide(f.Admitted(first, places))
+    return _ids(first, len(event.jobs))
+
+
+def cancel(queue: QueueViews, event: m.CancelJobs) -> tuple[str, ...] | TopmastError:
+    """End jobs for good, each as far as it has come."""
+    missing = [job for job in event.jobs if job not in queue.jobs]
+    if missing:
+        return NotFound(f"no job '{missing[0]}'")
+    for job in event.jobs:
+        _cancel_one(queue, queue.jobs[job], f"cancelled by {event.by or 'its user'}")
+    return event.jobs
+
+
+def _cancel_one(queue: QueueViews, record: JobRecord, cause: str) -> None:
+    if record.finished or record.cancelling:
+        return
+    if record.plan is None:
+        queue.decide(f.Moved(record.id, JobState.CANCELLED, cause))
+        return
+    if record.state in HOLDING:
+        queue.decide(f.Moved(record.id, JobState.CANCELLING, cause))
+    queue.decide(f.CancelWanted(record.id, cause))
+    stop = m.StopAttempt(record.id, record.epoch, Outcome.CANCELLED, cause)
+    queue.send(ids.placer(record.plan.region), stop)
+
+
+def committed(queue: QueueViews, event: m.PlanCommitted) -> None:
+    """Nothing to do: the plan was written down before it was sent."""
+
+
+def refused(queue: QueueViews, event: m.PlanRefused) -> None:
+    """A plan no longer fits: the job waits again."""
+    record = _current(queue, event.job, event.epoch)
+    if record is None:
+        return
+    if record.region is not None:
+        queue.ahead.spoil(record.region)
+    queue.decide(f.Unplanned(record.id, event.why))
+    if record.cancelling:  # the order to stop it crossed the refusal on its way
+        queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
+
+
+def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
+    """The region launches the gang."""
+    record = _current(queue, event.job, event.epoch)
+    if record is not None and may_move(record.state, JobState.STARTING):
+        queue.decide(f.Moved(record.id, JobState.STARTING))
+        if record.cancelling:  # the order to stop it crosses this news on its way
+            queue.decide(f.Moved(record.id, JobState.CANCELLING, record.cause))
+
+
+def running(queue: QueueViews, event: m.AttemptRunning) -> None:
+    """Every task is up."""
+    record = _current(queue, event.job, event.epoch)
+    if record is not None and record.state is JobState.STARTING:
+        queue.decide(f.Moved(record.id, JobState.RUNNING))
+
+
+def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
+    """The gang was told to stop."""
+    record = _current(queue, event.job, event.epoch)
+    if record is None or event.why is not Outcome.PREEMPTED:
+        return
+    if may_move(record.state, JobState.PREEMPTING):
+        queue.decide(f.Moved(record.id, JobState.PREEMPTING, event.cause))
+        if event.moves:
+            queue.decide(f.Migrates(record.id))
+
+
+def checkpointed(queue: QueueViews, event: m.AttemptCheckpointed) -> None:
+    """The job can resume from a step."""
+    if _current(queue, event.job, event.epoch):
+        queue.decide(f.Checkpointed(event.job, event.step))
+
+
+def resumed(queue: QueueViews, event: m.AttemptResumed) -> None:
+    """The job went on from a step."""
+    if _current(queue, event.job, event.epoch):
+        queue.decide(f.ResumedFrom(event.job, event.step))
+
+
+def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
+    """Nothing of the attempt runs any more."""
+    record = _current(queue, event.job, event.epoch)
+    if record is not None:
+        queue.decide(what_becomes(queue, record, event))
+
+
+def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) -> f.Ended:
+    """Finished, back in the queue at once, or after a delay that grows with each failure."""
+    job, outcome, cause = record.id, event.outcome, event.cause
+    if outcome is Outcome.SUCCEEDED:
+        return f.Ended(job, JobState.SUCCEEDED, "")
+    if record.cancelling or outcome is Outcome.CANCELLED:
+        return f.Ended(job, JobState.CANCELLED, record.cause)
+    if outcome is Outcome.TIME_LIMIT:
+        return f.Ended(job, JobState.FAILED, cause)
+    if outcome is Outcome.PREEMPTED:
+        return f.Ended(job, JobState.PENDING, cause, avoid_hosts=record.avoid_hosts)
+    own_fault = outcome is Outcome.FAILED
+    tried = record.restarts if own_fault else record.host_losses
+    allowed = record.spec.max_restarts if own_fault else queue.profile.host_losses_allowed
+    if tried >= allowed:
+        return f.Ended(job, JobState.FAILED, f"{cause}; {tried} restarts used up")
+    growth = 2.0 ** min(tried, 60)  # of 2.0**1024 no float knows
+    delay_s = min(queue.profile.backoff_s * growth, queue.profile.backoff_cap_s)
+    if outcome is Outcome.HOST_LOST:
+        delay_s = 0.0
+    avoid = tuple(sorted({*record.avoid_hosts, *event.suspects}))[-16:]
+    return f.Ended(job, JobState.RECOVERING, cause, queue.now + delay_s, avoid)
+
+
+def _current(queue: QueueViews, job: str, epoch: int) -> JobRecord | None:
+    record = queue.jobs.get(job)
+    if record is None or record.epoch != epoch or record.plan is None:
+        return None
+    return record
+
+
+def bind_again(queue: QueueViews, record: JobRecord) -> None:
+    """Send a job that waits somewhere else, unless regions are just being asked about it."""
+    if queue.asking is not None and queue.asking.candidate.job == record.id:
+        queue.binding.waits(record, queue.now)
+    elif record.plan is None and not record.finished:
+        place = queue.binding.again(record, queue.catalogue, queue.now)
+        queue.decide(f.Bound(record.id, place))
+
+
+def _ids(first_number: int, count: int) -> tuple[str, ...]:
+    return tuple(ids.job_id(first_number + i) for i in range(count))

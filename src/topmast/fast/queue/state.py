@@ -1,0 +1,191 @@
+"""What the queue knows: jobs, tenants' books, datasets, and the working memory of its cycle."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.machine import EventMachine
+from topmast.fast.queue.ahead import Ahead
+from topmast.fast.queue.auction import Asking
+from topmast.fast.queue.backfill import Backfill
+from topmast.fast.queue.binding import Binding
+from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
+from topmast.fast.queue.defragmentation import Defragmentation
+from topmast.fast.queue.durations import Durations, History
+from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.mix import Mix
+from topmast.fast.queue.pending import Pending
+from topmast.fast.queue.reach import Reach
+from topmast.fast.queue.record import JobRecord
+from topmast.model.dataset import Copy
+from topmast.model.fleet import Fleet
+from topmast.model.plan import Plan
+from topmast.model.states import WAITING
+from topmast.policies.base import Bind, Order, Preemption, Profile
+
+
+class Key(Struct):
+    """What was admitted under an Idempotency-Key."""
+
+    digest: str
+    first_number: int
+    count: int
+
+
+class Saved(Struct):
+    """What a snapshot holds; lines, counters and the order are rebuilt from it."""
+
+    fleet: Fleet = Fleet(())
+    jobs: dict[str, JobRecord] = {}
+    finished: list[str] = []
+    next_job: int = 1
+    next_copy: int = 1
+    keys: dict[str, Key] = {}
+    datasets: dict[str, DatasetRecord] = {}
+    copies: dict[str, Copy] = {}
+    failed_copies: dict[str, float] = {}
+    used_at_s: float = 0.0
+    used_gpu_s: dict[str, float] = {}
+    histories: dict[str, History] = {}
+    sizes: dict[int, float] = {}
+
+
+class QueueState(EventMachine):
+    """The state of the queue, and the bookkeeping that more than one fact needs."""
+
+    def __init__(self, profile: Profile, order: Order, bind: Bind | None = None) -> None:
+        super().__init__()
+        self.profile = profile
+        self.order = order
+        self.binding = Binding(profile.bind, bind)
+        self.fleet = Fleet(())
+        self.jobs: dict[str, JobRecord] = {}
+        self.catalogue = Catalogue()
+        self.ledger = Ledger(())
+        self.entitlements = Entitlements(self.ledger)
+        self.durations = Durations(profile.default_duration_s)
+        self.mix = Mix()
+        self.pending = self._nobody_waits()
+        self.finished: list[str] = []
+        self.next_job = 1
+        self.next_copy = 1
+        self.keys: dict[str, Key] = {}
+        """Submissions that may be repeated, by Idempotency-Key."""
+        self.gpus_by_region: dict[str, int] = {}
+        # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
+        self.backfill = Backfill(profile.reserve_after_s)
+        self.defragmentation = Defragmentation(profile)
+        self.reach = Reach()
+        self.ahead = Ahead(profile.ask_ahead)
+        self.placed: dict[str, JobRecord] = {}
+        """Jobs with a plan."""
+        self.asking: Asking | None = None
+        self.batch = 0
+        """Number of the last question."""
+        self.budget = 0
+        """Plans to be sought yet before others get their turn."""
+
+    def _nobody_waits(self) -> Pending:
+        return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether finished jobs have left memory."""
+        return len(self.jobs) < self.next_job - 1
+
+    def take_fleet(self, fleet: Fleet) -> None:
+        """Take up a configuration. O(hosts)."""
+        self.fleet = fleet
+        self.catalogue.configure(fleet)
+        self.binding.configure(fleet, self.jobs, self.now)
+        self.ledger.set_tenants(fleet.tenants, fleet.gpus())
+        self.entitlements.configure(fleet)
+        self.gpus_by_region = {
+            r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
+        }
+
+    def enqueue(self, record: JobRecord) -> None:
+        """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
+        self.pending.add(record, self.now)
+        self.binding.waits(record, self.now)
+        if self.profile.preemption is Preemption.RANK or record.moves:
+            self.pending.reopen_line(record.id)
+
+    def waits_no_more(self, record: JobRecord) -> None:
+        """Take a job out of its line: it starts, or is over. O(1)."""
+        self.pending.remove(record.id)
+        self.defragmentation.let_go(record.id)
+        self.binding.rests(record.id)
+        self.backfill.let_go(record.id)
+
+    def book(self, record: JobRecord, plan: Plan) -> None:
+        """Count what a plan holds on its tenant. O(models)."""
+        self.placed[record.id] = record
+        tenant, over_quota = record.spec.tenant, record.over_quota
+        for model, milli in plan.held().items():
+            self.ledger.take(tenant, plan.region, model, milli, over_quota)
+
+    def unbook(self, record: JobRecord) -> None:
+        """Give back what a job's plan held, if it has one. O(models)."""
+        plan = record.plan
+        self.placed.pop(record.id, None)
+        if plan is not None:
+            tenant, over_quota = record.spec.tenant, record.over_quota
+            for model, milli in plan.held().items():
+                self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
+            record.plan = None
+
+    def with_ledger(self, ledger: Ledger) -> Self:
+        """The same queue with another ledger, to look at: everything else is shared. O(1)."""
+        other = copy.copy(self)
+        other.ledger, other.entitlements = ledger, self.entitlements.by(ledger)
+        return other
+
+    def snapshot(self) -> bytes:
+        """Everything that cannot be rebuilt, as JSON. O(jobs)."""
+        used_at_s, used = self.ledger.decayed()
+        return msgspec.json.encode(
+            Saved(
+                self.fleet,
+                self.jobs,
+                self.finished,
+                self.next_job,
+                self.next_copy,
+                self.keys,
+                self.catalogue.datasets,
+                self.catalogue.copies,
+                self.catalogue.failed,
+                used_at_s,
+                used,
+                self.durations.histories,
+                self.mix.weights,
+            )
+        )
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a snapshot; lines and counters are counted anew. O(jobs log jobs)."""
+        state = msgspec.json.decode(blob, type=Saved)
+        self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
+        self.next_job, self.next_copy = state.next_job, state.next_copy
+        self.catalogue.datasets = state.datasets
+        self.catalogue.copies = state.copies
+        self.catalogue.failed = state.failed_copies
+        self.ledger = Ledger(())
+        self.entitlements = Entitlements(self.ledger)
+        self.take_fleet(state.fleet)
+        self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
+        self.durations.histories = state.histories
+        self.mix = Mix(state.sizes)
+        self.placed = {}
+        self.pending = self._nobody_waits()
+        for record in self.jobs.values():
+            if record.plan is not None:
+                self.book(record, record.plan)
+            elif record.state in WAITING:
+                self.pending.add(record, self.now)
+                self.binding.waits(record, self.now)

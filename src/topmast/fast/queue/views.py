@@ -1,0 +1,204 @@
+"""What can be asked of the queue without changing it: by its own cycle, and to explain it to people."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.pending import Candidate, Line, effective_band
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.state import QueueState
+from topmast.model import messages as m
+from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.plan import Ask, GroupAsk, Reservation
+from topmast.model.reason import PendingReason, Rejection
+from topmast.model.states import HOLDING, WAITING
+
+
+class QueueViews(QueueState):
+    """Questions to the state; none of them writes it."""
+
+    _without_data: tuple[Fleet | None, dict[str, DataCost]] = (None, {})
+    """What `data_costs` says of jobs without datasets, in a fleet."""
+
+    # --- what a tenant may start ------------------------------------------------------------------
+
+    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
+        return self.entitlements.choices(spec, over_quota)
+
+    def choices_of(self, line: Line, over_quota: bool) -> tuple[int, ...]:
+        """`choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        terms = line.terms
+        as_of = self.ledger.as_of(terms.spec.tenant)
+        if terms.as_of != as_of:
+            terms.as_of = as_of
+            if terms.fleet is not self.fleet:
+                terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
+            terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
+        return terms.choices[over_quota]
+
+    def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
+        """Why the quota keeps a job from starting: it never could, or not now."""
+        return self.entitlements.quota_reason(spec)
+
+    def rank_key(self, record: JobRecord) -> tuple[float, ...]:
+        """Where a waiting job ranks, lower first: as its quota allows, in the order of the profile."""
+        return self.pending.key(record, not self.choices(record.spec, over_quota=False))
+
+    def quota_may_help(self) -> bool:
+        """Whether quota changed since lines were refused that it might let use more."""
+        return self.pending.wants_quota and self.ledger.is_touched
+
+    def question(
+        self,
+        spec: JobSpec,
+        over_quota: bool,
+        choices: tuple[int, ...],
+        *,
+        preempt: bool,
+        job: str = "",
+        avoid_hosts: tuple[str, ...] = (),
+        held: Reservation | None = None,
+        reserve: bool = False,
+        outranked: tuple[str, ...] | None = None,
+        room_gpu_s: float | None = None,
+        cluster: str | None = None,
+    ) -> Ask:
+        """The question about a job, as far as it is the same for all regions."""
+        return Ask(
+            job=job,
+            groups=tuple(
+                GroupAsk(g.name, g.count, self.entitlements.named(g.resources)) for g in spec.groups
+            ),
+            topology=spec.topology,
+            band=effective_band(spec.band, over_quota),
+            preempt=preempt,
+            models=choices,
+            avoid_hosts=avoid_hosts,
+            held=held,
+            reserve=reserve,
+            outranked=outranked,
+            room_gpu_s=room_gpu_s,
+            mix=self.mix.current,
+            cluster=cluster,
+        )
+
+    def ask_for(
+        self,
+        spec: JobSpec,
+        region: str,
+        over_quota: bool,
+        choices: tuple[int, ...],
+        cost: DataCost,
+        *,
+        preempt: bool,
+        job: str = "",
+        avoid_hosts: tuple[str, ...] = (),
+        held: Reservation | None = None,
+    ) -> Ask:
+        """The question put to one region."""
+        ask = self.question(
+            spec, over_quota, choices,
+            preempt=preempt, job=job, avoid_hosts=avoid_hosts, held=held,
+        )  # fmt: skip
+        return self.in_region(ask, region, cost)
+
+    def in_region(self, ask: Ask, region: str, cost: DataCost) -> Ask:
+        """A question with what its region adds to it."""
+        terms = self.terms(region, cost)
+        return msgspec.structs.replace(
+            ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
+        )
+
+    def terms(self, region: str, cost: DataCost) -> m.RegionTerms:
+        """What a region adds to the question."""
+        return m.RegionTerms(cost.bytes, cost.seconds, self.demand_supply(region))
+
+    def outranked(self, candidate: Candidate) -> tuple[str, ...]:
+        """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
+        running = [record for record in self.placed.values() if record.state in HOLDING]
+        keys = self.pending.keys_of_running(running, self.now)
+        mine = candidate.key[:-1]
+        behind = [(key, r.id) for key, r in zip(keys, running, strict=True) if key > mine]
+        return tuple(job for _, job in sorted(behind, reverse=True))
+
+    def held_from(
+        self, spec: JobSpec, record: JobRecord | None, over_quota: bool
+    ) -> Reservation | None:
+        """The seats reserved for another job that this one may not take now."""
+        if record is None:
+            job, remaining_s = "", self.durations.expected_s(spec)
+        else:
+            job, remaining_s = record.id, self.pending.remaining_s(record)
+        band = effective_band(spec.band, over_quota)
+        return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
+
+    def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
+        """For every region, by name: what it takes to have the job's data there. Not to be changed.
+
+        O(regions x datasets x regions), or O(1) for a job without datasets while all regions can be reached.
+        """
+        nothing = not spec.datasets and not self.reach.absent
+        if nothing and self._without_data[0] is self.fleet:
+            return self._without_data[1]
+        costs = {}
+        for region in sorted(r.name for r in self.fleet.regions):
+            absence = self.reach.absent.get(region)
+            if absence is not None:
+                costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)
+                continue
+            cost = self.catalogue.cost(spec.datasets, region, self.now)
+            if cost.missing and not self.profile.on_demand_copies and not cost.copying:
+                cost = DataCost(barred=Rejection.DATA_ELSEWHERE, detail=cost.missing[0][0])
+            elif cost.seconds > self.profile.copy_limit_s:
+                cost = DataCost(
+                    barred=Rejection.DATA_ELSEWHERE, detail=f"{cost.seconds:.0f} s to copy"
+                )
+            costs[region] = cost
+        if nothing:
+            self._without_data = (self.fleet, costs)
+        return costs
+
+    def demand_supply(self, region: str) -> float:
+        """GPUs held or promised in a region over the GPUs present."""
+        supply = self.gpus_by_region.get(region, 0)
+        return self.ledger.by_region.get(region, 0) / MILLI / supply if supply else 0.0
+
+    def reason_of(self, record: JobRecord) -> tuple[PendingReason | None, str]:
+        """The dominant reason of a waiting job, None for one that does not wait."""
+        if record.state not in WAITING:
+            return None, ""
+        if record.plan is not None and not record.plan.victims:
+            return PendingReason.PENDING_EVALUATION, f"{record.plan.region} was told to start it"
+        if record.plan is not None:
+            return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
+        line = self.pending.line_of(record.id)
+        if line is None:
+            return (
+                PendingReason.PENDING_EVALUATION,
+                f"waits out a delay: {record.cause or 'a failure'}",
+            )
+        reason, detail = self._reason_of_line(line)
+        never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
+        if self.reach.absent and reason in never:
+            # Only those that could be asked have said never.
+            return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
+        return reason, detail
+
+    def _reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
+        """Why a line waits: what it was told itself, or, if nobody of it was asked about, its kin."""
+        within = bool(self.choices(line.spec, over_quota=False))
+        told = list(line.kin[not within].told.values())
+        if line.reason is not PendingReason.PENDING_EVALUATION or not told:
+            return line.reason, line.detail
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        if not within and told[-1].reason is full:
+            return self.quota_reason(line.spec)
+        return told[-1].reason, told[-1].detail
+
+    def out_of_reach(self) -> str:
+        """The regions that cannot be asked now, in words; empty when all can be."""
+        names = sorted(self.reach.absent)
+        return f"out of reach: {', '.join(names)}" if names else ""

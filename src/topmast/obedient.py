@@ -1,0 +1,145 @@
+"""`topmast up` without the work: engines that say at once that their tasks run, and a slower network if told.
+
+For benchmarks of decisions: all else is as it is in a server, the journal, HTTP and the links included.
+
+    python -m topmast.obedient --role placer --region east --queue URL --port 7001 --state DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.link import Peer
+from topmast.cli import ServeOptions
+from topmast.cli.output import say
+from topmast.composition import System
+from topmast.model import messages as m
+from topmast.model.fleet import ClusterSpec
+from topmast.ports import Engine, Post
+from topmast.regional import RegionalSystem
+from topmast.roles import serve_placer, serve_queue
+
+
+class ObedientEngine(LocalEngine):
+    """An engine of hosts that are not there: tasks run when they are told to, and until then."""
+
+    def __init__(self) -> None:
+        self._gangs: dict[tuple[str, int], int] = {}
+
+    def open(self, post: Post) -> None:
+        """Nothing runs yet."""
+        self._post = post
+
+    def start_gang(self, gang: m.StartGang) -> None:
+        """Every task runs at once."""
+        self._gangs[gang.job, gang.epoch] = len(gang.seats)
+        for rank in range(len(gang.seats)):
+            self._post(m.TaskStarted(gang.job, gang.epoch, rank, time.time()))
+
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """Every task ends at once."""
+        for rank in range(self._gangs.pop((job, epoch), 0)):
+            self._post(m.TaskExited(job, epoch, rank, 143, time.time()))
+
+    def ask_truth(self) -> None:
+        """What was started and not stopped runs."""
+        tasks = tuple(
+            m.TruthTask(job, epoch, rank, running=True)
+            for (job, epoch), count in self._gangs.items() for rank in range(count)
+        )  # fmt: skip
+        self._post(m.EngineTruth(tasks))
+
+    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
+        """Nothing is written."""
+        return None
+
+    def host_pid(self, host: str) -> int | None:
+        """No host has a process."""
+        return None
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class SlowTransport(httpx.HTTPTransport):
+    """Requests that take longer by the way there and back."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__()
+        self._delay_s = delay_s
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Wait, then ask."""
+        time.sleep(self._delay_s)
+        return super().handle_request(request)
+
+
+class ObedientSystem(System):
+    """The queue's process, and all regions that are not apart."""
+
+    delay_s: ClassVar[float] = 0.0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for region, url in self.apart.items() if self.delay_s else ():
+            self.ends[region].peer = Peer(region, url, transport=SlowTransport(self.delay_s))
+
+    def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
+        return ObedientEngine()
+
+
+class ObedientRegion(RegionalSystem):
+    """The process of one region."""
+
+    delay_s: ClassVar[float] = 0.0
+
+    def __init__(self, region: str, queue_url: str, *arguments: Any, **named: Any) -> None:
+        super().__init__(region, queue_url, *arguments, **named)
+        if self.delay_s:
+            self.end.peer = Peer(region, queue_url, transport=SlowTransport(self.delay_s))
+
+    def _engine(self, cluster: ClusterSpec) -> LocalEngine:
+        return ObedientEngine()
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until a signal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--role", default="queue", choices=("queue", "placer"))
+    parser.add_argument("--fleet", type=Path)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--placer", action="append", default=[])
+    parser.add_argument("--region")
+    parser.add_argument("--queue")
+    parser.add_argument("--delay-s", type=float, default=0.0)
+    given = parser.parse_args(arguments)
+    options = ServeOptions(
+        fleet=given.fleet, state=given.state, host="127.0.0.1", port=given.port, json=True,
+        profile=None, settings=dict(pair.split("=", 1) for pair in given.set),
+        role=given.role, placers=dict(pair.split("=", 1) for pair in given.placer),
+        region=given.region, queue=given.queue,
+    )  # fmt: skip
+    ObedientSystem.delay_s = ObedientRegion.delay_s = given.delay_s
+    if given.role == "placer":
+        serve_placer(options, _ready, ObedientRegion)
+    else:
+        serve_queue(options, lambda url, system, as_json: _ready(url), ObedientSystem)
+
+
+def _ready(url: str) -> None:
+    say(json.dumps({"url": url}))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
