@@ -46,7 +46,7 @@ def run_bench(
         return measure_plan_data(plans or PlanDataOptions(seed=seed))
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
-    known = "submit, recover, ranking, search, queue, apart or eta"
+    known = "submit, recover, ranking, search, queue, apart, eta or plan-data"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 
