@@ -61,8 +61,7 @@ def _begun(columns: Columns, start: Bools | None) -> Bools | None:
         if is_allowed(columns, start) and sources_of(columns, start) is not None:
             return start
     search = Search(columns)
-    search.place(columns.held & columns.can)
-    if not search.fill(columns.held.astype(float)):
+    if not search.begin():
         return None
     search.descend(20)
     placed: Bools = search.state.placed

@@ -37,7 +37,7 @@ SLICES = 8
 STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
 WARM_ITERATIONS = 120
-WARM_STEPS = 40
+WARM_STEPS = 60
 AGREED = 0.5
 """A replica of the last plan stays decided where the relaxation still wants this much of it."""
 
@@ -223,8 +223,7 @@ def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
     Else whether it is proven that there is none.
     """
     columns = search.columns
-    search.place(columns.held & columns.can)
-    if search.fill(columns.held.astype(float)):
+    if search.begin():
         return None
     idle = without_workloads(columns, np.ones(len(columns.least), bool))
     program = formulate(idle, np.zeros_like(columns.can), columns.can)

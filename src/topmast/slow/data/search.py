@@ -76,6 +76,16 @@ class Search:
         order = np.lexsort((np.arange(len(prefer)), -self.columns.size_bytes))
         return int(kernels.fill(self.fixed, self.state, order, prefer, self.log)) < 0
 
+    def begin(self) -> bool:
+        """Any placement near that at the start; whether one was found: else the state is of no use."""
+        columns = self.columns
+        held = (columns.held & columns.can).astype(float)
+        if self.fill(held):
+            return True
+        self.adopt(np.zeros_like(columns.can), np.full(held.shape, -1, np.int64))
+        self.place(columns.held & columns.can)
+        return self.fill(held)
+
     def place(self, placed: Bools) -> None:
         """Add the replicas of a placement, where they fit; those that are held first."""
         tables, regions = np.nonzero(placed)
