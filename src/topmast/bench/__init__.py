@@ -36,6 +36,8 @@ def run_bench(
         return _search(fleet or FleetOptions(), jobs, seed)
     if name == "queue":
         return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
+    if name == "simulate":
+        return _simulate(fleet or FleetOptions(), jobs, seed)
     if name == "eta":
         from topmast.bench.eta import measure_eta
 
@@ -46,7 +48,11 @@ def run_bench(
         return measure_plan_data(plans or PlanDataOptions(seed=seed))
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
+<<<<<<< HEAD
     known = "submit, recover, ranking, search, queue, apart, eta or plan-data"
+=======
+    known = "submit, recover, ranking, search, queue, simulate, apart or eta"
+>>>>>>> main
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 
@@ -77,6 +83,21 @@ def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
         first_use=fleet.first_use,
     )
     return search_and_write(options, scaling=fleet.scaling, out=fleet.out)
+
+
+def _simulate(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.simulate import SimulateOptions
+    from topmast.bench.simulate_scaling import simulate_and_write
+
+    usual = SimulateOptions()
+    options = SimulateOptions(
+        size=fleet.size(usual.size),
+        jobs=jobs or usual.jobs,
+        load=usual.load if fleet.load is None else fleet.load,
+        profile=fleet.profile or usual.profile,
+        seed=seed,
+    )
+    return simulate_and_write(options, scaling=fleet.scaling, out=fleet.out)
 
 
 def _queue(

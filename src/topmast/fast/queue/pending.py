@@ -107,7 +107,11 @@ class Pending:
         self._by_number: dict[int, Line] = {}
         self._limited: dict[str, dict[int, Line]] = {}
         """By tenant and number, lines that were refused, and that quota might let use more."""
+        self._readers: dict[str, dict[int, None]] = {}
+        """By dataset, the lines whose jobs read it, by number."""
         self._free_numbers: list[int] = []
+        self._retries: list[tuple[float, int]] = []
+        """When time reopens lines, the first in front; entries that no longer hold are skipped."""
         self._retrying: dict[int, Line] = {}
         self._stopped: Candidate | None = None
         self._delayed: list[tuple[float, int, str]] = []
@@ -130,6 +134,8 @@ class Pending:
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
             self._by_number[number] = line
+            for dataset in spec.datasets:
+                self._readers.setdefault(dataset, {})[number] = None
             for one in kin.values():
                 if len(one.lines) == 1:
                     self.ranking.new_kin(one.number)
@@ -182,6 +188,11 @@ class Pending:
         if not line.size:
             del self.lines[line.shape]
             del self._by_number[line.number]
+            for dataset in line.spec.datasets:
+                readers = self._readers[dataset]
+                readers.pop(line.number, None)
+                if not readers:
+                    del self._readers[dataset]
             for kin in line.kin.values():
                 self.kindred.leave(kin, line.number)
             line.terms.lines -= 1
@@ -295,6 +306,7 @@ class Pending:
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
+            heapq.heappush(self._retries, (line.retry_at_s, line.number))
 
     def pass_over(self, kin: Kin, from_s: float) -> None:
         """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
@@ -328,6 +340,16 @@ class Pending:
                 self._open_kin(kin)
                 kin.forget()
                 self.changes += 1
+
+    def reopen_readers(self, dataset: str) -> None:
+        """A dataset can be read in one more region: ask again about those who read it. O(lines of their kin)."""
+        kin: dict[int, None] = {}
+        for number in list(self._readers.get(dataset, ())):
+            line = self._by_number[number]
+            kin.update((one.number, None) for one in line.kin.values())
+            self._open(line)
+            self.changes += 1
+        self.reopen_kin(kin)
 
     def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
         for over_quota in modes:
@@ -381,18 +403,28 @@ class Pending:
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
-        due = [n for n, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
-        for number in due:
-            line = self._retrying.pop(number)
-            line.retry_at_s = None
-            self._open(line)
-        self.stirred = self.stirred or bool(due)
-        return bool(due)
+        found = False
+        while self._retries and self._retries[0][0] <= now:
+            at_s, number = heapq.heappop(self._retries)
+            line = self._retrying.get(number)
+            if line is not None and line.retry_at_s == at_s:
+                del self._retrying[number]
+                line.retry_at_s = None
+                self._open(line)
+                found = True
+        self.stirred = self.stirred or found
+        return found
 
     def next_retry_s(self) -> float | None:
-        """When time alone reopens a line."""
-        times = (x.retry_at_s for x in self._retrying.values() if x.retry_at_s is not None)
-        return min(times, default=None)
+        """When time alone reopens a line. Amortised O(log lines)."""
+        retries = self._retries
+        while retries and not self._retries_at(*retries[0]):
+            heapq.heappop(retries)
+        return retries[0][0] if retries else None
+
+    def _retries_at(self, at_s: float, number: int) -> bool:
+        line = self._retrying.get(number)
+        return line is not None and line.retry_at_s == at_s
 
     def line_of(self, job: str) -> Line | None:
         """The line of a job; None for one that may not be placed now."""

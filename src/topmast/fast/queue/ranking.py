@@ -337,6 +337,8 @@ class Ranking:
     def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
         """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
         self._settle()
+        if not self._row_of:
+            return None
         lane = self._over if over_quota else self._within
         base = self._first_of_base(lane)
         found = None if base is None else self._key(base, over_quota)

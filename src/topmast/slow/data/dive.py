@@ -28,7 +28,7 @@ THOROUGH = Pace(60, 150, 0.15)
 BRISK = Pace(60, 80, 0.2)
 """Enough where the relaxation is sure of most tables."""
 MIDDLING = Pace(12, 50, 0.3)
-QUICK = Pace(6, 30, 0.4)
+QUICK = Pace(6, 25, 0.4)
 FEWEST = 5
 SURE, GONE = 0.9, 0.02
 CLOSED, OPEN, DECIDED = 0, 1, 2

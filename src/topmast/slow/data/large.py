@@ -36,7 +36,7 @@ COOLING = 0.01
 SLICES = 8
 STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
-WARM_ITERATIONS = 150
+WARM_ITERATIONS = 120
 WARM_STEPS = 60
 AGREED = 0.5
 """A replica of the last plan stays decided where the relaxation still wants this much of it."""
