@@ -48,11 +48,7 @@ def run_bench(
         return measure_plan_data(plans or PlanDataOptions(seed=seed))
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
-<<<<<<< HEAD
-    known = "submit, recover, ranking, search, queue, apart, eta or plan-data"
-=======
-    known = "submit, recover, ranking, search, queue, simulate, apart or eta"
->>>>>>> main
+    known = "submit, recover, ranking, search, queue, simulate, apart, eta or plan-data"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 
