@@ -21,6 +21,7 @@ from topmast.cli import (
     fleet,
     jobs,
     launch,
+    plan,
     reproduce,
     simulate,
     traces,
@@ -90,6 +91,7 @@ def build(root: Root) -> typer.Typer:
     datasets.add(app)
     usage.add(app)
     composed.add(app, root)
+    plan.add(app)
     simulate.add(app)
     reproduce.add(app)
     allocate.add(app)

@@ -95,6 +95,7 @@ class BenchOptions:
     first_use: bool = True
     out: Path | None = None
     throughputs: Path | None = None
+    cases: tuple[int, ...] | None = None
     peer: bool = True
 
 
