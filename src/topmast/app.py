@@ -92,6 +92,8 @@ def bench(name: str, options: BenchOptions) -> object:
             fill=options.fill,
             sizes_gpus=options.sizes_gpus,
             rate=options.rate,
+            load=options.load,
+            profile=options.profile,
             delay_s=options.delay_s,
             scaling=options.scaling,
             first_use=options.first_use,

@@ -35,13 +35,15 @@ def run_bench(
         return _search(fleet or FleetOptions(), jobs, seed)
     if name == "queue":
         return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
+    if name == "simulate":
+        return _simulate(fleet or FleetOptions(), jobs, seed)
     if name == "eta":
         from topmast.bench.eta import measure_eta
 
         return measure_eta(jobs or 10_000, seed)
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
-    known = "submit, recover, ranking, search, queue, apart or eta"
+    known = "submit, recover, ranking, search, queue, simulate, apart or eta"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 
@@ -72,6 +74,21 @@ def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
         first_use=fleet.first_use,
     )
     return search_and_write(options, scaling=fleet.scaling, out=fleet.out)
+
+
+def _simulate(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.simulate import SimulateOptions
+    from topmast.bench.simulate_scaling import simulate_and_write
+
+    usual = SimulateOptions()
+    options = SimulateOptions(
+        size=fleet.size(usual.size),
+        jobs=jobs or usual.jobs,
+        load=usual.load if fleet.load is None else fleet.load,
+        profile=fleet.profile or usual.profile,
+        seed=seed,
+    )
+    return simulate_and_write(options, scaling=fleet.scaling, out=fleet.out)
 
 
 def _queue(

@@ -19,14 +19,16 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     fill: float | None = None
     sizes_gpus: tuple[int, ...] | None = None
     rate: float | None = None
+    load: float | None = None
+    profile: str | None = None
     delay_s: float | None = None
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None
 
-    def size(self) -> FleetSize:
-        """How large the fleet is."""
-        usual = FleetSize()
+    def size(self, usual: FleetSize | None = None) -> FleetSize:
+        """How large the fleet is; ``usual`` where it is not said."""
+        usual = usual or FleetSize()
         return FleetSize(
             self.regions or usual.regions,
             self.clusters or usual.clusters,

@@ -1,4 +1,4 @@
-"""`bench search`, `bench queue` and `bench apart`: benchmarks on a large fleet."""
+"""`bench search`, `queue`, `simulate` and `apart`: benchmarks on a large fleet."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the commands to those of `bench`."""
     _add_search(app, root)
     _add_queue(app, root)
+    _add_simulate(app, root)
     _add_apart(app, root)
 
 
@@ -92,6 +93,38 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
             duration_s=values.duration_s(duration), out=out,
         )  # fmt: skip
         _show(session, root.bench("queue", options))
+
+
+def _add_simulate(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "simulate",
+        example="topmast bench simulate --jobs 50000 --profile mast --json\n"
+        "topmast bench simulate --scaling --out simulate/",
+    )  # fmt: skip
+    def simulate(
+        session: Session,
+        regions: RegionsOption = 20,
+        clusters: ClustersOption = 200,
+        hosts: HostsOption = 12_500,
+        gpus_per_host: GpusOption = 8,
+        jobs: Annotated[int, typer.Option(min=1, help="Jobs of the trace.")] = 20_000,
+        load: Annotated[
+            float, typer.Option(help="GPU time asked for over what there is as jobs arrive.")
+        ] = 0.9,
+        profile: Annotated[str, typer.Option(metavar="NAME", help="The policies.")] = "mast",
+        seed: SeedOption = 0,
+        out: OutOption = None,
+        scaling: Annotated[
+            bool, typer.Option("--scaling", help="Measure other numbers of jobs and hosts as well.")
+        ] = False,
+    ) -> None:
+        """Measure how fast the simulator runs generated jobs."""
+        options = BenchOptions(
+            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
+            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, load=load,
+            profile=profile, scaling=scaling, out=out,
+        )  # fmt: skip
+        _show(session, root.bench("simulate", options))
 
 
 def _add_apart(app: typer.Typer, root: Root) -> None:

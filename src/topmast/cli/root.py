@@ -87,6 +87,8 @@ class BenchOptions:
     gpus_per_host: int | None = None
     fill: float | None = None
     rate: float | None = None
+    load: float | None = None
+    profile: str | None = None
     delay_s: float | None = None
     sizes_gpus: tuple[int, ...] | None = None
     scaling: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from topmast.adapters.kernels import load_kernels
+from topmast.experiments.collector import calm
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.model.errors import InvalidInput
@@ -123,7 +124,8 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
             setup.throughputs,
         )
         loop_begun_s = time.perf_counter()
-        simulation.run(None if tell is None else lambda over, now_s: tell(over, jobs, now_s))
+        with calm():
+            simulation.run(None if tell is None else lambda over, now_s: tell(over, jobs, now_s))
         wall_s = time.perf_counter() - loop_begun_s
         result = simulation.finish()
     done = simulation.recorder.finished

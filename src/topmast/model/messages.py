@@ -220,7 +220,7 @@ class CommitPlan(Message, frozen=True):
 
 
 class PlanCommitted(Message, frozen=True):
-    """The slots are taken; ``waiting`` while victims still hold some."""
+    """The slots are taken; ``waiting`` while victims still hold some. A plan without victims just starts."""
 
     job: str
     epoch: int

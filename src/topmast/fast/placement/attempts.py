@@ -110,7 +110,8 @@ def announce(placer: RegionAnswers) -> None:
     """Tell the queue, once an event, that something came free; hosts that are drained go first."""
     if placer.freed:
         placer.freed = False
-        drain(placer, tuple(h for h, s in placer.state.wanted.items() if s is HostState.DRAINING))
+        wanted = placer.state.wanted.items()
+        drain(placer, tuple(h for h, s in wanted if s is HostState.DRAINING))
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
@@ -118,11 +119,13 @@ def announce(placer: RegionAnswers) -> None:
 
 def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) -> None:
     """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+    if not hosts:
+        return
     held = placer.state.allocations
     host_of = {
         a.job: next(host for host in a.plan.hosts if host in hosts)
         for a in held.values()
-        if hosts and a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+        if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
     }
     for job, host in host_of.items():
         if held[job].hold is Hold.CLAIMED:

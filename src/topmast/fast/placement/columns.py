@@ -48,6 +48,8 @@ class Columns:
         self.width = int(self.gpus.max(initial=0)) + 1
         """One more than the GPUs of the widest host."""
         self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
+        self._gpus_of: list[int] = self.gpus.tolist()
+        self._first_slot: list[int] = self.offset.tolist()
         cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]
         self.cpus: Floats = np.array(cpus, dtype=np.float64)
         self.memory: Floats = np.array(
@@ -153,8 +155,9 @@ class Columns:
     def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
         rows = self._add(seats, needs, sign)
         if self._index is not None:
+            count = self._index.refresh if self.watched else self._index.recount
             for row in rows:
-                self._index.refresh(self.first_row + row)
+                count(self.first_row + row)
 
     def _add(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> list[int]:
         """Change what is free; returns the hosts that are there, each once."""
@@ -163,13 +166,17 @@ class Columns:
             row = self.index.get(seat.host)
             if row is None:
                 continue  # the host left the fleet
-            base, gpus = int(self.offset[row]), int(self.gpus[row])
+            free, gpus, change = self.free_milli, self._gpus_of[row], sign * seat.slot_milli
+            base = self._first_slot[row]
             for slot in seat.slots:
                 if slot < gpus:  # the host may have lost GPUs in a new configuration
-                    self.free_milli[base + slot] += sign * seat.slot_milli
-            cpus = self.free_cpus[row] + sign * cpus_of(needs[seat.group])
-            self.free_cpus[row] = round(cpus, CPU_DECIMALS)
-            self.free_memory[row] += sign * needs[seat.group].memory_bytes
+                    free[base + slot] += change
+            need = needs[seat.group]
+            if need.cpus:
+                cpus = self.free_cpus[row] + sign * cpus_of(need)
+                self.free_cpus[row] = round(cpus, CPU_DECIMALS)
+            if need.memory_bytes:
+                self.free_memory[row] += sign * need.memory_bytes
             rows[row] = None
         return list(rows)
 
@@ -189,7 +196,7 @@ class Columns:
 
     def slots(self, row: int) -> Ints:
         """A view of the free thousandths of one host."""
-        return self.free_milli[self.offset[row] : self.offset[row + 1]]
+        return self.free_milli[self._first_slot[row] : self._first_slot[row + 1]]
 
     def whole_free(self) -> Ints:
         """Wholly free GPUs by host (hosts). O(slots)."""

@@ -37,7 +37,8 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     if place is not None:
         placer.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
     placer.decide(SlotsTaken(tuple(v.job for v in victims)))
-    placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=bool(victims)))
+    if victims:  # else the start says so
+        placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
     for victim in victims:
         cause = f"migrated for {plan.job}" if victim.to else f"preempted by {plan.job}"
         stop(placer, held[victim.job], Outcome.PREEMPTED, cause, victim.to)

@@ -15,10 +15,19 @@ from topmast.fast.placement.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.fast.placement.overlay import Overlay
-from topmast.fast.placement.scoring import fixed_cost, locality_cost, slowdown, stranded_table
+from topmast.fast.placement.scoring import (
+    MANY_SLOTS,
+    fixed_cost,
+    locality_cost,
+    slowdown,
+    stranded_table,
+)
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Ask, Seat
 from topmast.policies.base import ScoreWeights
+
+KINDS_KEPT = 4_096
+"""Of so many kinds of gangs the questions are kept."""
 
 
 class Choice(Struct, frozen=True):
@@ -66,19 +75,15 @@ def best_seats(
     question = question_of(index, ask, weights, choices, cluster_cost)
     room = _room(index, ask, choices) if _is_limited(ask) else None
     if room is None:
-        found = kernels.best_plan(index.arrays, question)
+        cluster, at_choice, level, place = kernels.best_place(index.arrays, question)
     else:
         found = kernels.best_limited_plan(index.arrays, question, room)
-    _, cluster, at_choice, level, place = found
+        _, cluster, at_choice, level, place = found
     if cluster == NOWHERE:
         return None
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
-        row = place
-        if room is None:
-            section = index.arrays.by_cluster[cluster, choice.model, 3, 0]
-            row = kernels.first_with(index.arrays, section, place)
-        rows, tasks = [int(row)], [question.tasks]
+        rows, tasks = [int(place)], [question.tasks]
     else:
         if room is None:
             room = _room(index, ask, choices)
@@ -103,16 +108,24 @@ def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]
 def question_of(
     index: Index, ask: Ask, weights: ScoreWeights, choices: list[Choice], cluster_cost: Floats
 ) -> Question:
-    """What the kernels need to know of the gang."""
-    return Question(
+    """What the kernels need to know of the gang. O(choices), and what all of a kind share is made once."""
+    stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
+    key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
+    known = index.questions.get(key)
+    if known is not None:
+        return known._replace(cluster_cost=cluster_cost, stranded=stranded)
+    if len(index.questions) >= KINDS_KEPT:
+        index.questions.clear()
+    index.questions[key] = question = Question(
         tasks=ask.groups[0].count,
         choice_model=np.array([c.model for c in choices], np.int64),
         choice_gpus=np.array([c.gpus for c in choices], np.int64),
         choice_cost=np.array([weights.speed * slowdown(ask, c.index) for c in choices]),
         level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
         cluster_cost=cluster_cost,
-        stranded=_priced_table(ask.mix, index.width, weights.fragmentation),
+        stranded=stranded,
     )
+    return question
 
 
 @lru_cache(maxsize=64)
@@ -160,22 +173,33 @@ def seated(
     tasks: list[int],
 ) -> Seated:
     """Seats in the order of hosts, each task on the lowest GPUs that are free (in the ``overlay``)."""
-    columns, _ = index.place_of(rows[0])
+    region, name = index.clusters[cluster]
+    columns = index.part_of[region]
     slots_of = columns.slots if overlay is None else overlay.slots
     own = [row - columns.first_row for row in rows]
     group = ask.groups[0].name
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
-        free = np.flatnonzero(slots_of(row) == MILLI)[: count * choice.gpus].tolist()
+        free = _lowest_whole(slots_of(row), count * choice.gpus)
         for i in range(count):
             slots = tuple(free[i * choice.gpus : (i + 1) * choice.gpus])
             seats.append(Seat(group, len(seats), columns.hosts[row].name, slots, MILLI))
-    region, name = index.clusters[cluster]
     return Seated(region, name, choice.index, level_of(columns, own), tuple(seats))
+
+
+def _lowest_whole(free_milli: Ints, count: int) -> list[int]:
+    """The lowest slots that are wholly free, ``count`` of them if there are as many. O(slots)."""
+    if len(free_milli) > MANY_SLOTS:
+        many: list[int] = np.flatnonzero(free_milli == MILLI)[:count].tolist()
+        return many
+    whole = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
+    return whole[:count]
 
 
 def level_of(columns: Columns, rows: list[int]) -> Level:
     """The tightest level with all the hosts in one domain."""
+    if len(rows) == 1:
+        return Level.HOST
     for level in Level:
         numbers = columns.domain[level][rows]
         if bool((numbers == numbers[0]).all()):

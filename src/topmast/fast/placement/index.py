@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topmast.fast.placement import holdings
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.holders import Holders
-from topmast.fast.placement.kernels import I64, Arrays
+from topmast.fast.placement.kernels import I64, Arrays, Question, recount
 from topmast.model.job import Band
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Index:
 
     def __init__(self, parts: Sequence[Columns]) -> None:
         self.parts = list(parts)
+        self.part_of = {p.region: p for p in parts}
+        self.questions: dict[object, Question] = {}
+        """By kind of gang, what kernels are asked; kept by those who ask (see compiled)."""
         self.first_row = _starts([len(p.hosts) for p in parts])
         names = sorted({name for p in parts for name in p.sections.models})
         self.models = {name: number for number, name in enumerate(names)}
@@ -131,6 +134,13 @@ class Index:
     def refresh_each(self, rows: I64) -> None:
         """The slots of some hosts have changed. O(their slots and entries)."""
         holdings.refresh_each(self.arrays, self.holders.held, rows)
+
+    def recount(self, row: int) -> None:
+        """As `refresh`, where nobody is ever stopped: what victims would free is not kept. O(its slots)."""
+        a = self.arrays
+        recount(
+            a.free_milli, a.offset, a.whole, a.available, a.section, a.hist, a.hist_start, row
+        )  # fmt: skip
 
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""

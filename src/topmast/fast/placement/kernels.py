@@ -91,6 +91,33 @@ def count_whole(a: Arrays, host: int) -> int:
     return count
 
 
+@kernel
+def recount(
+    free_milli: I64,
+    offset: I64,
+    whole: I64,
+    available: NDArray[np.bool_],
+    section: I64,
+    hist: I64,
+    hist_start: I64,
+    host: int,
+) -> None:
+    """Count a host's wholly free GPUs anew, and it in its sections. O(its slots).
+
+    It takes the arrays that it needs one by one: to hand over all `Arrays` costs more than the work.
+    """
+    count = 0
+    for slot in range(offset[host], offset[host + 1]):
+        if free_milli[slot] == MILLI:
+            count += 1
+    if available[host]:
+        for level in range(section.shape[0]):
+            start = hist_start[section[level, host]]
+            hist[start + whole[host]] -= 1
+            hist[start + count] += 1
+    whole[host] = count
+
+
 @inner
 def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
     """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
@@ -191,6 +218,18 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
             best, at_cluster = score, cluster
             at_choice, at_level, at_place = choice, level, place
     return best, at_cluster, at_choice, at_level, at_place
+
+
+@kernel
+def best_place(a: Arrays, q: Question) -> tuple[int, int, int, int]:
+    """`best_plan` without its score: cluster, choice, level, and the section or, at host level, the host.
+
+    As `best_plan`, and the hosts of the winning cluster.
+    """
+    _, cluster, choice, level, place = best_plan(a, q)
+    if cluster != NOWHERE and level == HOST_LEVEL:
+        place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
+    return cluster, choice, level, place
 
 
 @inner

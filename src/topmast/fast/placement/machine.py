@@ -28,6 +28,8 @@ class RegionalPlacer(RegionAnswers):
 
     def next_wakeup_s(self) -> float | None:
         """When the first suspect host is trusted again, or the first place or hold expires."""
+        if not (self.state.suspect or self.state.places or len(self.holds)):
+            return None
         times = [*self.state.suspect.values()]
         times += [place.until_s for place in self.state.places.values()]
         held_s = self.holds.next_expiry_s()

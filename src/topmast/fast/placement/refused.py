@@ -156,10 +156,18 @@ def _has_room(a: Arrays, h: Holdings, threshold: int, span: I64, tasks: int, gpu
 
 @inner
 def _room(a: Arrays, h: Holdings, threshold: int, section: int, gpus: int) -> int:
-    """How many tasks a section has room for, free or cleared. O(W)."""
+    """How many tasks a section has room for, free or cleared. O(W), or O(its hosts) if they are fewer."""
     start = a.hist_start[section]
+    width = a.hist_start[section + 1] - start
     room = 0
-    for free in range(gpus, a.hist_start[section + 1] - start):
+    if a.member_start[section + 1] - a.member_start[section] < width - gpus:
+        for at in range(a.member_start[section], a.member_start[section + 1]):
+            host = a.members[at]
+            if a.available[host]:
+                free = a.whole[host] if threshold < 0 else h.cleared[threshold, host]
+                room += free // gpus
+        return room
+    for free in range(gpus, width):
         if threshold < 0:
             room += a.hist[start + free] * (free // gpus)
         else:

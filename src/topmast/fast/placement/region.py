@@ -11,7 +11,7 @@ from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.places import Place
-from topmast.fast.placement.reservation import without
+from topmast.fast.placement.reservation import FirstStarts, without
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
@@ -54,6 +54,7 @@ class RegionState(EventMachine):
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)
         self.holds = Holds()
+        self.first_starts = FirstStarts()
         self.pool.put(self.columns)
         self.freed = False
         self.claims: dict[str, Allocation] = {}
@@ -63,13 +64,13 @@ class RegionState(EventMachine):
         """A search over the region as it is now, at the prices for one question or the usual ones."""
         state, profile = self.state, self.profile
         weights = profile.score if ask is None else self.score.weights(ask)
-        if weights != profile.score:
+        if weights is not profile.score and weights != profile.score:
             profile = msgspec.structs.replace(profile, score=weights)
         columns = self.columns
         if ask is not None and ask.held is not None and ask.held.region == self.region:
             columns = without(columns, ask.held)
         allocations = state.allocations
-        if spoken_for := self.holds.victims():
+        if len(self.holds) and (spoken_for := self.holds.victims()):
             allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
         return Search(self.region, columns, allocations, profile, state.version, now)
 

@@ -29,6 +29,10 @@ OVERRUNS_S = (
 """An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
 it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
 
+KEPT = 64
+"""First starts of so many questions are kept."""
+Ends = list[tuple[float, str]]
+"""Times and jobs, in order."""
 Find = Callable[[Columns], Plan | None]
 """The best plan on free GPUs alone, in columns as they will be."""
 
@@ -86,28 +90,61 @@ def expected_end_s(allocation: Allocation, default_s: float, now: float) -> floa
     return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
 
 
+def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
+    """When each attempt is expected to end, and whose it is, the first in front. O(n log n)."""
+    return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+
+
+class FirstStarts:
+    """First starts found in a region while its books were the same; working memory.
+
+    The job that waits for room is asked about again whenever something changes anywhere, and one region
+    out of many has changed since.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Ask, tuple[int, Ends, Reservation | None]] = {}
+
+    def find(
+        self, ask: Ask, version: int, ends: Ends, search: Callable[[], Reservation | None]
+    ) -> Reservation | None:
+        """What a search found for the same question, books and expected ends. O(attempts)."""
+        known = self._known.get(ask)
+        if known is not None and known[0] == version and known[1] == ends:
+            return known[2]
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        found = search()
+        self._known[ask] = version, ends, found
+        return found
+
+
 def first_start(
     ask: Ask,
     region: str,
     columns: Columns,
     allocations: Mapping[str, Allocation],
+    ends: Ends,
     find: Find,
-    default_s: float,
-    now: float,
     not_before_s: float = -math.inf,
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches. It is known to have none
-    earlier than ``not_before_s``, and most often has one then: that is tried first.
+    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts are
+    let go or put back in one trial, O(attempts) in all. It is known to have none earlier than
+    ``not_before_s``, and most often has one then: that is tried first.
     """
-    ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+    trial, gone = columns.trial(), 0
+    trial.watched = False  # nobody is stopped for it: who holds what need not be kept
 
     def plan_after(count: int) -> Plan | None:
         """The plan once the first ``count`` attempts have ended."""
-        trial = columns.trial()
-        for _, job in ends[:count]:
+        nonlocal gone
+        for _, job in ends[gone:count]:
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
+        for _, job in ends[count:gone]:
+            trial.take(allocations[job].plan.seats, allocations[job].needs())
+        gone = count
         return find(trial)
 
     too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])

@@ -15,6 +15,8 @@ from topmast.policies.base import ScoreWeights
 
 SHARE_STRANDED = 0.5
 """How much of a GPU that is given out in shares counts as stranded where it is free."""
+MANY_SLOTS = 64
+"""Hosts with more GPUs than that are counted in numpy, which has its price for every call."""
 PREFERENCE_STEP = 0.01
 """Cost of a model per place in the list of preference, when speeds do not tell them apart."""
 
@@ -32,12 +34,15 @@ def score_terms(
 
     O(tasks + slots of the hosts used).
     """
-    table = stranded_table(ask.mix, columns.width)
+    price, fragmentation = weights.fragmentation, 0.0
+    if price:
+        change = stranded_change(columns, stranded_table(ask.mix, columns.width), seats)
+        fragmentation = price * change
     return {
         "preemption": weights.preemption * lost_gpu_s / 3600.0,
         "speed": weights.speed * slowdown(ask, choice),
         "locality": locality_cost(ask, weights, level),
-        "fragmentation": weights.fragmentation * stranded_change(columns, table, seats),
+        "fragmentation": fragmentation,
         "data": weights.data * ask.data_s / 3600.0,
         "balance": weights.balance * ask.balance,
     }
@@ -50,6 +55,8 @@ def total(terms: dict[str, float]) -> float:
 
 def accelerators_of(ask: Ask) -> tuple[Accelerator, ...]:
     """The longest list of accelerators in the gang: its choices."""
+    if len(ask.groups) == 1:
+        return ask.groups[0].resources.accelerators
     return max((g.resources.accelerators for g in ask.groups), key=len, default=())
 
 
@@ -58,6 +65,8 @@ def slowdown(ask: Ask, choice: int) -> float:
     listed = accelerators_of(ask)
     if not listed:
         return 0.0
+    if len(listed) == 1:
+        return PREFERENCE_STEP * choice
     best = max(a.speed for a in listed)
     return best / listed[choice].speed - 1.0 + PREFERENCE_STEP * choice
 
@@ -101,15 +110,27 @@ def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat
             slots[slot] = slots.get(slot, 0) + seat.slot_milli
     change = 0.0
     for row, slots in taken.items():
-        before = columns.slots(row)
-        after = before.copy()
+        free = columns.slots(row)
+        whole, shares = _free_of(free)
+        before = float(table[whole]) + SHARE_STRANDED * shares / MILLI
         for slot, milli in slots.items():
-            after[slot] -= milli
-        change += _stranded(after, table) - _stranded(before, table)
+            had = free.item(slot)
+            left = had - milli
+            whole += (left == MILLI) - (had == MILLI)
+            shares += _as_share(left) - _as_share(had)
+        change += float(table[whole]) + SHARE_STRANDED * shares / MILLI - before
     return change
 
 
-def _stranded(free_milli: Ints, table: Floats) -> float:
-    whole = int((free_milli == MILLI).sum())
-    shares = int(free_milli[(free_milli > 0) & (free_milli < MILLI)].sum())
-    return float(table[whole]) + SHARE_STRANDED * shares / MILLI
+def _free_of(free_milli: Ints) -> tuple[int, int]:
+    """A host's wholly free GPUs, and the thousandths free of those that are shared. O(its slots)."""
+    if len(free_milli) > MANY_SLOTS:
+        shared = free_milli[(free_milli > 0) & (free_milli < MILLI)]
+        return int(np.count_nonzero(free_milli == MILLI)), int(shared.sum())
+    values = free_milli.tolist()
+    return values.count(MILLI), sum(_as_share(value) for value in values if value != MILLI)
+
+
+def _as_share(free_milli: int) -> int:
+    """What is free of a GPU that is given out in shares."""
+    return free_milli if 0 < free_milli < MILLI else 0

@@ -42,6 +42,9 @@ def load_plain() -> None:
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
     _look_for_room(columns, _ask(0.0, preempt=False))
+    columns.watched = False
+    columns.hold(attempt)
+    columns.let_go(attempt)
 
 
 def load_mixed() -> None:

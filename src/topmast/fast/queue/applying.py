@@ -181,7 +181,7 @@ def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
     queue.catalogue.complete(fact.copy.id)
-    queue.pending.reopen()
+    queue.pending.reopen_readers(fact.copy.dataset)
 
 
 def _copy_gone(queue: QueueState, fact: f.CopyGone, event: m.Message) -> None:

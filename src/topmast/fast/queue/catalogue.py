@@ -47,6 +47,24 @@ class Catalogue:
         self.failed: dict[str, float] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.storage_bytes: dict[str, int | None] = {}
+        self._stored_bytes: dict[str, int] = {}
+        """By region, of all replicas: what the datasets say, added up as they change."""
+        self._under_way: dict[tuple[str, str], Copy] = {}
+        """The copies by dataset and the region they go to."""
+
+    def restore(
+        self,
+        datasets: dict[str, DatasetRecord],
+        copies: dict[str, Copy],
+        failed: dict[str, float],
+    ) -> None:
+        """Take up what a snapshot holds. O(replicas + copies)."""
+        self.datasets, self.copies, self.failed = datasets, copies, failed
+        self._stored_bytes = {}
+        for record in datasets.values():
+            for region in record.replicas:
+                self._store(region, record.spec.size_bytes)
+        self._under_way = {(copy.dataset, copy.target): copy for copy in copies.values()}
 
     def configure(self, fleet: Fleet) -> None:
         """Take up links and storage, and datasets not known yet; known ones keep their replicas."""
@@ -58,16 +76,24 @@ class Catalogue:
 
     def add(self, spec: DatasetSpec) -> None:
         """Enter a dataset whose replicas are complete."""
+        if spec.name in self.datasets:
+            for region in list(self.datasets[spec.name].replicas):
+                self.drop(spec.name, region)
         replicas = dict.fromkeys(spec.replicas, ReplicaState.COMPLETE)
         self.datasets[spec.name] = DatasetRecord(spec, replicas)
+        for region in replicas:
+            self._store(region, spec.size_bytes)
+
+    def _store(self, region: str, more_bytes: int) -> None:
+        self._stored_bytes[region] = self._stored_bytes.get(region, 0) + more_bytes
 
     def unknown(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of ``names`` that the catalogue does not have."""
         return tuple(name for name in names if name not in self.datasets)
 
     def stored_bytes(self, region: str) -> int:
-        """Bytes of all replicas of a region, those on their way included. O(datasets)."""
-        return sum(d.spec.size_bytes for d in self.datasets.values() if region in d.replicas)
+        """Bytes of all replicas of a region, those on their way included. O(1)."""
+        return self._stored_bytes.get(region, 0)
 
     def cost(self, names: Iterable[str], region: str, now: float) -> DataCost:
         """What it takes to have all of ``names`` in ``region``. O(datasets named x regions)."""
@@ -122,28 +148,32 @@ class Catalogue:
         return limit is None or self.stored_bytes(region) + more_bytes <= limit
 
     def copy_to(self, name: str, region: str) -> Copy | None:
-        """The copy in flight of a dataset to a region."""
-        for copy in self.copies.values():
-            if copy.dataset == name and copy.target == region:
-                return copy
-        return None
+        """The copy in flight of a dataset to a region. O(1)."""
+        return self._under_way.get((name, region))
 
     def begin(self, copy: Copy) -> None:
         """A copy was ordered: the replica exists, but may not be read."""
-        self.copies[copy.id] = copy
-        self.datasets[copy.dataset].replicas[copy.target] = ReplicaState.COPYING
+        self.copies[copy.id] = self._under_way[copy.dataset, copy.target] = copy
+        record = self.datasets[copy.dataset]
+        if copy.target not in record.replicas:
+            self._store(copy.target, record.spec.size_bytes)
+        record.replicas[copy.target] = ReplicaState.COPYING
 
     def complete(self, copy_id: str) -> None:
         """A copy is there and verified."""
         copy = self.copies.pop(copy_id)
+        self._under_way.pop((copy.dataset, copy.target), None)
         self.datasets[copy.dataset].replicas[copy.target] = ReplicaState.COMPLETE
 
     def abandon(self, copy_id: str, now: float) -> None:
         """A copy failed: nothing of it is visible, and it is not tried again at once."""
         copy = self.copies.pop(copy_id)
-        self.datasets[copy.dataset].replicas.pop(copy.target, None)
+        self._under_way.pop((copy.dataset, copy.target), None)
+        self.drop(copy.dataset, copy.target)
         self.failed[f"{copy.dataset}@{copy.target}"] = now + RETRY_COPY_S
 
     def drop(self, name: str, region: str) -> None:
         """A replica is no more."""
-        self.datasets[name].replicas.pop(region, None)
+        record = self.datasets[name]
+        if record.replicas.pop(region, None) is not None:
+            self._store(region, -record.spec.size_bytes)

@@ -83,7 +83,8 @@ def fleet_offered(queue: QueueViews, event: m.FleetOffered) -> None:
     asking = queue.asking
     if asking is None or event.batch != asking.batch:
         return
-    asking.awaited = [r for r in asking.awaited if r not in event.regions]
+    heard = frozenset(event.regions)
+    asking.awaited = [r for r in asking.awaited if r not in heard]
     asking.offers.update(event.offers)
     advance(queue)
 

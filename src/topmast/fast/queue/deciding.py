@@ -23,6 +23,9 @@ from topmast.model import messages as m
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 
+FETCH_AGAIN_S = 60.0
+"""How often a job whose data is being copied is looked at: room may come up where its data is already."""
+
 
 def auction(queue: QueueViews, asking: Asking) -> None:
     """All offers are in: commit the best plan, order its data, ask for more, or close.
@@ -122,4 +125,5 @@ def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> 
             begin_copy(queue, dataset, source, plan.region, cause=record.id)
     names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
     detail = f"{names} is being copied to {plan.region}"
-    close(queue, asking.candidate, PendingReason.WAITING_FOR_DATA, detail)
+    again_s = queue.now + FETCH_AGAIN_S
+    close(queue, asking.candidate, PendingReason.WAITING_FOR_DATA, detail, again_s)

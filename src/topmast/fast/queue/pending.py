@@ -105,10 +105,14 @@ class Pending:
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
         self._by_number: dict[int, Line] = {}
+        self._readers: dict[str, dict[int, None]] = {}
+        """By dataset, the lines whose jobs read it, by number."""
         self._limited: dict[str, dict[int, Line]] = {}
         """By tenant and number, lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
         self._retrying: dict[int, Line] = {}
+        self._retries: list[tuple[float, int]] = []
+        """When time reopens them, the first in front; entries that no longer hold are skipped."""
         self._stopped: Candidate | None = None
         self._delayed: list[tuple[float, int, str]] = []
         self._delayed_jobs: dict[str, JobRecord] = {}
@@ -130,6 +134,8 @@ class Pending:
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
             self._by_number[number] = line
+            for dataset in record.spec.datasets:
+                self._readers.setdefault(dataset, {})[number] = None
             for one in kin.values():
                 if len(one.lines) == 1:
                     self.ranking.new_kin(one.number)
@@ -180,16 +186,25 @@ class Pending:
             self.reopen()  # those of its line come first now
         line.size -= 1
         if not line.size:
-            del self.lines[line.shape]
-            del self._by_number[line.number]
-            for kin in line.kin.values():
-                self.kindred.leave(kin, line.number)
-            line.terms.lines -= 1
-            if not line.terms.lines:
-                del self._terms[line.terms.key]
-            self._forget_limits(line)
-            self._free_numbers.append(line.number)
-            self._retrying.pop(line.number, None)
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        """Nobody is of a line any more. O(datasets)."""
+        del self.lines[line.shape]
+        del self._by_number[line.number]
+        for kin in line.kin.values():
+            self.kindred.leave(kin, line.number)
+        for dataset in line.spec.datasets:
+            readers = self._readers[dataset]
+            del readers[line.number]
+            if not readers:
+                del self._readers[dataset]
+        line.terms.lines -= 1
+        if not line.terms.lines:
+            del self._terms[line.terms.key]
+        self._forget_limits(line)
+        self._free_numbers.append(line.number)
+        self._retrying.pop(line.number, None)
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -214,6 +229,8 @@ class Pending:
             found = self.ranking.first_open(over_quota)
             if found is not None and (best is None or found[0] < best.key):
                 best = Candidate(found[1], found[0], over_quota)
+            if self.ranking.all_within():
+                break
         if best is None or (self._stopped is not None and best.key > self._stopped.key):
             self.stirred = False
             return None
@@ -295,6 +312,7 @@ class Pending:
         if retry_at_s is not None:
             line.retry_at_s = min(retry_at_s, line.retry_at_s or retry_at_s)
             self._retrying[line.number] = line
+            heapq.heappush(self._retries, (line.retry_at_s, line.number))
 
     def pass_over(self, kin: Kin, from_s: float) -> None:
         """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
@@ -328,6 +346,13 @@ class Pending:
                 self._open_kin(kin)
                 kin.forget()
                 self.changes += 1
+
+    def reopen_readers(self, dataset: str) -> None:
+        """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""
+        lines = [self._by_number[number] for number in self._readers.get(dataset, ())]
+        for line in lines:
+            self._open(line)
+        self.reopen_kin({kin.number: None for line in lines for kin in line.kin.values()})
 
     def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
         for over_quota in modes:
@@ -381,18 +406,28 @@ class Pending:
 
     def reopen_due(self, now: float) -> bool:
         """Reopen the lines for which time alone changes the answer; tells whether any was."""
-        due = [n for n, x in self._retrying.items() if x.retry_at_s and x.retry_at_s <= now]
-        for number in due:
-            line = self._retrying.pop(number)
-            line.retry_at_s = None
-            self._open(line)
-        self.stirred = self.stirred or bool(due)
-        return bool(due)
+        found = False
+        while self._retries and self._retries[0][0] <= now:
+            at_s, number = heapq.heappop(self._retries)
+            line = self._retrying.get(number)
+            if line is not None and line.retry_at_s == at_s:
+                del self._retrying[number]
+                line.retry_at_s = None
+                self._open(line)
+                found = True
+        self.stirred = self.stirred or found
+        return found
 
     def next_retry_s(self) -> float | None:
-        """When time alone reopens a line."""
-        times = (x.retry_at_s for x in self._retrying.values() if x.retry_at_s is not None)
-        return min(times, default=None)
+        """When time alone reopens a line. Amortised O(log lines)."""
+        retries = self._retries
+        while retries and not self._retries_at(*retries[0]):
+            heapq.heappop(retries)
+        return retries[0][0] if retries else None
+
+    def _retries_at(self, at_s: float, number: int) -> bool:
+        line = self._retrying.get(number)
+        return line is not None and line.retry_at_s == at_s
 
     def line_of(self, job: str) -> Line | None:
         """The line of a job; None for one that may not be placed now."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -83,6 +84,39 @@ class Lane:
         self.kin_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         self.cursor = 0
         self.unseen: list[Key] = []
+        self.closed = 0
+        """Lines, and kin, of which some are passed over."""
+
+    def close(self, line: int, from_s: float) -> None:
+        """Pass over those of a line who need ``from_s`` or more. O(1)."""
+        before = self.closed_from_s.item(line)
+        self.closed += before == math.inf
+        self.closed_from_s[line] = min(before, from_s)
+
+    def open(self, line: int) -> None:
+        """Pass over nobody of a line. O(1)."""
+        self.closed -= self.closed_from_s.item(line) != math.inf
+        self.closed_from_s[line] = np.inf
+
+    def close_kin(self, kin: int, from_s: float) -> None:
+        """Pass over those of a kin who need ``from_s`` or more. O(1)."""
+        before = self.kin_closed_from_s.item(kin)
+        self.closed += before == math.inf
+        self.kin_closed_from_s[kin] = min(before, from_s)
+
+    def open_kin(self, kin: int) -> bool:
+        """Pass over nobody because of his kin; whether anybody was. O(1)."""
+        was_closed = self.kin_closed_from_s.item(kin) != math.inf
+        self.closed -= was_closed
+        self.kin_closed_from_s[kin] = np.inf
+        return was_closed
+
+    def open_all(self) -> None:
+        """Pass over nobody, and search from the head again. O(lines + late), in numpy."""
+        self.closed_from_s.fill(np.inf)
+        self.kin_closed_from_s.fill(np.inf)
+        self.closed = 0
+        self.rewind()
 
     def insert(self, key: Key, line: int) -> None:
         """Let a row in. O(late)."""
@@ -90,11 +124,17 @@ class Lane:
         self.late_of.setdefault(line, []).append(key)
         heapq.heappush(self.unseen, key)
 
-    def look_again(self, line: int) -> None:
-        """Search from the head again, among the late for those of a line. O(late of the line)."""
+    def look_again(self, line: int, alive: NDArray[np.bool_]) -> None:
+        """Search from the head again, among the late for those of a line. O(late of the line).
+
+        Those who left (``alive``, by row) are forgotten: they come back in no row of the same number before a sort.
+        """
         self.cursor = 0
-        for key in self.late_of.get(line, ()):
-            heapq.heappush(self.unseen, key)
+        late = self.late_of.get(line)
+        if late:
+            self.late_of[line] = late = [key for key in late if alive.item(int(key[-1]))]
+            for key in late:
+                heapq.heappush(self.unseen, key)
 
     def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
         """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
@@ -337,6 +377,8 @@ class Ranking:
     def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
         """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
         self._settle()
+        if not self._row_of:
+            return None
         lane = self._over if over_quota else self._within
         base = self._first_of_base(lane)
         found = None if base is None else self._key(base, over_quota)
@@ -350,6 +392,10 @@ class Ranking:
             key = self._key(exempt, over_quota)
             found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def all_within(self) -> bool:
+        """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
+        return self._all_open or not self._within.closed
 
     def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
         """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
@@ -405,7 +451,7 @@ class Ranking:
         """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
         self._open_if_told()
         lane = self._over if over_quota else self._within
-        lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
+        lane.close(line, from_s)
 
     def is_passed_over(self, job: str) -> bool:
         """Whether a job is not looked at, neither within quota nor over it. O(1)."""
@@ -417,33 +463,33 @@ class Ranking:
         for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
             lane.closed_from_s = _with_room_for(line, lane.closed_from_s, np.inf)
             lane.kin_of = _with_room_for(line, lane.kin_of, 0)
-            lane.closed_from_s[line], lane.kin_of[line] = np.inf, kin
+            lane.kin_of[line] = kin
+            lane.open(line)
 
     def new_kin(self, kin: int) -> None:
         """A kin that nobody is of yet begins open. Amortised O(1)."""
         for lane in (self._within, self._over):
             lane.kin_closed_from_s = _with_room_for(kin, lane.kin_closed_from_s, np.inf)
-            lane.kin_closed_from_s[kin] = np.inf
+            lane.open_kin(kin)
 
     def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
         """Pass over all lines of a kin from now on, or who is expected to need ``from_s`` or more. O(1)."""
         self._open_if_told()
         lane = self._over if over_quota else self._within
-        lane.kin_closed_from_s[kin] = min(lane.kin_closed_from_s[kin], from_s)
+        lane.close_kin(kin, from_s)
 
     def open_kin(self, kin: int, over_quota: bool, lines: Iterable[int]) -> None:
         """Look at the ``lines`` of a kin again. O(lines + late of those)."""
         lane = self._over if over_quota else self._within
-        if lane.kin_closed_from_s[kin] < np.inf:
-            lane.kin_closed_from_s[kin] = np.inf
+        if lane.open_kin(kin):
             for line in lines:
-                lane.look_again(line)
+                lane.look_again(line, self._columns["alive"])
 
     def open_line(self, line: int, over_quota: bool) -> None:
         """Look at a line again, within quota or over it. O(late of the line)."""
         lane = self._over if over_quota else self._within
-        lane.closed_from_s[line] = np.inf
-        lane.look_again(line)
+        lane.open(line)
+        lane.look_again(line, self._columns["alive"])
 
     def open_all(self) -> None:
         """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""
@@ -453,9 +499,7 @@ class Ranking:
         if self._all_open:
             self._all_open = False
             for lane in (self._within, self._over):
-                lane.closed_from_s.fill(np.inf)
-                lane.kin_closed_from_s.fill(np.inf)
-                lane.rewind()
+                lane.open_all()
 
 
 def _with_room_for(at: int, values: NDArray[Any], fill: float) -> NDArray[Any]:

@@ -64,6 +64,8 @@ class QueueState(EventMachine):
         self.order = order
         self.binding = Binding(profile.bind, bind)
         self.fleet = Fleet(())
+        self.regions: list[str] = []
+        """By name."""
         self.jobs: dict[str, JobRecord] = {}
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
@@ -105,6 +107,7 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }
@@ -172,9 +175,7 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
         self.next_job, self.next_copy = state.next_job, state.next_copy
-        self.catalogue.datasets = state.datasets
-        self.catalogue.copies = state.copies
-        self.catalogue.failed = state.failed_copies
+        self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.take_fleet(state.fleet)

@@ -144,7 +144,7 @@ class QueueViews(QueueState):
         if nothing and self._without_data[0] is self.fleet:
             return self._without_data[1]
         costs = {}
-        for region in sorted(r.name for r in self.fleet.regions):
+        for region in self.regions:
             absence = self.reach.absent.get(region)
             if absence is not None:
                 costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)

@@ -93,7 +93,7 @@ def test_a_commit_turns_a_hold_into_an_allocation() -> None:
     region = Region()
     (offer,) = region.ask(("j1", 4))
     region.ask(("j2", 4))
-    assert region.commit(offer) == m.PlanCommitted("j1", 1, waiting=False)
+    assert region.commit(offer) == m.AttemptStarting("j1", 1)
     region.check()
     assert region.placer.held_gpus() == 4
 
@@ -119,12 +119,12 @@ def test_a_commit_after_expiry_is_looked_at_again() -> None:
     (early,) = region.ask(("j1", 2))
     region.now = 2 * HOLD_S
     region.tell(m.Wake())
-    assert isinstance(region.commit(early), m.PlanCommitted)
+    assert isinstance(region.commit(early), m.AttemptStarting)
     (late,) = region.ask(("j2", 2))
     region.now = 4 * HOLD_S
     region.tell(m.Wake())
     (other,) = region.ask(("j3", 2))
-    assert isinstance(region.commit(other), m.PlanCommitted)
+    assert isinstance(region.commit(other), m.AttemptStarting)
     refusal = region.commit(late)
     assert isinstance(refusal, m.PlanRefused)
     assert "not enough free, and its hold had expired" in refusal.why
@@ -139,7 +139,7 @@ def test_a_commit_does_not_take_what_is_held_for_another() -> None:
     region.tell(m.Wake())
     (good,) = region.ask(("j2", 4))
     assert isinstance(region.commit(late), m.PlanRefused)
-    assert isinstance(region.commit(good), m.PlanCommitted)
+    assert isinstance(region.commit(good), m.AttemptStarting)
     region.check()
 
 
@@ -206,10 +206,10 @@ def test_a_commit_takes_the_hold_that_it_names() -> None:
     assert first.plan is not None
     assert second.hold is not None
     passed_on = m.Offer("j2", replace(first.plan, job="j2"), hold=first.hold)
-    assert isinstance(region.commit(passed_on), m.PlanCommitted)
+    assert isinstance(region.commit(passed_on), m.AttemptStarting)
     assert second.plan is not None
     to_third = m.Offer("j3", replace(second.plan, job="j3"), hold=second.hold)
-    assert isinstance(region.commit(to_third), m.PlanCommitted)
+    assert isinstance(region.commit(to_third), m.AttemptStarting)
     region.check()
     assert region.placer.held_gpus() == 4
 
@@ -239,4 +239,4 @@ def test_a_new_configuration_forgets_what_was_held() -> None:
     (offer,) = region.ask(("j1", 4))
     region.tell(m.ConfigureRegion(fleet(cluster("east-1", hosts=2, gpus=4)).regions[0]))
     region.check()
-    assert isinstance(region.commit(offer), m.PlanCommitted)
+    assert isinstance(region.commit(offer), m.AttemptStarting)

@@ -373,7 +373,7 @@ def test_a_plan_is_checked_again_when_it_is_committed(case: Stale) -> None:
         assert answer == m.PlanRefused("j1", 1, case.want)
         assert placer.snapshot() == before
     else:
-        assert answer == m.PlanCommitted("j1", 1, waiting=False)
+        assert answer == m.AttemptStarting("j1", 1)
 
 
 def test_of_two_plans_for_the_same_slots_the_second_is_refused() -> None:
@@ -404,7 +404,7 @@ def test_a_victim_that_is_gone_is_none_to_wait_for() -> None:
     plan = _plan_of_j9(placer, spec)
     world.start("j1")
     world.finish("j1", 0)
-    assert _commit(placer, plan, spec) == m.PlanCommitted("j9", 1, waiting=False)
+    assert _commit(placer, plan, spec) == m.AttemptStarting("j9", 1)
 
 
 def test_a_victim_in_another_attempt_is_not_the_one_that_was_meant() -> None:

@@ -182,6 +182,36 @@ def test_news_of_a_copy_that_nobody_ordered_is_ignored() -> None:
     assert world.queue.snapshot() == before
 
 
+def test_what_a_region_stores_is_what_a_recount_finds() -> None:
+    """Copies under way count; those that failed or were dropped do not, nor after a restart."""
+    world = _world(dataset("d", "west", size_bytes=5), dataset("e", "west", size_bytes=7))
+    catalogue = world.queue.catalogue
+
+    def recount(region: str) -> int:
+        there = (d for d in catalogue.datasets.values() if region in d.replicas)
+        return sum(d.spec.size_bytes for d in there)
+
+    def check(east: int, west: int) -> None:
+        for region, want in (("east", east), ("west", west)):
+            assert catalogue.stored_bytes(region) == recount(region) == want
+
+    check(0, 12)
+    world.tell(ids.QUEUE, m.RequestReplica("d", "east", "ann"))
+    check(5, 12)
+    assert catalogue.copy_to("d", "east") is not None
+    world.tell(ids.QUEUE, m.CopyFailed("c1", "the link broke"))
+    check(0, 12)
+    assert catalogue.copy_to("d", "east") is None
+    world.tell(ids.QUEUE, m.RequestReplica("e", "east", "ann"))
+    world.arrive("c2")
+    check(7, 12)
+    world.tell(ids.QUEUE, m.DropReplica("e", "west"))
+    check(7, 5)
+    world.restart()
+    catalogue = world.queue.catalogue
+    check(7, 5)
+
+
 # --- what a region costs --------------------------------------------------------------------------------
 
 
