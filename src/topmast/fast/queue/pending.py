@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ Shape = tuple[object, ...]
 
 
 class Terms(Struct):
-    """Lines of one tenant that want the same of its quota; ``lines`` counts them.
+    """Lines of one tenant that want the same of its quota; ``lines``: those, by number.
 
     ``choices``: by mode, what they may use, as of a change of the ledger; ``wanted``: what they want of each
     model of a ``fleet``.
@@ -37,7 +37,7 @@ class Terms(Struct):
 
     key: Shape
     spec: JobSpec
-    lines: int = 0
+    lines: dict[int, Line] = {}
     as_of: int = -1
     choices: dict[bool, tuple[int, ...]] = {}
     fleet: Fleet | None = None
@@ -133,7 +133,7 @@ class Pending:
                 for over in (False, True)
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
-            self._by_number[number] = line
+            self._by_number[number] = line.terms.lines[number] = line
             for dataset in record.spec.datasets:
                 self._readers.setdefault(dataset, {})[number] = None
             for one in kin.values():
@@ -154,7 +154,6 @@ class Pending:
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = Terms(key, spec)
-        terms.lines += 1
         return terms
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
@@ -199,7 +198,7 @@ class Pending:
             del readers[line.number]
             if not readers:
                 del self._readers[dataset]
-        line.terms.lines -= 1
+        del line.terms.lines[line.number]
         if not line.terms.lines:
             del self._terms[line.terms.key]
         self._forget_limits(line)
@@ -314,18 +313,27 @@ class Pending:
             self._retrying[line.number] = line
             heapq.heappush(self._retries, (line.retry_at_s, line.number))
 
+    def close_terms(self, line: Line, over_quota: bool, *, limited: bool) -> None:
+        """A line may use nothing in one mode, nor may those on the same terms: ask about none. O(those).
+
+        Those that were refused before stay as they are: they come up when something may help them.
+        """
+        for other in line.terms.lines.values():
+            if over_quota not in other.refused:
+                self.close(other, over_quota, None, limited=limited)
+
     def pass_over(self, kin: Kin, from_s: float) -> None:
         """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
         if not self._movers:
             self.ranking.close_kin(kin.number, kin.over_quota, from_s)
 
     def reopen_line(self, job: str) -> None:
-        """A job may do what others of its line may not: ask about its line again. O(lines of its kin)."""
+        """A job may do what others of its line may not: ask about its line again. O(1)."""
         line = self._line_of.get(job)
         if line is not None:
             self._open(line)
             for kin in line.kin.values():
-                self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+                self.ranking.open_kin(kin.number, kin.over_quota)
 
     def reopen_refused(self) -> None:
         """Whoever comes first may do what he could not, but is told the same else: ask in turn. O(lines)."""
@@ -333,13 +341,13 @@ class Pending:
             self._open_kin(kin)
 
     def _open_kin(self, kin: Kin) -> None:
-        self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+        self.ranking.open_kin(kin.number, kin.over_quota)
         for line in list(kin.refused):
             self._open(self._by_number[line], (kin.over_quota,))
         self.stirred = True
 
     def reopen_kin(self, numbers: Iterable[int]) -> None:
-        """There may be room for these: ask again about who was refused. O(lines and late inserts of theirs)."""
+        """There may be room for these: ask again about who was refused. O(lines of theirs)."""
         for number in numbers:
             kin = self.kindred.get(number)
             if kin is not None:
@@ -379,7 +387,7 @@ class Pending:
 
     def reopen_for_quota(
         self,
-        choices: Callable[[Line, bool], tuple[int, ...]],
+        choices: Callable[[Line], Mapping[bool, tuple[int, ...]]],
         is_touched: Callable[[str], bool],
     ) -> None:
         """Ask again about the lines that may use more now than when they were refused, in the modes in which they do.
@@ -388,8 +396,9 @@ class Pending:
         """
         for tenant in [tenant for tenant in self._limited if is_touched(tenant)]:
             for line in list(self._limited[tenant].values()):
+                now = choices(line)
                 for over_quota, had in list(line.refused.items()):
-                    if not had.issuperset(choices(line, over_quota)):
+                    if now[over_quota] and not had.issuperset(now[over_quota]):
                         self._open(line, (over_quota,))
 
     def reopen(self) -> None:
