@@ -31,6 +31,7 @@ test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name" for s
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
+	@$(PY) -m topmast.adapters.kernels
 	@$(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
 	@$(PYTEST) $(REAL_PROCESSES)
 endif

@@ -75,7 +75,7 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
-    from topmast.bench import FleetOptions, run_bench
+    from topmast.bench import FleetOptions, PlanDataOptions, run_bench
 
     return run_bench(
         name,
@@ -97,6 +97,13 @@ def bench(name: str, options: BenchOptions) -> object:
             delay_s=options.delay_s,
             scaling=options.scaling,
             first_use=options.first_use,
+            out=options.out,
+        ),
+        plans=PlanDataOptions(
+            cases=options.cases,
+            seed=options.seed,
+            peer=options.peer,
+            limit_s=options.duration_s,
             out=options.out,
         ),
     )

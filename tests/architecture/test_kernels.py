@@ -22,7 +22,7 @@ def _marks(node: ast.AST) -> list[str]:
 
 def _all_inner() -> Inner:
     found: dict[str, set[str]] = {}
-    for path in sorted((SOURCE / "topmast" / "fast").rglob("*.py")):
+    for path in sorted((SOURCE / "topmast").rglob("*.py")):
         module = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef) and "inner" in _marks(node):

@@ -40,3 +40,7 @@ def _start_second() -> subprocess.Popen[bytes] | None:
         return subprocess.Popen(command, stdin=no, stdout=no, stderr=no)
     except OSError:
         return None  # then all of them are compiled in this one
+
+
+if __name__ == "__main__":
+    load_kernels()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.options import FleetOptions
+from topmast.bench.options import FleetOptions, PlanDataOptions
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
-__all__ = ["FleetOptions", "run_bench"]
+__all__ = ["FleetOptions", "PlanDataOptions", "run_bench"]
 
 
 def run_bench(
@@ -23,6 +23,7 @@ def run_bench(
     seed: int = 0,
     state: Path | None = None,
     fleet: FleetOptions | None = None,
+    plans: PlanDataOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     if name == "submit":
@@ -41,9 +42,13 @@ def run_bench(
         from topmast.bench.eta import measure_eta
 
         return measure_eta(jobs or 10_000, seed)
+    if name == "plan-data":
+        from topmast.bench.plandata import measure_plan_data
+
+        return measure_plan_data(plans or PlanDataOptions(seed=seed))
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
-    known = "submit, recover, ranking, search, queue, simulate, apart or eta"
+    known = "submit, recover, ranking, search, queue, simulate, apart, eta or plan-data"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
 
 

@@ -35,3 +35,13 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
             self.hosts or usual.hosts,
             self.gpus_per_host or usual.gpus_per_host,
         ).checked()
+
+
+class PlanDataOptions(Struct, frozen=True, kw_only=True):
+    """What to measure: the cases (by number, None: all), the seed, HiGHS beside it or not."""
+
+    cases: tuple[int, ...] | None = None
+    seed: int = 0
+    peer: bool = True
+    limit_s: float | None = None
+    out: Path | None = None

@@ -20,6 +20,7 @@ from topmast.cli import (
     fleet,
     jobs,
     launch,
+    plan,
     reproduce,
     simulate,
     traces,
@@ -89,6 +90,7 @@ def build(root: Root) -> typer.Typer:
     datasets.add(app)
     usage.add(app)
     composed.add(app, root)
+    plan.add(app)
     simulate.add(app)
     reproduce.add(app)
     traces.add(app)

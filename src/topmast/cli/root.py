@@ -94,6 +94,8 @@ class BenchOptions:
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None
+    cases: tuple[int, ...] | None = None
+    peer: bool = True
 
 
 @dataclass(frozen=True)

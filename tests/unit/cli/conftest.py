@@ -14,6 +14,7 @@ import pytest
 
 from tests.unit.cli.program import ROOT
 from tests.unit.client.fake import FakeServer
+from topmast.adapters.kernels import load_kernels
 from topmast.cli import main
 
 REPO = Path(__file__).resolve().parents[3]
@@ -115,3 +116,9 @@ def terminal() -> Callable[..., Screen]:
         return Screen(process.wait(timeout=30), b"".join(pieces).decode())
 
     return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_kernels() -> None:
+    """A first start, which compiles, would say so in a line more."""
+    load_kernels()

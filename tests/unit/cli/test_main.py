@@ -37,7 +37,7 @@ def test_every_command_has_help(path: tuple[str, ...], call: Call) -> None:
     assert called.code == 0
     assert called.err == ""
     assert f"  $ topmast {' '.join(path)}" in called.out or "$(topmast completion" in called.out
-    assert path in (("bench",), ("traces",)) or "--json" in called.out
+    assert path in (("bench",), ("plan",), ("traces",)) or "--json" in called.out
 
 
 def test_help_lists_every_command(call: Call) -> None:

@@ -1,0 +1,94 @@
+"""From the relaxation to a placement: decide the surest replicas, solve what is left, and so on.
+
+Each round makes a part of the undecided tables hold what the relaxation wants most, and the prices follow
+from where they were, so that a round costs a fraction of the first solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.slow.data.columns import Bools, Floats
+from topmast.slow.data.prices import Relaxation, Relaxed
+from topmast.slow.data.search import Search
+
+
+class Pace(Struct, frozen=True):
+    """How many rounds at most, of how many iterations; ``part`` of the unsure tables that each decides."""
+
+    rounds: int
+    iterations: int
+    part: float
+
+
+THOROUGH = Pace(60, 150, 0.15)
+BRISK = Pace(60, 80, 0.2)
+"""Enough where the relaxation is sure of most tables."""
+MIDDLING = Pace(12, 50, 0.3)
+QUICK = Pace(6, 25, 0.4)
+FEWEST = 5
+SURE, GONE = 0.9, 0.02
+CLOSED, OPEN, DECIDED = 0, 1, 2
+
+
+def dive(
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, left_s: Callable[[], float]
+) -> tuple[Floats, Floats]:
+    """Place replicas in ``search`` round by round; what is left to wish for: replicas and shares.
+
+    A replica that no longer fits is ruled out. O(rounds iterations (edges + D + W) R).
+    """
+    relaxation.open[:] = relaxation.columns.can
+    sure = relaxed.replicas.max(axis=1, initial=0.0) > SURE
+    pace = BRISK if 2 * sure.sum() > len(sure) else THOROUGH
+    return _rounds(relaxation, relaxed, search, left_s, pace)
+
+
+def dive_again(
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools, pace: Pace = QUICK
+) -> tuple[Floats, Floats]:
+    """The same, quickly, from replicas ``agreed`` [D, R] that ``search`` has placed already."""
+    relaxation.open[:] = relaxation.columns.can
+    relaxation.open[agreed] = DECIDED
+    return _rounds(relaxation, relaxed, search, lambda: 1.0, pace)
+
+
+def _rounds(
+    relaxation: Relaxation,
+    relaxed: Relaxed,
+    search: Search,
+    left_s: Callable[[], float],
+    pace: Pace,
+) -> tuple[Floats, Floats]:
+    now = relaxed
+    for _ in range(pace.rounds):
+        if not _decide(relaxation, now.replicas, search, pace.part) or left_s() <= 0.0:
+            break
+        now = relaxation.solve(now.point, iterations=pace.iterations, weight=now.weight)
+    relaxation.open[:] = relaxation.columns.can
+    return now.replicas, now.shares
+
+
+def _decide(relaxation: Relaxation, replicas: Floats, search: Search, part: float) -> bool:
+    """Decide some of what is open; whether anything was."""
+    undecided = np.where(relaxation.open == OPEN, replicas, -1.0)
+    best, highest = undecided.argmax(axis=1), undecided.max(axis=1)
+    unsure = np.nonzero((highest > GONE) & (highest <= SURE))[0]
+    unsure = unsure[np.argsort(-highest[unsure], kind="stable")]
+    chosen = undecided > SURE
+    first = unsure[: max(FEWEST, int(part * len(unsure)))]
+    chosen[first, best[first]] = True
+    if not chosen.any():
+        return False
+    search.place(chosen)
+    there = search.state.placed & chosen
+    relaxation.open[there] = DECIDED
+    relaxation.open[chosen & ~there] = CLOSED
+    # With a table's replicas ruled out there may be too few regions left: then all are open again.
+    short = (relaxation.open != CLOSED).sum(axis=1) < relaxation.columns.least
+    reopened = short[:, None] & relaxation.columns.can & (relaxation.open == CLOSED)
+    relaxation.open[reopened] = OPEN
+    return True

@@ -1,0 +1,279 @@
+"""Large problems: prices for a bound, a dive from the relaxation, local search at those prices.
+
+Everything is limited by work; time only cuts it short. What was learnt is kept for the next plan of much
+the same problem, which begins with the placement, the shares and the prices of the last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.data.conflict import without_workloads
+from topmast.slow.data.copies import is_allowed, sources_of
+from topmast.slow.data.dive import MIDDLING, QUICK, Pace, dive, dive_again
+from topmast.slow.data.exact import Found
+from topmast.slow.data.formulation import formulate
+from topmast.slow.data.highs import Effort, solve
+from topmast.slow.data.ledger import terms_of
+from topmast.slow.data.prices import Point, Relaxation, Relaxed
+from topmast.slow.data.search import Search
+from topmast.slow.data.serving import best_service
+
+ITERATIONS = 3_000
+CONVERGED = 2e-5
+"""The bound is as good as it gets when so small a part of it was added over `LOOKBACK` looks."""
+LOOKBACK = 8
+HEATS = (0.02, 0.01, 0.005)
+DOUBTS = (0.5, 0.8, 0.5, 0.8)
+"""Replicas that the relaxation wants less than this are decided anew, in this order."""
+"""Temperatures of the rounds of annealing, in mean losses of a workload."""
+COOLING = 0.01
+SLICES = 8
+STEPS_A_WORKLOAD = 500
+PART_OF_TIME = 0.35
+WARM_ITERATIONS = 120
+WARM_STEPS = 60
+AGREED = 0.5
+"""A replica of the last plan stays decided where the relaxation still wants this much of it."""
+
+Seconds = Callable[[], float]
+Told = Callable[[str, float, float], None]
+"""Told of progress: the stage, the objective (infinity: none yet) and the bound."""
+
+
+class Learnt(Struct, frozen=True):
+    """What a plan leaves for the next: the point of the relaxation and its weight, placement, shares."""
+
+    point: Point
+    weight: float
+    cost: Floats
+    placed: Bools
+    serve: Floats
+
+
+class Answer(Struct, frozen=True):
+    """What was found, and what was learnt."""
+
+    found: Found
+    learnt: Learnt | None
+
+
+def solve_large(
+    columns: Columns, left_s: Seconds, told: Told, learnt: Learnt | None = None,
+    start: Bools | None = None,
+) -> Answer:  # fmt: skip
+    """Solve within ``left_s()`` seconds. ``learnt``: of a problem of the same shape; ``start``: a
+    placement to begin with. O(iterations (edges + D + W) R + steps).
+    """
+    relaxation = Relaxation(columns)
+    if learnt is not None:
+        answer = _again(relaxation, left_s, told, learnt)
+        if answer is not None:
+            return answer
+    return _afresh(relaxation, left_s, told, start)
+
+
+def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | None) -> Answer:
+    """Solve without anything learnt."""
+    columns, limit_s = relaxation.columns, left_s()
+    point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
+    stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
+    relaxed = relaxation.solve(point, iterations=ITERATIONS, stop=stop)
+    told("bound", math.inf, relaxed.bound)
+    prices = relaxation.replica_prices(relaxed.prices)
+    search = Search(columns, prices)
+    wish, shares = dive(relaxation, relaxed, search, lambda: left_s() - 0.3 * limit_s)
+    if not search.fill(wish + 1e-3 * columns.held):
+        search = Search(columns, prices)
+        refuted = _begin_somewhere(search, left_s)
+        if refuted is not None:
+            return Answer(Found(None, None, relaxed.bound, refuted), None)
+    search.assign(shares)
+    search.descend(50)
+    told("dive", search.cost(), relaxed.bound)
+    _try_start(search, start)
+    _polish(search, left_s, relaxed.bound, told, HEATS, STEPS_A_WORKLOAD)
+    for least in DOUBTS:
+        if left_s() < 0.25 * limit_s:
+            break
+        other = _doubted(relaxation, relaxed, prices, search.state.placed, least, MIDDLING)
+        if other is None:
+            continue
+        _polish(other, left_s, relaxed.bound, told, HEATS[-2:], STEPS_A_WORKLOAD)
+        if other.cost() < search.cost():
+            search = other
+        told("doubt", search.cost(), relaxed.bound)
+    return _finish(columns, search, relaxed)
+
+
+def _doubted(
+    relaxation: Relaxation,
+    relaxed: Relaxed,
+    prices: Floats,
+    placed: Bools,
+    least: float,
+    pace: Pace,
+) -> Search | None:
+    """Another placement: what the relaxation wants less than ``least`` is decided anew by a dive."""
+    columns = relaxation.columns
+    agreed = placed & columns.can & (relaxed.replicas > least)
+    source = sources_of(columns, agreed)
+    if source is None:
+        return None
+    search = Search(columns, prices)
+    search.adopt(agreed, source)
+    wish, shares = dive_again(relaxation, relaxed, search, agreed, pace)
+    if not search.fill(wish + 1e-3 * columns.held):
+        return None
+    search.assign(shares)
+    search.descend(20)
+    return search
+
+
+def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) -> Answer | None:
+    """Solve from what was learnt: keep the replicas on which the prices still agree, and dive for the
+    rest. None where the old placement breaks a rule now.
+    """
+    columns = relaxation.columns
+    resumed = Search(columns)
+    if not _resume(resumed, learnt.placed, learnt.serve):
+        return None
+    relaxed = _follow(relaxation, learnt)
+    told("resumed", resumed.cost(), relaxed.bound)
+    prices = relaxation.replica_prices(relaxed.prices)
+    search = _doubted(relaxation, relaxed, prices, learnt.placed, AGREED, QUICK)
+    if search is None or search.cost() >= resumed.cost():
+        search = resumed
+    told("dive", search.cost(), relaxed.bound)
+    _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
+    return _finish(columns, search, relaxed)
+
+
+def _anneal(search: Search, near: Bools, steps: int, warm: float, left_s: Seconds) -> None:
+    """One round from ``warm`` down, in slices between which the time may end it."""
+    part = COOLING ** (1.0 / SLICES)
+    for number in range(SLICES):
+        begin = warm * part**number
+        search.anneal(near, max(1, steps // SLICES), begin, begin * part)
+        if left_s() <= 0.1:
+            break
+
+
+class _Converged:
+    """Whether the bound has stopped to rise, or the time for it is over."""
+
+    def __init__(self, late: Callable[[], bool]) -> None:
+        self.late = late
+        self.bounds: list[float] = []
+
+    def __call__(self, bound: float, iterations: int) -> bool:
+        self.bounds.append(bound)
+        if self.late():
+            return True
+        if len(self.bounds) <= LOOKBACK:
+            return False
+        before = self.bounds[-LOOKBACK - 1]
+        return bound - before <= CONVERGED * abs(bound)
+
+
+def _follow(relaxation: Relaxation, learnt: Learnt) -> Relaxed:
+    """The relaxation from what was learnt, prices of tables following what replicas cost now."""
+    columns = relaxation.columns
+    point = learnt.point.copy()
+    cost = columns.replica_cost()
+    point.arrays[2][:] *= (cost / np.maximum(learnt.cost, 1e-12))[columns.reads.items]
+    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=learnt.weight)
+
+
+def _resume(search: Search, placed: Bools, serve: Floats) -> bool:
+    """Begin with a placement, if it keeps the rules; whether it does."""
+    columns = search.columns
+    placed = placed & columns.can
+    if not is_allowed(columns, placed):
+        return False
+    source = sources_of(columns, placed)
+    if source is None:
+        return False
+    search.adopt(placed, source)
+    search.assign(serve)
+    search.descend(50)
+    return True
+
+
+def _try_start(search: Search, start: Bools | None) -> None:
+    """Take up a placement that was handed in, where it is better than what was found."""
+    if start is None:
+        return
+    saved, cost = search.saved(), search.cost()
+    placed = start & search.columns.can
+    if not is_allowed(search.columns, placed):
+        return
+    if not _resume(search, placed, best_service(search.columns, placed)) or search.cost() >= cost:
+        search.restore(saved)
+
+
+def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
+    """Any placement, from that at the start or by HiGHS; None when there is one.
+
+    Else whether it is proven that there is none.
+    """
+    columns = search.columns
+    if search.begin():
+        return None
+    idle = without_workloads(columns, np.ones(len(columns.least), bool))
+    program = formulate(idle, np.zeros_like(columns.can), columns.can)
+    solved = solve(program.model, Effort(time_s=max(1.0, left_s()), gap=0.1))
+    if solved.values is None:
+        return solved.status == "infeasible"
+    placed = np.zeros_like(columns.can)
+    there = program.replica >= 0
+    placed[there] = solved.values[program.replica[there]] > 0.5
+    source = sources_of(columns, placed)
+    if source is None or not is_allowed(columns, placed):
+        return False
+    search.adopt(placed, source)
+    return None
+
+
+def _polish(
+    search: Search, left_s: Seconds, bound: float, told: Told, heats: tuple[float, ...], steps: int
+) -> None:
+    """Anneal round by round, and keep the best; the time ends it between chunks of a round."""
+    columns = search.columns
+    if not len(search.works):
+        return
+    scale = float(columns.loss[search.works].mean())
+    best, cost = search.saved(), search.cost()
+    near = np.ones_like(columns.may_serve)
+    for heat in heats:
+        _anneal(search, near, steps * len(search.works), heat * scale, left_s)
+        search.descend(20)
+        now = search.cost()
+        if now < cost:
+            best, cost = search.saved(), now
+        else:
+            search.restore(best)
+        told("search", cost, bound)
+        if left_s() <= 0.1:
+            break
+    search.restore(best)
+    priced, search.fixed = search.fixed, search.true
+    search.descend(20)
+    search.fixed = priced
+    if search.cost() > cost:
+        search.restore(best)
+
+
+def _finish(columns: Columns, search: Search, relaxed: Relaxed) -> Answer:
+    """The placement with the best shares for it."""
+    placed = search.state.placed.copy()
+    serve, alone = best_service(columns, placed), search.shares()
+    if terms_of(columns, placed, alone).total() < terms_of(columns, placed, serve).total():
+        serve = alone
+    learnt = Learnt(relaxed.point, relaxed.weight, columns.replica_cost(), placed, serve)
+    return Answer(Found(placed, serve, relaxed.bound), learnt)

@@ -1,0 +1,132 @@
+"""One problem solved: by HiGHS alone where it is small, by prices and local search where it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.model.errors import TopmastError
+from topmast.slow.data import memory
+from topmast.slow.data.ablation import Ablation, ablated
+from topmast.slow.data.answer import document_of, refusal_of
+from topmast.slow.data.columns import Bools, Columns, Floats, columns_of
+from topmast.slow.data.conflict import conflict_of, smallest
+from topmast.slow.data.copies import is_allowed
+from topmast.slow.data.exact import Found, solve_exactly
+from topmast.slow.data.large import Answer, Learnt, Seconds, Told, solve_large
+from topmast.slow.data.problem import Problem
+
+Solver = Literal["exact", "large"]
+SMALL = 20_000
+"""Replicas and shares up to which HiGHS is given the whole problem, if nobody says otherwise."""
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How to solve: which solver (None: by size), for how long, and which ablation."""
+
+    solver: Solver | None = None
+    time_limit_s: float = 60.0
+    ablation: Ablation = "soft-gpu"
+
+
+def untold(stage: str, objective: float, bound: float) -> None:
+    """Where nobody wants to hear of progress."""
+
+
+class Planner:
+    """Plans one problem after the other, each from what the last has learnt if they are of one shape.
+
+    ``now_s`` is a clock. The answers are documents as data-plan has them.
+    """
+
+    def __init__(self, options: Options, now_s: Callable[[], float], told: Told = untold) -> None:
+        self.options = options
+        self._now_s = now_s
+        self._told = told
+        self._learnt: tuple[list[int], Learnt] | None = None
+
+    def plan(self, problem: Problem, warm: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to ``problem``; ``warm`` is an earlier answer to begin with."""
+        begun_s = self._now_s()
+        limit_s = self.options.time_limit_s
+
+        def left_s() -> float:
+            return limit_s - (self._now_s() - begun_s)
+
+        columns = ablated(columns_of(problem), self.options.ablation)
+        document = self._document(problem, columns, left_s, warm)
+        return {**document, "wall_s": self._now_s() - begun_s}
+
+    def _document(
+        self, problem: Problem, columns: Columns, left_s: Seconds, warm: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        conflict = None if self._still_fits(columns) else conflict_of(columns)
+        if conflict is not None:
+            return refusal_of(problem, conflict)
+        solver = self.options.solver or _by_size(columns)
+        if solver == "exact":
+            start = None if warm is None else placement_of(problem, warm)
+            answer = Answer(solve_exactly(columns, left_s, start), None)
+        else:
+            answer = self._large(problem, columns, left_s, warm)
+        found: Found = answer.found
+        if found.refuted:
+            return refusal_of(problem, smallest(columns))
+        if found.placed is None or found.serve is None:
+            remedy = f"there may be one: give more than {self.options.time_limit_s:g} s"
+            raise TopmastError(f"no placement was found in the time ({remedy})")
+        document = document_of(problem, columns, found.placed, found.serve, found.bound)
+        document["solver"], document["ablation"] = solver, self.options.ablation
+        if answer.learnt is not None:
+            self._learnt = memory.shape_of(columns), answer.learnt
+            document["duals"] = memory.written(columns, answer.learnt)
+        return document
+
+    def _still_fits(self, columns: Columns) -> bool:
+        """Whether the last placement keeps the rules of this problem: then nothing is in conflict."""
+        if self._learnt is None or self._learnt[0] != memory.shape_of(columns):
+            return False
+        return is_allowed(columns, self._learnt[1].placed & columns.can)
+
+    def _large(
+        self, problem: Problem, columns: Columns, left_s: Seconds, warm: Mapping[str, Any] | None
+    ) -> Answer:
+        learnt, start = None, None
+        if warm is not None:
+            start = placement_of(problem, warm)
+            serve = serve_of(problem, warm)
+            learnt = memory.read(columns, warm.get("duals"), start, serve)
+        elif self._learnt is not None and self._learnt[0] == memory.shape_of(columns):
+            learnt = self._learnt[1]
+        return solve_large(columns, left_s, self._told, learnt, start)
+
+
+def _by_size(columns: Columns) -> Solver:
+    return "exact" if columns.can.sum() + columns.may_serve.sum() <= SMALL else "large"
+
+
+def placement_of(problem: Problem, answer: Mapping[str, Any]) -> Bools:
+    """The placement of an earlier answer, as far as it speaks of tables and regions there still are."""
+    region = {each.name: r for r, each in enumerate(problem.regions)}
+    placement = answer.get("placement") or {}
+    placed = np.zeros((len(problem.tables), len(region)), bool)
+    for d, table in enumerate(problem.tables):
+        for name in placement.get(table.name, ()):
+            if name in region:
+                placed[d, region[name]] = True
+    return placed
+
+
+def serve_of(problem: Problem, answer: Mapping[str, Any]) -> Floats:
+    """The shares of an earlier answer, likewise."""
+    region = {each.name: r for r, each in enumerate(problem.regions)}
+    serve = answer.get("serve") or {}
+    shares = np.zeros((len(problem.workloads), len(region)))
+    for w, workload in enumerate(problem.workloads):
+        for name, share in serve.get(workload.name, {}).items():
+            if name in region:
+                shares[w, region[name]] = share
+    return shares
