@@ -1,0 +1,61 @@
+"""One capacity assignment solved, model by model: they share no host, and no term of the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.slow.capacity.answer import document_of
+from topmast.slow.capacity.classes import Classes, classes_of, cost_of
+from topmast.slow.capacity.dealing import dealt
+from topmast.slow.capacity.formulation import formulate
+from topmast.slow.capacity.problem import Problem
+from topmast.slow.data.columns import Ints
+from topmast.slow.data.highs import Effort, solve
+
+Seconds = Callable[[], float]
+
+
+class Found(Struct, frozen=True):
+    """The hosts of every claimant and cell, and a lower bound of what they cost."""
+
+    count: Ints
+    bound: float
+
+
+def plan(problem: Problem, time_limit_s: float, now_s: Seconds) -> dict[str, Any]:
+    """The answer to ``problem``, as capacity-plan has it, in about ``time_limit_s`` seconds of ``now_s``."""
+    begun_s = now_s()
+    every = classes_of(problem)
+    owners = [host.cluster for host in problem.hosts]
+    names = [*(cluster.name for cluster in problem.clusters), None]
+    bound = 0.0
+    for done, classes in enumerate(every):
+        share_s = (time_limit_s - (now_s() - begun_s)) / (len(every) - done)
+        until_s = now_s() + share_s
+        found = solved(classes, lambda until_s=until_s: until_s - now_s())  # type: ignore[misc]
+        bound += found.bound
+        for index, k in dealt(classes, problem.hosts, found.count).items():
+            owners[index] = names[k]
+    document = document_of(problem, owners, bound)
+    return {**document, "wall_s": now_s() - begun_s}
+
+
+def solved(classes: Classes, left_s: Seconds) -> Found:
+    """One model: the best counts found, and the bound."""
+    return whole(classes, left_s)
+
+
+def whole(classes: Classes, left_s: Seconds) -> Found:
+    """One model given to HiGHS as it is; what everybody has already stands until better is found."""
+    stay = classes.have.sum(axis=0)
+    program = formulate(classes)
+    outcome = solve(program.model, Effort(time_s=left_s()))
+    bound = max(0.0, outcome.bound) if np.isfinite(outcome.bound) else 0.0
+    if outcome.values is None:
+        return Found(stay, bound)
+    count = program.counts(outcome.values)
+    return Found(count if cost_of(classes, count) <= cost_of(classes, stay) else stay, bound)
