@@ -99,12 +99,17 @@ def _cell(host: Host) -> tuple[str, str, int]:
 
 def cost_of(classes: Classes, count: Ints) -> float:
     """What ``count[k, e]`` hosts for everybody cost, all terms together. O(K E)."""
-    held = classes.have.sum(axis=0)
-    given = np.maximum(0, held - count)
+    return float(costs_of(classes, count).sum())
+
+
+def costs_of(classes: Classes, count: Ints) -> Floats:
+    """What each claimant's hosts [K, E] cost. O(K E)."""
+    given = np.maximum(0, classes.have.sum(axis=0) - count)
     cheap = np.minimum(given, classes.have[1])
-    moves = classes.move[1] * cheap.sum() + classes.move[0] * (given - cheap).sum()
+    moves = classes.move[1] * cheap + classes.move[0] * (given - cheap)
     short = np.maximum(0.0, classes.wanted - surviving(classes, count))
-    return float(moves + (classes.far * count).sum() + (classes.price * short).sum())
+    costs: Floats = (moves + classes.far * count).sum(axis=1) + classes.price * short
+    return costs
 
 
 def surviving(classes: Classes, count: Ints) -> Ints:
@@ -115,3 +120,10 @@ def surviving(classes: Classes, count: Ints) -> Ints:
         worst = np.maximum(worst, gpus[:, classes.domain == domain].sum(axis=1))
     rest: Ints = gpus.sum(axis=1) - np.where(classes.survive, worst, 0)
     return rest
+
+
+class Found(Struct, frozen=True):
+    """The hosts of every claimant and cell, and a lower bound of what they cost."""
+
+    count: Ints
+    bound: float

@@ -6,24 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from topmast.slow.capacity.answer import document_of
-from topmast.slow.capacity.classes import Classes, classes_of, cost_of
+from topmast.slow.capacity.classes import Classes, Found, classes_of, cost_of
 from topmast.slow.capacity.dealing import dealt
 from topmast.slow.capacity.formulation import formulate
+from topmast.slow.capacity.prices import solve_by_prices
 from topmast.slow.capacity.problem import Problem
-from topmast.slow.data.columns import Ints
 from topmast.slow.data.highs import Effort, solve
 
 Seconds = Callable[[], float]
 
 
-class Found(Struct, frozen=True):
-    """The hosts of every claimant and cell, and a lower bound of what they cost."""
-
-    count: Ints
-    bound: float
+SMALL = 2_000
+"""Claimants times cells up to which HiGHS is given a model as it is."""
 
 
 def plan(problem: Problem, time_limit_s: float, now_s: Seconds) -> dict[str, Any]:
@@ -45,8 +41,10 @@ def plan(problem: Problem, time_limit_s: float, now_s: Seconds) -> dict[str, Any
 
 
 def solved(classes: Classes, left_s: Seconds) -> Found:
-    """One model: the best counts found, and the bound."""
-    return whole(classes, left_s)
+    """One model: the best counts found, and the bound; whole where it is small or uneven."""
+    if classes.far.size <= SMALL or not classes.is_even:
+        return whole(classes, left_s)
+    return solve_by_prices(classes, left_s)
 
 
 def whole(classes: Classes, left_s: Seconds) -> Found:
