@@ -36,12 +36,16 @@ def capacity(session: Session, problem: ProblemArgument, time_limit: TimeOption 
     Each cluster gets what it asks for even while any one fault domain is down, with few moves and a shared
     buffer for random failures. What is lacking is priced and listed, so that there always is an answer.
     """
-    from topmast.slow.capacity.planner import plan
+    from topmast.slow.capacity.planner import compile_kernels, plan
     from topmast.slow.capacity.reading import parse_problem
     from topmast.slow.capacity.shortage import shortages_of
 
     seconds = limit_s(time_limit)
     read = parse_problem(bytes_of(problem), str(problem))
+    begun_s = time.monotonic()
+    compile_kernels()
+    if time.monotonic() - begun_s > 1.0:
+        note(f"compiled the kernels in {time.monotonic() - begun_s:.0f} s, once on this machine")
     document = plan(read, seconds, time.monotonic)
     session.show(document, lambda: _say(document))
     for shortage in shortages_of(read)[:SHOWN]:

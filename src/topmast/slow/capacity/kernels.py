@@ -54,11 +54,11 @@ def respond(
     take: Any,
     worst: Any,
 ) -> float:
-    """The sum of what the claimants' best choices cost, exactly. O(K (E log E + W E)).
+    """The sum of what the claimants' best choices cost, exactly. O(K E (log E + log W)).
 
     ``slope`` [K, 3 E]: a host's price, part by part, with the price of its cell; ``room`` [3 E each]; ``price``
-    [K] of a missing GPU; ``full``, ``rest`` [K] as of `formulation.steps`; ``unit`` GPUs a host. Every number W
-    of hosts in the fullest domain is tried. ``take`` [K, E] and ``worst`` [K] get the choices.
+    [K] of a missing GPU; ``full``, ``rest`` [K] as of `formulation.steps`; ``unit`` GPUs a host. With W hosts
+    in the fullest domain the best choice is a flow, so its cost is convex in W: halving finds the best. ``take`` [K, E] and ``worst`` [K] get the choices.
     """
     cells = take.shape[1]
     total = 0.0
@@ -68,15 +68,20 @@ def respond(
         widest = 0
         for cell in range(cells):
             widest = max(widest, room[k, 3 * cell] + room[k, 3 * cell + 1] + room[k, 3 * cell + 2])
-        best = np.inf
-        for most in range(0 if survive[k] else widest, widest + 1):
-            lost = most if survive[k] else 0
-            terms = (float(full[k] + lost), price[k] * unit, price[k] * rest[k])
-            cost = price[k] * (wanted[k] + unit * lost)
-            cost += _taken(order, slope[k], room[k], most, terms, trial)
-            if cost < best:
-                best = cost
-                worst[k] = most
-                take[k, :] = trial
-        total += best
+        low, high = 0 if survive[k] else widest, widest
+        while low < high:
+            most = (low + high) // 2
+            terms = (float(full[k] + most), price[k] * unit, price[k] * rest[k])
+            cost = _taken(order, slope[k], room[k], most, terms, trial)
+            terms = (float(full[k] + most + 1), price[k] * unit, price[k] * rest[k])
+            more = _taken(order, slope[k], room[k], most + 1, terms, trial)
+            if cost <= more + price[k] * unit:
+                high = most
+            else:
+                low = most + 1
+        lost = low if survive[k] else 0
+        terms = (float(full[k] + lost), price[k] * unit, price[k] * rest[k])
+        total += price[k] * (wanted[k] + unit * lost)
+        total += _taken(order, slope[k], room[k], low, terms, take[k])
+        worst[k] = low
     return total
