@@ -81,6 +81,9 @@ def capacity_example(
     hosts: Annotated[int, typer.Option("--hosts", min=1, help="Hosts.")] = 10_000,
     clusters: Annotated[int, typer.Option("--clusters", min=1, help="Clusters.")] = 40,
     domains: Annotated[int, typer.Option("--domains", min=1, help="Fault domains.")] = 40,
+    asked: Annotated[
+        float, typer.Option("--asked", min=0.0, max=10.0, help="Of all GPUs, the part asked for.")
+    ] = 0.9,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another problem.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it there, not to stdout.")
@@ -91,11 +94,11 @@ def capacity_example(
 
     from topmast.slow.capacity.generate import Shape, make
 
-    document = make(Shape(hosts=hosts, clusters=clusters, domains=domains, seed=seed))
+    document = make(Shape(hosts=hosts, clusters=clusters, domains=domains, asked=asked, seed=seed))
     if out is None:
         say_json(document)
         return
     out.write_bytes(msgspec.json.encode(document))
-    written = {"out": str(out), "hosts": hosts, "clusters": clusters, "domains": domains,
+    written = {"out": str(out), "hosts": hosts, "clusters": clusters, "domains": domains, "asked": asked,
                "seed": seed}  # fmt: skip
     session.show(written, lambda: say(str(out)))

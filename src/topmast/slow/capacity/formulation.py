@@ -37,11 +37,14 @@ def steps(classes: Classes) -> tuple[Ints, Floats]:
     """How many whole units are wanted, and the GPUs of one more that is wanted in part: both [K].
 
     Capacities come in units of GPUs; missing ones cost the same at every number that can be reached, and
-    nothing between is cheaper than its neighbours: this is what makes the relaxation tight.
+    nothing between is cheaper than its neighbours: this is what makes the relaxation tight. What is wanted
+    beyond all hosts together is left out, as nobody can give it.
     """
     unit = classes.unit_gpus
-    full = np.floor(classes.wanted / unit).astype(np.int64)
-    return full, classes.wanted - full * unit
+    most = float((classes.total * classes.gpus).sum()) / unit
+    full = np.floor(classes.wanted / unit)
+    rest = np.where(full < most, classes.wanted - full * unit, 0.0)
+    return np.minimum(full, most).astype(np.int64), rest
 
 
 def formulate(classes: Classes, worst: Ints | None = None, whole: bool = True) -> Program:
@@ -65,8 +68,11 @@ def formulate(classes: Classes, worst: Ints | None = None, whole: bool = True) -
     high = np.concatenate([np.asarray(each, float) for each in ends])
     costs = np.concatenate(cost)
     kept = sum(p * classes.have[i].sum() for i, p in enumerate(classes.move))
+    beyond = classes.price @ (classes.wanted - full * classes.unit_gpus - rest)
     integral = np.ones(len(high), bool) if whole else None
-    return Program(Model(costs, np.zeros(len(high)), high, rows, integral, float(kept)), part)
+    return Program(
+        Model(costs, np.zeros(len(high)), high, rows, integral, float(kept + beyond)), part
+    )
 
 
 def _most(classes: Classes) -> int:

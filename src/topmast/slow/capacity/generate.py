@@ -20,8 +20,6 @@ ASSIGNED = 0.9
 """Of all hosts, the part that has an owner at the start."""
 IN_USE = 0.7
 """Of owned hosts, the part that runs something."""
-ASKED = 0.86
-"""Of all GPUs, the part that is asked for."""
 CHANGE = 0.25
 """The spread (of a lognormal) of what a cluster asks for, by what it has."""
 SURVIVE = 0.9
@@ -31,11 +29,12 @@ PRICES = {"shortfall_gpu": 100.0, "buffer_gpu": 50.0, "move_in_use": 20.0, "move
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """What to make up."""
+    """What to make up; ``asked``: of all GPUs, the part that clusters ask for together."""
 
     hosts: int = 10_000
     clusters: int = 40
     domains: int = 40
+    asked: float = 0.9
     seed: int = 0
 
 
@@ -88,6 +87,6 @@ def _asked(shape: Shape, random: np.random.Generator, model: Any, owner: Any) ->
         asked[:, m] = gpus * np.bincount(owner[here], minlength=shape.clusters)
         asked[:, m] *= random.lognormal(0.0, CHANGE, shape.clusters)
         total = gpus * int((model == m).sum())
-        asked[:, m] *= ASKED * total / max(1.0, asked[:, m].sum())
+        asked[:, m] *= shape.asked * total / max(1.0, asked[:, m].sum())
     whole: Floats = np.floor(asked)
     return whole
