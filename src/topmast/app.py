@@ -84,6 +84,8 @@ def bench(name: str, options: BenchOptions) -> object:
         duration_s=options.duration_s,
         seed=options.seed,
         state=options.state,
+        throughputs=options.throughputs,
+        peer=options.peer,
         fleet=FleetOptions(
             regions=options.regions,
             clusters=options.clusters,

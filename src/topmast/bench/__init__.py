@@ -23,6 +23,8 @@ def run_bench(
     seed: int = 0,
     state: Path | None = None,
     fleet: FleetOptions | None = None,
+    throughputs: Path | None = None,
+    peer: bool = True,
     plans: PlanDataOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
@@ -48,8 +50,16 @@ def run_bench(
         return measure_plan_data(plans or PlanDataOptions(seed=seed))
     if name == "apart":
         return _apart(fleet or FleetOptions(), jobs, seed, state)
-    known = "submit, recover, ranking, search, queue, simulate, apart, eta or plan-data"
+    if name == "policies":
+        return _policies(jobs, seed, throughputs, peer)
+    known = "submit, recover, ranking, search, queue, simulate, apart, eta, policies or plan-data"
     raise InvalidInput(f"no benchmark '{name}'", remedy=known)
+
+
+def _policies(jobs: int | None, seed: int, throughputs: Path | None, peer: bool) -> dict[str, Any]:
+    from topmast.bench.policies import PolicyOptions, measure_policies
+
+    return measure_policies(PolicyOptions(jobs, seed, throughputs, peer))
 
 
 def _apart(fleet: FleetOptions, jobs: int | None, seed: int, state: Path | None) -> dict[str, Any]:

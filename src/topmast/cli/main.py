@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from topmast import __version__
 from topmast.cli import (
+    allocate,
     completion,
     composed,
     datasets,
@@ -93,6 +94,7 @@ def build(root: Root) -> typer.Typer:
     plan.add(app)
     simulate.add(app)
     reproduce.add(app)
+    allocate.add(app)
     traces.add(app)
     completion.add(app)
     return app

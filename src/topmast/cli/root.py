@@ -94,6 +94,7 @@ class BenchOptions:
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None
+    throughputs: Path | None = None
     cases: tuple[int, ...] | None = None
     peer: bool = True
 

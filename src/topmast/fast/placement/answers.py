@@ -9,12 +9,13 @@ import msgspec
 from topmast.fast.placement.changes import region_changes
 from topmast.fast.placement.changes.trials import Spot, Trials
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.compiled import applies
 from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.migration import Departure, departures, room_for
 from topmast.fast.placement.places import suits
 from topmast.fast.placement.region import RegionState
-from topmast.fast.placement.reservation import expected_end_s, first_start
+from topmast.fast.placement.reservation import ends_of, expected_end_s, first_start, kept_out
 from topmast.fast.placement.search import Found, Search
 from topmast.model import messages as m
 from topmast.model.job import Band
@@ -88,6 +89,8 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
+        if self._may_sit_beside(ask):
+            return self._offer_beside(ask)
         search = self.search(self.now, ask)
         if ask.room_gpu_s is not None:
             plan = room_for(search, ask)
@@ -96,6 +99,23 @@ class RegionAnswers(RegionState):
         if found.plan is not None:
             return m.Offer(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
+
+    def _may_sit_beside(self, ask: Ask) -> bool:
+        """Whether seats reserved here for another job can be taken for a moment, to search without them.
+
+        Not where victims are looked for: what stopping them would free is not counted beside such seats.
+        """
+        plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
+        here = ask.held is not None and ask.held.region == self.region
+        return plain and here and applies(ask)
+
+    def _offer_beside(self, ask: Ask) -> m.Offer:
+        """The best plan that leaves the reserved seats alone, without a copy of the columns."""
+        held = ask.held
+        assert held is not None
+        with kept_out(self.columns, held):
+            plan = self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask).plan
+        return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
 
     def kept_offer(self, ask: Ask) -> m.Offer | None:
         """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
@@ -149,7 +169,12 @@ class RegionAnswers(RegionState):
             search.columns = columns
             return search.best(free).plan
 
-        held, default_s = self.state.allocations, self.profile.default_duration_s
-        return first_start(
-            ask, self.region, search.columns, held, find, default_s, self.now, not_before_s
-        )
+        held = self.state.allocations
+        ends = ends_of(held, self.profile.default_duration_s, self.now)
+
+        def look() -> Reservation | None:
+            return first_start(ask, self.region, search.columns, held, ends, find, not_before_s)
+
+        if len(self.holds):
+            return look()  # what is held for a moment is not in the version of the books
+        return self.first_starts.find(ask, self.state.version, ends, look)

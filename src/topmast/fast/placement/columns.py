@@ -48,6 +48,8 @@ class Columns:
         self.width = int(self.gpus.max(initial=0)) + 1
         """One more than the GPUs of the widest host."""
         self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
+        self.aside: object = None
+        """What seats kept out of these columns take, as it was last worked out."""
         self._gpus_of: list[int] = self.gpus.tolist()
         self._first_slot: list[int] = self.offset.tolist()
         cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]

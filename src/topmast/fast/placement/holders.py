@@ -43,10 +43,8 @@ class Holders:
         row = self._new_row()
         key = (columns.region, allocation.job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
-        h = self.held
-        h.attempts["gpus"][row] = allocation.plan.gpus_milli / MILLI
-        h.attempts["entry"][row] = NONE
-        self._describe(row, allocation)
+        gpus = allocation.plan.gpus_milli / MILLI
+        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
@@ -102,7 +100,8 @@ class Holders:
     def note(self, region: str, allocation: Allocation) -> None:
         """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
         row = self.rows[region, allocation.job]
-        self._describe(row, allocation)
+        was = self.held.attempts[row]
+        self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
         self.count_anew(region, allocation.job)
 
     def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
@@ -126,17 +125,16 @@ class Holders:
             )
         return self._scratch
 
-    def _describe(self, row: int, allocation: Allocation) -> None:
-        h = self.held
-        h.attempts["band"][row] = int(allocation.band)
-        h.attempts["start_s"][row] = allocation.start_s
-        expected_s = allocation.expected_s
-        h.attempts["expected_s"][row] = np.nan if expected_s is None else expected_s
-        h.attempts["stopping"][row] = allocation.hold is Hold.STOPPING
+    def _described(self, allocation: Allocation) -> tuple[bool, int, float, float, bool, float]:
+        """The first fields of `ATTEMPT`, in its order: up to kept_s."""
+        expected_s = np.nan if allocation.expected_s is None else allocation.expected_s
+        stopping = allocation.hold is Hold.STOPPING
         kept_s = allocation.kept_from_s()
-        h.attempts["kept_s"][row] = np.inf if kept_s is None else kept_s
+        kept_s = np.inf if kept_s is None else kept_s
         going = allocation.hold in (Hold.STARTING, Hold.RUNNING)
-        h.attempts["evictable"][row] = allocation.spec.preemptible and going
+        evictable = allocation.spec.preemptible and going
+        band, start_s = int(allocation.band), allocation.start_s
+        return evictable, band, start_s, expected_s, stopping, kept_s
 
     def _new_row(self) -> int:
         if not self._free_rows:

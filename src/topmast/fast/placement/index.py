@@ -131,16 +131,16 @@ class Index:
         """A host's slots have changed. O(its slots and entries)."""
         holdings.refresh(self.arrays, self.holders.held, row)
 
+    def refresh_each(self, rows: I64) -> None:
+        """The slots of some hosts have changed. O(their slots and entries)."""
+        holdings.refresh_each(self.arrays, self.holders.held, rows)
+
     def recount(self, row: int) -> None:
         """As `refresh`, where nobody is ever stopped: what victims would free is not kept. O(its slots)."""
         a = self.arrays
         recount(
             a.free_milli, a.offset, a.whole, a.available, a.section, a.hist, a.hist_start, row
         )  # fmt: skip
-
-    def refresh_each(self, rows: I64) -> None:
-        """The slots of some hosts have changed. O(their slots and entries)."""
-        holdings.refresh_each(self.arrays, self.holders.held, rows)
 
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""

@@ -11,7 +11,7 @@ from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.places import Place
-from topmast.fast.placement.reservation import without
+from topmast.fast.placement.reservation import FirstStarts, without
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
@@ -54,6 +54,7 @@ class RegionState(EventMachine):
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)
         self.holds = Holds()
+        self.first_starts = FirstStarts()
         self.pool.put(self.columns)
         self.freed = False
         self.claims: dict[str, Allocation] = {}

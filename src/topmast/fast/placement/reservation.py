@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
+from msgspec import Struct
 
 from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import CPU_DECIMALS, Columns, cpus_of
+from topmast.fast.placement.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.fewest import fewest
 from topmast.model.plan import Ask, Plan, Reservation
 
@@ -29,6 +30,10 @@ OVERRUNS_S = (
 """An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
 it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
 
+KEPT = 64
+"""First starts of so many questions are kept."""
+Ends = list[tuple[float, str]]
+"""Times and jobs, in order."""
 Find = Callable[[Columns], Plan | None]
 """The best plan on free GPUs alone, in columns as they will be."""
 
@@ -40,6 +45,43 @@ def without(columns: Columns, held: Reservation) -> Columns:
     return trial
 
 
+class Aside(Struct):
+    """What ``held`` takes: of these slots and hosts (rows), so much each. ``hosts``: the rows in order."""
+
+    held: Reservation
+    hosts: Ints
+    slots: Ints
+    milli: Ints
+    rows: Ints
+    cpus: Floats
+    memory: Ints
+
+
+def _aside(columns: Columns, held: Reservation) -> Aside:
+    """What a reservation takes, worked out once for these columns. O(slots of the seats), or O(1)."""
+    known = columns.aside
+    if isinstance(known, Aside) and known.held is held:
+        return known
+    needs = {group.name: group.resources for group in held.groups}
+    milli, cpus, memory = dict[int, int](), dict[int, float](), dict[int, int]()
+    for seat in held.seats:
+        row = columns.index.get(seat.host)
+        if row is None:
+            continue  # the host left the fleet
+        first = int(columns.offset[row])
+        for slot in (s for s in seat.slots if s < columns.gpus[row]):
+            milli[first + slot] = milli.get(first + slot, 0) + seat.slot_milli
+        cpus[row] = cpus.get(row, 0.0) + cpus_of(needs[seat.group])
+        memory[row] = memory.get(row, 0) + needs[seat.group].memory_bytes
+    rows = np.array(list(cpus), np.int64)
+    columns.aside = found = Aside(
+        held, np.sort(rows), np.array(list(milli), np.int64),
+        np.array(list(milli.values()), np.int64), rows, np.array(list(cpus.values())),
+        np.array(list(memory.values()), np.int64),
+    )  # fmt: skip
+    return found
+
+
 @contextmanager
 def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
     """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
@@ -47,30 +89,19 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
     For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
     is exactly as it was.
     """
-    needs = {group.name: group.resources for group in held.groups}
-    rows, slots = list[int](), list[int]()
-    milli, cpus, memory = list[int](), list[float](), list[int]()
-    for seat in held.seats:
-        row = columns.index.get(seat.host)
-        if row is not None:  # else the host left the fleet
-            there = [slot for slot in seat.slots if slot < columns.gpus[row]]
-            slots += [int(columns.offset[row]) + slot for slot in there]
-            milli += [seat.slot_milli] * len(there)
-            rows.append(row)
-            cpus.append(cpus_of(needs[seat.group]))
-            memory.append(needs[seat.group].memory_bytes)
-    index, hosts = columns.lookup, columns.first_row + np.unique(np.array(rows, np.int64))
+    index, aside = columns.lookup, _aside(columns, held)
+    hosts = columns.first_row + aside.hosts
     free = (columns.free_milli, columns.free_cpus, columns.free_memory)
-    before = [amount[at].copy() for amount, at in zip(free, (slots, rows, rows), strict=True)]
-    np.subtract.at(columns.free_milli, slots, milli)
-    np.subtract.at(columns.free_cpus, rows, cpus)
-    columns.free_cpus[rows] = np.round(columns.free_cpus[rows], CPU_DECIMALS)
-    np.subtract.at(columns.free_memory, rows, memory)
+    places = (aside.slots, aside.rows, aside.rows)
+    before = [amount[at] for amount, at in zip(free, places, strict=True)]
+    columns.free_milli[aside.slots] -= aside.milli
+    columns.free_cpus[aside.rows] = np.round(before[1] - aside.cpus, CPU_DECIMALS)
+    columns.free_memory[aside.rows] -= aside.memory
     index.refresh_each(hosts)
     try:
         yield
     finally:
-        for amount, at, was in zip(free, (slots, rows, rows), before, strict=True):
+        for amount, at, was in zip(free, places, before, strict=True):
             amount[at] = was
         index.refresh_each(hosts)
 
@@ -86,28 +117,61 @@ def expected_end_s(allocation: Allocation, default_s: float, now: float) -> floa
     return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
 
 
+def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
+    """When each attempt is expected to end, and whose it is, the first in front. O(n log n)."""
+    return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+
+
+class FirstStarts:
+    """First starts found in a region while its books were the same; working memory.
+
+    The job that waits for room is asked about again whenever something changes anywhere, and one region
+    out of many has changed since.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Ask, tuple[int, Ends, Reservation | None]] = {}
+
+    def find(
+        self, ask: Ask, version: int, ends: Ends, search: Callable[[], Reservation | None]
+    ) -> Reservation | None:
+        """What a search found for the same question, books and expected ends. O(attempts)."""
+        known = self._known.get(ask)
+        if known is not None and known[0] == version and known[1] == ends:
+            return known[2]
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        found = search()
+        self._known[ask] = version, ends, found
+        return found
+
+
 def first_start(
     ask: Ask,
     region: str,
     columns: Columns,
     allocations: Mapping[str, Allocation],
+    ends: Ends,
     find: Find,
-    default_s: float,
-    now: float,
     not_before_s: float = -math.inf,
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches. It is known to have none
-    earlier than ``not_before_s``, and most often has one then: that is tried first.
+    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts are
+    let go or put back in one trial, O(attempts) in all. It is known to have none earlier than
+    ``not_before_s``, and most often has one then: that is tried first.
     """
-    ends = sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+    trial, gone = columns.trial(), 0
+    trial.watched = False  # nobody is stopped for it: who holds what need not be kept
 
     def plan_after(count: int) -> Plan | None:
         """The plan once the first ``count`` attempts have ended."""
-        trial = columns.trial()
-        for _, job in ends[:count]:
+        nonlocal gone
+        for _, job in ends[gone:count]:
             trial.give_back(allocations[job].plan.seats, allocations[job].needs())
+        for _, job in ends[count:gone]:
+            trial.take(allocations[job].plan.seats, allocations[job].needs())
+        gone = count
         return find(trial)
 
     too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])

@@ -42,6 +42,9 @@ def load_plain() -> None:
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
     _look_for_room(columns, _ask(0.0, preempt=False))
+    columns.watched = False
+    columns.hold(attempt)
+    columns.let_go(attempt)
 
 
 def load_mixed() -> None:
@@ -80,7 +83,6 @@ def _look_for_room(columns: Columns, ask: Ask) -> None:
     index = columns.lookup
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
     index.refresh_each(np.zeros(1, np.int64))
-    index.recount(0)
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     refused = Refused()
     refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))

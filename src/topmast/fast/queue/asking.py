@@ -277,9 +277,10 @@ def close(
 
 
 def _pass_over(queue: QueueViews, candidate: Candidate) -> None:
-    """A job has nothing to ask for in one mode; the other one decides."""
+    """A job has nothing to ask for in one mode; the other one decides. Nor has who wants as much of its quota."""
     line = queue.pending.line(candidate.job)
     limited = queue.ledger.is_limited(line.spec.tenant)
+    queue.pending.close_terms(line, candidate.over_quota, limited=limited)
     queue.pending.close(line, candidate.over_quota, None, limited=limited)
 
 

@@ -24,7 +24,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
         queue.pending.reopen()
     if queue.quota_may_help():
-        queue.pending.reopen_for_quota(queue.choices_of, queue.ledger.take_touched())
+        queue.pending.reopen_for_quota(queue.choices_by_mode, queue.ledger.take_touched())
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ Shape = tuple[object, ...]
 
 
 class Terms(Struct):
-    """Lines of one tenant that want the same of its quota; ``lines`` counts them.
+    """Lines of one tenant that want the same of its quota; ``lines``: those, by number.
 
     ``choices``: by mode, what they may use, as of a change of the ledger; ``wanted``: what they want of each
     model of a ``fleet``.
@@ -37,7 +37,7 @@ class Terms(Struct):
 
     key: Shape
     spec: JobSpec
-    lines: int = 0
+    lines: dict[int, Line] = {}
     as_of: int = -1
     choices: dict[bool, tuple[int, ...]] = {}
     fleet: Fleet | None = None
@@ -105,14 +105,14 @@ class Pending:
         """How often everything was reopened."""
         self._line_of: dict[str, Line] = {}
         self._by_number: dict[int, Line] = {}
-        self._limited: dict[str, dict[int, Line]] = {}
-        """By tenant and number, lines that were refused, and that quota might let use more."""
         self._readers: dict[str, dict[int, None]] = {}
         """By dataset, the lines whose jobs read it, by number."""
+        self._limited: dict[str, dict[int, Line]] = {}
+        """By tenant and number, lines that were refused, and that quota might let use more."""
         self._free_numbers: list[int] = []
-        self._retries: list[tuple[float, int]] = []
-        """When time reopens lines, the first in front; entries that no longer hold are skipped."""
         self._retrying: dict[int, Line] = {}
+        self._retries: list[tuple[float, int]] = []
+        """When time reopens them, the first in front; entries that no longer hold are skipped."""
         self._stopped: Candidate | None = None
         self._delayed: list[tuple[float, int, str]] = []
         self._delayed_jobs: dict[str, JobRecord] = {}
@@ -133,8 +133,8 @@ class Pending:
                 for over in (False, True)
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
-            self._by_number[number] = line
-            for dataset in spec.datasets:
+            self._by_number[number] = line.terms.lines[number] = line
+            for dataset in record.spec.datasets:
                 self._readers.setdefault(dataset, {})[number] = None
             for one in kin.values():
                 if len(one.lines) == 1:
@@ -154,7 +154,6 @@ class Pending:
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = Terms(key, spec)
-        terms.lines += 1
         return terms
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
@@ -186,21 +185,25 @@ class Pending:
             self.reopen()  # those of its line come first now
         line.size -= 1
         if not line.size:
-            del self.lines[line.shape]
-            del self._by_number[line.number]
-            for dataset in line.spec.datasets:
-                readers = self._readers[dataset]
-                readers.pop(line.number, None)
-                if not readers:
-                    del self._readers[dataset]
-            for kin in line.kin.values():
-                self.kindred.leave(kin, line.number)
-            line.terms.lines -= 1
-            if not line.terms.lines:
-                del self._terms[line.terms.key]
-            self._forget_limits(line)
-            self._free_numbers.append(line.number)
-            self._retrying.pop(line.number, None)
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        """Nobody is of a line any more. O(datasets)."""
+        del self.lines[line.shape]
+        del self._by_number[line.number]
+        for kin in line.kin.values():
+            self.kindred.leave(kin, line.number)
+        for dataset in line.spec.datasets:
+            readers = self._readers[dataset]
+            del readers[line.number]
+            if not readers:
+                del self._readers[dataset]
+        del line.terms.lines[line.number]
+        if not line.terms.lines:
+            del self._terms[line.terms.key]
+        self._forget_limits(line)
+        self._free_numbers.append(line.number)
+        self._retrying.pop(line.number, None)
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -225,6 +228,8 @@ class Pending:
             found = self.ranking.first_open(over_quota)
             if found is not None and (best is None or found[0] < best.key):
                 best = Candidate(found[1], found[0], over_quota)
+            if self.ranking.all_within():
+                break
         if best is None or (self._stopped is not None and best.key > self._stopped.key):
             self.stirred = False
             return None
@@ -308,18 +313,27 @@ class Pending:
             self._retrying[line.number] = line
             heapq.heappush(self._retries, (line.retry_at_s, line.number))
 
+    def close_terms(self, line: Line, over_quota: bool, *, limited: bool) -> None:
+        """A line may use nothing in one mode, nor may those on the same terms: ask about none. O(those).
+
+        Those that were refused before stay as they are: they come up when something may help them.
+        """
+        for other in line.terms.lines.values():
+            if over_quota not in other.refused:
+                self.close(other, over_quota, None, limited=limited)
+
     def pass_over(self, kin: Kin, from_s: float) -> None:
         """Pass over all of a kin for what it was told; not while some of them may do what others may not. O(1)."""
         if not self._movers:
             self.ranking.close_kin(kin.number, kin.over_quota, from_s)
 
     def reopen_line(self, job: str) -> None:
-        """A job may do what others of its line may not: ask about its line again. O(lines of its kin)."""
+        """A job may do what others of its line may not: ask about its line again. O(1)."""
         line = self._line_of.get(job)
         if line is not None:
             self._open(line)
             for kin in line.kin.values():
-                self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+                self.ranking.open_kin(kin.number, kin.over_quota)
 
     def reopen_refused(self) -> None:
         """Whoever comes first may do what he could not, but is told the same else: ask in turn. O(lines)."""
@@ -327,13 +341,13 @@ class Pending:
             self._open_kin(kin)
 
     def _open_kin(self, kin: Kin) -> None:
-        self.ranking.open_kin(kin.number, kin.over_quota, kin.lines)
+        self.ranking.open_kin(kin.number, kin.over_quota)
         for line in list(kin.refused):
             self._open(self._by_number[line], (kin.over_quota,))
         self.stirred = True
 
     def reopen_kin(self, numbers: Iterable[int]) -> None:
-        """There may be room for these: ask again about who was refused. O(lines and late inserts of theirs)."""
+        """There may be room for these: ask again about who was refused. O(lines of theirs)."""
         for number in numbers:
             kin = self.kindred.get(number)
             if kin is not None:
@@ -342,14 +356,11 @@ class Pending:
                 self.changes += 1
 
     def reopen_readers(self, dataset: str) -> None:
-        """A dataset can be read in one more region: ask again about those who read it. O(lines of their kin)."""
-        kin: dict[int, None] = {}
-        for number in list(self._readers.get(dataset, ())):
-            line = self._by_number[number]
-            kin.update((one.number, None) for one in line.kin.values())
+        """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""
+        lines = [self._by_number[number] for number in self._readers.get(dataset, ())]
+        for line in lines:
             self._open(line)
-            self.changes += 1
-        self.reopen_kin(kin)
+        self.reopen_kin({kin.number: None for line in lines for kin in line.kin.values()})
 
     def _open(self, line: Line, modes: tuple[bool, ...] = (False, True)) -> None:
         for over_quota in modes:
@@ -376,7 +387,7 @@ class Pending:
 
     def reopen_for_quota(
         self,
-        choices: Callable[[Line, bool], tuple[int, ...]],
+        choices: Callable[[Line], Mapping[bool, tuple[int, ...]]],
         is_touched: Callable[[str], bool],
     ) -> None:
         """Ask again about the lines that may use more now than when they were refused, in the modes in which they do.
@@ -385,8 +396,9 @@ class Pending:
         """
         for tenant in [tenant for tenant in self._limited if is_touched(tenant)]:
             for line in list(self._limited[tenant].values()):
+                now = choices(line)
                 for over_quota, had in list(line.refused.items()):
-                    if not had.issuperset(choices(line, over_quota)):
+                    if now[over_quota] and not had.issuperset(now[over_quota]):
                         self._open(line, (over_quota,))
 
     def reopen(self) -> None:

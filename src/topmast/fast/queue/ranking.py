@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -76,25 +77,60 @@ class Lane:
     def __init__(self) -> None:
         self.base: Ints = np.empty(0, dtype=np.int64)
         self.late: list[Key] = []
-        self.late_of: dict[int, list[Key]] = {}
-        """The same by line."""
+        self._late_rows: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
         self.kin_closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
         self.kin_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
-        self.cursor = 0
-        self.unseen: list[Key] = []
+        self.cursor, self.late_cursor = 0, 0
+        self.closed = 0
+        """Lines, and kin, of which some are passed over."""
 
-    def insert(self, key: Key, line: int) -> None:
-        """Let a row in. O(late)."""
-        bisect.insort(self.late, key)
-        self.late_of.setdefault(line, []).append(key)
-        heapq.heappush(self.unseen, key)
+    def close(self, line: int, from_s: float) -> None:
+        """Pass over those of a line who need ``from_s`` or more. O(1)."""
+        before = self.closed_from_s.item(line)
+        self.closed += before == math.inf
+        self.closed_from_s[line] = min(before, from_s)
 
-    def look_again(self, line: int) -> None:
-        """Search from the head again, among the late for those of a line. O(late of the line)."""
-        self.cursor = 0
-        for key in self.late_of.get(line, ()):
-            heapq.heappush(self.unseen, key)
+    def open(self, line: int) -> None:
+        """Pass over nobody of a line. O(1)."""
+        self.closed -= self.closed_from_s.item(line) != math.inf
+        self.closed_from_s[line] = np.inf
+
+    def close_kin(self, kin: int, from_s: float) -> None:
+        """Pass over those of a kin who need ``from_s`` or more. O(1)."""
+        before = self.kin_closed_from_s.item(kin)
+        self.closed += before == math.inf
+        self.kin_closed_from_s[kin] = min(before, from_s)
+
+    def open_kin(self, kin: int) -> bool:
+        """Pass over nobody because of his kin; whether anybody was. O(1)."""
+        was_closed = self.kin_closed_from_s.item(kin) != math.inf
+        self.closed -= was_closed
+        self.kin_closed_from_s[kin] = np.inf
+        return was_closed
+
+    def open_all(self) -> None:
+        """Pass over nobody, and search from the head again. O(lines), in numpy."""
+        self.closed_from_s.fill(np.inf)
+        self.kin_closed_from_s.fill(np.inf)
+        self.closed = 0
+        self.rewind()
+
+    def insert(self, key: Key, row: int, *, is_open: bool) -> None:
+        """Let a row in; ``is_open``: it is looked at. O(late)."""
+        at, size = bisect.bisect(self.late, key), len(self.late)
+        self.late.insert(at, key)
+        if size == len(self._late_rows):
+            self._late_rows = np.concatenate([self._late_rows, np.zeros_like(self._late_rows)])
+        self._late_rows[at + 1 : size + 1] = self._late_rows[at:size]
+        self._late_rows[at] = row
+        if at <= self.late_cursor:
+            self.late_cursor = at if is_open else self.late_cursor + 1
+
+    @property
+    def late_rows(self) -> Ints:
+        """The rows of the late inserts, in order."""
+        return self._late_rows[: len(self.late)]
 
     def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
         """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
@@ -104,15 +140,13 @@ class Lane:
         return left_s < closed_from_s
 
     def rewind(self) -> None:
-        """Search from the head again. O(late)."""
-        self.cursor = 0
-        self.unseen = list(self.late)
+        """Search from the head again. O(1)."""
+        self.cursor, self.late_cursor = 0, 0
 
     def reset(self, base: Ints) -> None:
         """Take up newly sorted rows."""
         self.base = base
         self.late = []
-        self.late_of = {}
         self.rewind()
 
 
@@ -280,9 +314,9 @@ class Ranking:
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:
-            line = self._columns["line"].item(row)
-            self._within.insert(self._key(row, over_quota=False), line)
-            self._over.insert(self._key(row, over_quota=True), line)
+            for lane, over_quota in ((self._within, False), (self._over, True)):
+                is_open = self._is_open(lane, row)
+                lane.insert(self._key(row, over_quota), row, is_open=is_open)
 
     def _key(self, row: int, over_quota: bool) -> Key:
         columns = self._columns
@@ -340,18 +374,23 @@ class Ranking:
         if not self._row_of:
             return None
         lane = self._over if over_quota else self._within
-        base = self._first_of_base(lane)
-        found = None if base is None else self._key(base, over_quota)
-        unseen = lane.unseen
-        while unseen and not self._is_open(lane, int(unseen[0][-1])):
-            heapq.heappop(unseen)
-        if unseen and (found is None or unseen[0] < found):
-            found = unseen[0]
+        lane.cursor = self._seek(lane, lane.base, lane.cursor)
+        lane.late_cursor = self._seek(lane, lane.late_rows, lane.late_cursor)
+        found = None
+        if lane.cursor < len(lane.base):
+            found = self._key(lane.base.item(lane.cursor), over_quota)
+        if lane.late_cursor < len(lane.late):
+            late = lane.late[lane.late_cursor]
+            found = late if found is None else min(found, late)
         exempt = None if self.exempt is None else self._row_of.get(self.exempt)
         if exempt is not None and self._is_line_open(lane, exempt):
             key = self._key(exempt, over_quota)
             found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def all_within(self) -> bool:
+        """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
+        return self._all_open or not self._within.closed
 
     def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
         """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
@@ -366,9 +405,11 @@ class Ranking:
             hits = alive[block] & lane.are_open(line[block], left_s[block])
             rows += block[hits].tolist()
             at, size = at + len(block), min(4 * size, SCAN_MOST)
-        late = sorted(key for key in lane.unseen if self._is_open(lane, int(key[-1])))
+        behind = lane.late_rows[lane.late_cursor :]
+        hits = alive[behind] & lane.are_open(line[behind], left_s[behind])
+        late = [lane.late[lane.late_cursor + i] for i in np.flatnonzero(hits)[:count].tolist()]
         base = (self._key(row, over_quota) for row in rows[:count])
-        keys = islice(heapq.merge(base, late[:count]), count)
+        keys = islice(heapq.merge(base, late), count)
         return [(key, self._jobs[int(key[-1])]) for key in keys]
 
     def _is_open(self, lane: Lane, row: int) -> bool:
@@ -384,30 +425,28 @@ class Ranking:
         closed_from_s = lane.closed_from_s.item(columns["line"].item(row))
         return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
 
-    def _first_of_base(self, lane: Lane) -> int | None:
-        if lane.cursor < len(lane.base):
-            row = int(lane.base[lane.cursor])
-            if self._is_open(lane, row):
-                return row  # most often nothing happened at the head
+    def _seek(self, lane: Lane, rows: Ints, at: int) -> int:
+        """Where the first of some rows is that is looked at, from a place on; behind the last if none. O(rows), in numpy."""
+        if at < len(rows) and self._is_open(lane, rows.item(at)):
+            return at  # most often nothing happened at the head
         alive, line = self._columns["alive"], self._columns["line"]
         left_s = self._columns["remaining_s"]
         size = SCAN_FIRST
-        while lane.cursor < len(lane.base):
-            rows = lane.base[lane.cursor : lane.cursor + size]
-            hits = alive[rows] & lane.are_open(line[rows], left_s[rows])
-            at = int(hits.argmax())
-            if hits[at]:
-                lane.cursor += at
-                return int(rows[at])
-            lane.cursor += len(rows)
+        while at < len(rows):
+            some = rows[at : at + size]
+            hits = alive[some] & lane.are_open(line[some], left_s[some])
+            first = int(hits.argmax())
+            if hits[first]:
+                return at + first
+            at += len(some)
             size = min(4 * size, SCAN_MOST)
-        return None
+        return at
 
     def close(self, line: int, over_quota: bool, from_s: float = -np.inf) -> None:
         """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
         self._open_if_told()
         lane = self._over if over_quota else self._within
-        lane.closed_from_s[line] = min(lane.closed_from_s[line], from_s)
+        lane.close(line, from_s)
 
     def is_passed_over(self, job: str) -> bool:
         """Whether a job is not looked at, neither within quota nor over it. O(1)."""
@@ -419,45 +458,42 @@ class Ranking:
         for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
             lane.closed_from_s = _with_room_for(line, lane.closed_from_s, np.inf)
             lane.kin_of = _with_room_for(line, lane.kin_of, 0)
-            lane.closed_from_s[line], lane.kin_of[line] = np.inf, kin
+            lane.kin_of[line] = kin
+            lane.open(line)
 
     def new_kin(self, kin: int) -> None:
         """A kin that nobody is of yet begins open. Amortised O(1)."""
         for lane in (self._within, self._over):
             lane.kin_closed_from_s = _with_room_for(kin, lane.kin_closed_from_s, np.inf)
-            lane.kin_closed_from_s[kin] = np.inf
+            lane.open_kin(kin)
 
     def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
         """Pass over all lines of a kin from now on, or who is expected to need ``from_s`` or more. O(1)."""
         self._open_if_told()
         lane = self._over if over_quota else self._within
-        lane.kin_closed_from_s[kin] = min(lane.kin_closed_from_s[kin], from_s)
+        lane.close_kin(kin, from_s)
 
-    def open_kin(self, kin: int, over_quota: bool, lines: Iterable[int]) -> None:
-        """Look at the ``lines`` of a kin again. O(lines + late of those)."""
+    def open_kin(self, kin: int, over_quota: bool) -> None:
+        """Look at the lines of a kin again. O(1)."""
         lane = self._over if over_quota else self._within
-        if lane.kin_closed_from_s[kin] < np.inf:
-            lane.kin_closed_from_s[kin] = np.inf
-            for line in lines:
-                lane.look_again(line)
+        if lane.open_kin(kin):
+            lane.rewind()
 
     def open_line(self, line: int, over_quota: bool) -> None:
-        """Look at a line again, within quota or over it. O(late of the line)."""
+        """Look at a line again, within quota or over it. O(1)."""
         lane = self._over if over_quota else self._within
-        lane.closed_from_s[line] = np.inf
-        lane.look_again(line)
+        lane.open(line)
+        lane.rewind()
 
     def open_all(self) -> None:
-        """Look at every line again. O(1); O(lines + late) in numpy when somebody looks."""
+        """Look at every line again. O(1); O(lines) in numpy when somebody looks."""
         self._all_open = True
 
     def _open_if_told(self) -> None:
         if self._all_open:
             self._all_open = False
             for lane in (self._within, self._over):
-                lane.closed_from_s.fill(np.inf)
-                lane.kin_closed_from_s.fill(np.inf)
-                lane.rewind()
+                lane.open_all()
 
 
 def _with_room_for(at: int, values: NDArray[Any], fill: float) -> NDArray[Any]:

@@ -29,7 +29,11 @@ class QueueViews(QueueState):
         return self.entitlements.choices(spec, over_quota)
 
     def choices_of(self, line: Line, over_quota: bool) -> tuple[int, ...]:
-        """`choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        """`choices` of the jobs of a line. As `choices_by_mode`."""
+        return self.choices_by_mode(line)[over_quota]
+
+    def choices_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
+        """By mode, the `choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
         terms = line.terms
         as_of = self.ledger.as_of(terms.spec.tenant)
         if terms.as_of != as_of:
@@ -37,7 +41,7 @@ class QueueViews(QueueState):
             if terms.fleet is not self.fleet:
                 terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
             terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
-        return terms.choices[over_quota]
+        return terms.choices
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
@@ -144,7 +148,7 @@ class QueueViews(QueueState):
         if nothing and self._without_data[0] is self.fleet:
             return self._without_data[1]
         costs = {}
-        for region in sorted(r.name for r in self.fleet.regions):
+        for region in self.regions:
             absence = self.reach.absent.get(region)
             if absence is not None:
                 costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)

@@ -143,8 +143,7 @@ class Both:
 
     def open_kin(self) -> None:
         kin, over_quota = self.rng.randrange(2), self.rng.random() < 0.5
-        lines = [line for line in range(LINES) if kin_of(line, over_quota) == kin]
-        self.real.open_kin(kin, over_quota, lines)
+        self.real.open_kin(kin, over_quota)
         self.model.kin_closed_from_s.pop((kin, over_quota), None)
 
     def open_all(self) -> None:

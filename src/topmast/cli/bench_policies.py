@@ -1,0 +1,43 @@
+"""`bench policies`: how fast the policies that share time are solved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topmast.cli.command import Session, command
+from topmast.cli.root import BenchOptions, Root
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the command to those of `bench`."""
+
+    @command(
+        app, "policies",
+        example="topmast bench policies --json\n"
+        "topmast bench policies --jobs 2048 --throughputs simulation_throughputs.json",
+    )  # fmt: skip
+    def policies(
+        session: Session,
+        jobs: Annotated[
+            int | None, typer.Option(min=1, help="Only problems of so many jobs.")
+        ] = None,
+        throughputs: Annotated[
+            Path | None,
+            typer.Option(metavar="FILE", help="Draw jobs from Gavel's table of throughputs too."),
+        ] = None,
+        peer: Annotated[
+            bool, typer.Option(help="Solve the same with cvxpy, where that is installed.")
+        ] = True,
+        seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    ) -> None:
+        """Measure how fast policies that share time are solved."""
+        from topmast.cli.composed import say_document
+
+        options = BenchOptions(
+            jobs=jobs, seed=seed, json=session.json, throughputs=throughputs, peer=peer
+        )
+        document = root.bench("policies", options)
+        session.show(document, lambda: say_document(document))

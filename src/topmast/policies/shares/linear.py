@@ -1,0 +1,53 @@
+"""Programs without a height: a sum over cells made as large as can be, some floors kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topmast.policies.base import Floats
+from topmast.policies.shares import simplex
+from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.program import Program, Solution
+
+MANY_PAIRS = 1_000
+
+
+def linear(
+    columns: Columns, gain: Floats, floors: Floats | None = None, extra: Floats | None = None
+) -> Program:
+    """Maximise ``gain`` (k) over the cells; ``floors`` (n, steps/s) are kept, 0 is none.
+
+    ``extra`` (k): the sum of these over the cells must not be below 0.
+    """
+    base = np.zeros(columns.count) if floors is None else floors
+    return Program(columns, gain, 0.0, base > 0, base, np.zeros(columns.count), 0.0, extra)
+
+
+def solution_of(program: Program) -> Solution | None:
+    """The best, or None where the floors cannot be kept."""
+    if _fast(program):
+        from topmast.policies.shares import interior_pairs
+
+        found = interior_pairs.solve(program)
+        if found is not None:
+            return found
+    return simplex.solve(program)
+
+
+def _fast(program: Program) -> bool:
+    """Whether many pairs make the simplex method slow, and nothing asks for it."""
+    special = program.extra is not None or program.elastic or not program.gain.any()
+    return len(program.columns.pair_jobs) > MANY_PAIRS and not special and not program.floors.any()
+
+
+def best_of(program: Program) -> Solution:
+    """The best of a program that is known to have one."""
+    found = solution_of(program)
+    assert found is not None, "the floors were kept a moment ago"
+    return found
+
+
+def nearest(columns: Columns, floors: Floats) -> Floats:
+    """The cells (k) that undercut ``floors`` (n) least, in the sum of the parts that lack."""
+    nothing = np.zeros(len(columns.cells.one))
+    return best_of(linear(columns, nothing, floors).with_shortfalls()).cells

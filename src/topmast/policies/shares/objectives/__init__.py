@@ -1,0 +1,1 @@
+"""One file per policy; none imports another."""

@@ -1,0 +1,29 @@
+"""Policy `makespan`: the last job ends as soon as can be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.rising import raised
+from topmast.policies.shares.shares import Shares
+
+NAME = "makespan"
+
+
+def solve(columns: Columns) -> Shares:
+    """Minimise the most of steps left / speed, in seconds.
+
+    One linear program: with the height h = 1 / makespan every job's floor is ``steps_left * h``.
+    Nothing is left to do: the objective is 0.
+    """
+    columns.need(columns.steps_left, "steps_left", NAME)
+    busy = columns.steps_left > 0
+    columns.need_speeds(NAME, columns.can_run | ~busy)
+    if not busy.any():
+        return Shares(0.0, *columns.cells.spread(np.zeros(len(columns.cells.one))))
+    found = raised(columns, columns.steps_left)
+    assert found is not None, "no floor is above 0 at height 0"
+    single, pair = columns.cells.spread(found.cells)
+    speeds = columns.speeds_of(single, pair)
+    return Shares(float((columns.steps_left[busy] / speeds[busy]).max()), single, pair)

@@ -1,0 +1,74 @@
+"""The linear program that all policies share, but for their objective and their floors.
+
+Cells hold fractions of time. A job has at most all of its time, a type at most all of its workers
+(a pair counts once). A *floor* asks that a job's speed reach ``base + slope * height``; the height is one
+more variable, and most policies want it as large as can be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct, structs
+
+from topmast.policies.base import Bools, Floats
+from topmast.policies.shares.columns import Columns
+
+DUST = 1e-12
+"""Fractions below are taken for 0."""
+
+
+class Program(Struct, frozen=True):
+    """Maximise ``gain`` (k, by cell) times the cells plus ``lift`` times the height.
+
+    ``floors`` (n) says which jobs have one: ``base`` and ``slope`` (n) in steps/s, slope >= 0, and base > 0
+    where the slope is 0. ``most``: the largest height of use. ``extra``: coefficients by cell whose sum must
+    not be below 0. ``elastic``: floors with a base may be undercut, at a price of 1 for all of it.
+    """
+
+    columns: Columns
+    gain: Floats
+    lift: float
+    floors: Bools
+    base: Floats
+    slope: Floats
+    most: float = np.inf
+    extra: Floats | None = None
+    elastic: bool = False
+
+    def with_shortfalls(self) -> Program:
+        """The same program, in which floors may be undercut."""
+        return structs.replace(self, elastic=True)
+
+    def scales(self) -> tuple[Floats, float]:
+        """What a floor of each job (n) and the height are measured in, to bring numbers near 1."""
+        best = self.columns.best_speeds
+        rising = self.floors & (self.slope > 0)
+        height = float((best[rising] / self.slope[rising]).min()) if rising.any() else 1.0
+        height = height or 1.0
+        unit = np.where(rising, self.slope * height, np.where(self.floors, self.base, 1.0))
+        return unit, height
+
+
+class Solution(Struct, frozen=True):
+    """The best cells (k), the height, and the price of each floor (n, >= 0): what a unit of base costs."""
+
+    cells: Floats
+    height: float
+    prices: Floats
+
+
+def tidied(columns: Columns, values: Floats) -> Floats:
+    """Cells without dust, that keep every limit exactly where rounding broke it a little. O(k)."""
+    cells = columns.cells
+    values = np.where(values > DUST, np.minimum(values, 1.0), 0.0)
+    paired = cells.other >= 0
+    time = np.bincount(cells.one, values, columns.count)
+    time += np.bincount(cells.other[paired], values[paired], columns.count)
+    over = 1.0 / np.maximum(time, 1.0)
+    factor = over[cells.one]
+    factor[paired] = np.minimum(factor[paired], over[cells.other[paired]])
+    values = values * factor
+    used = np.bincount(cells.kind, values * cells.scale, len(columns.types))
+    room = np.minimum(1.0, columns.workers / np.maximum(used, 1e-300))
+    result: Floats = values * room[cells.kind]
+    return result

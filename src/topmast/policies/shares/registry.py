@@ -1,0 +1,56 @@
+"""The policies by name. To add one: a file in `objectives`, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.objectives import (
+    allox,
+    finish_time,
+    greedy,
+    hierarchical,
+    makespan,
+    max_min,
+    max_throughput,
+    min_cost,
+)
+from topmast.policies.shares.problem import Problem
+from topmast.policies.shares.shares import Shares
+
+
+class Policy(Struct, frozen=True):
+    """A policy: how it is solved, and whether jobs may share workers under it."""
+
+    solve: Callable[[Columns], Shares]
+    pairs: bool = True
+
+
+POLICIES = {
+    max_min.NAME: Policy(max_min.solve),
+    finish_time.NAME: Policy(finish_time.solve),
+    makespan.NAME: Policy(makespan.solve),
+    max_throughput.NAME: Policy(max_throughput.solve),
+    min_cost.NAME: Policy(min_cost.solve),
+    min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines),
+    greedy.FIFO: Policy(greedy.solve_fifo, pairs=False),
+    greedy.SJF: Policy(greedy.solve_sjf, pairs=False),
+    hierarchical.NAME: Policy(hierarchical.solve),
+    allox.NAME: Policy(allox.solve, pairs=False),
+}
+
+
+def policy_named(name: str) -> Policy:
+    """The policy ``name``. Raises InvalidInput for one that does not exist."""
+    if name not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise InvalidInput(f"unknown policy '{name}'", field="--policy", remedy=f"known: {known}")
+    return POLICIES[name]
+
+
+def columns_for(policy: Policy, problem: Problem, *, agnostic: bool = False) -> Columns:
+    """The columns that a policy is to see of a problem."""
+    return Columns(problem, agnostic=agnostic, pairs=policy.pairs)

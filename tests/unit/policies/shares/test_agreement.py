@@ -1,0 +1,176 @@
+"""Every policy is as good as an independent formulation of it, on problems of every shape."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.unit.policies.shares.drawn import Document, draw
+from tests.unit.policies.shares.textbook import Textbook
+from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.reading import parse_problem
+from topmast.policies.shares.registry import columns_for, policy_named
+from topmast.policies.shares.shares import Shares
+
+SEEDS = range(40)
+CLOSE = 1e-5
+
+
+def solved(document: Document, policy: str, *, agnostic: bool = False) -> tuple[Columns, Shares]:
+    chosen = policy_named(policy)
+    columns = columns_for(chosen, parse_problem(json.dumps(document).encode()), agnostic=agnostic)
+    shares = chosen.solve(columns)
+    within_limits(columns, shares)
+    return columns, shares
+
+
+def within_limits(columns: Columns, shares: Shares) -> None:
+    """No fraction out of place, no job beyond its time, no type beyond its workers."""
+    single, pair = shares.single, shares.pair
+    assert (single >= 0).all()
+    assert (pair >= 0).all()
+    assert not single[~columns.runs].any()
+    assert not pair[~columns.pair_runs].any()
+    time = single.sum(axis=1)
+    used = columns.scale @ single
+    for row, (one, other) in enumerate(columns.pair_jobs):
+        time[one] += pair[row].sum()
+        time[other] += pair[row].sum()
+        used = used + columns.scale[one] * pair[row]
+    assert (time <= 1 + 1e-9).all()
+    assert (used <= columns.workers * (1 + 1e-9)).all()
+
+
+def variants(document: Document) -> list[tuple[str, Document, bool]]:
+    return [("aware", document, False), ("agnostic", document, True)]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_max_min(seed: int, pairs: bool) -> None:
+    """Weighted LAS."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        _, shares = solved(document, "max-min-fairness", agnostic=agnostic)
+        want = Textbook(document, agnostic=agnostic).max_min()
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_makespan(seed: int, pairs: bool) -> None:
+    """The last end."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        _, shares = solved(document, "makespan", agnostic=agnostic)
+        want = Textbook(document, agnostic=agnostic).makespan()
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_finish_time(seed: int, pairs: bool) -> None:
+    """The greatest ratio to an own share."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        _, shares = solved(document, "finish-time-fairness", agnostic=agnostic)
+        want = Textbook(document, agnostic=agnostic).finish_time()
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_max_throughput(seed: int, pairs: bool) -> None:
+    """The sum of speeds."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs, stuck=True)):
+        _, shares = solved(document, "max-throughput", agnostic=agnostic)
+        want = Textbook(document, agnostic=agnostic).max_throughput()
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_min_cost(seed: int, pairs: bool) -> None:
+    """Steps per dollar, and what was found does reach the ratio that is reported."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        columns, shares = solved(document, "min-cost", agnostic=agnostic)
+        assert shares.objective == pytest.approx(
+            Textbook(document, agnostic=agnostic).min_cost(), rel=CLOSE
+        )
+        assert _ratio(columns, shares) == pytest.approx(shares.objective, rel=CLOSE)
+
+
+def _ratio(columns: Columns, shares: Shares) -> float:
+    spent = (columns.scale[:, None] * columns.costs * shares.single).sum()
+    pair_scale = columns.scale[columns.pair_jobs[:, 0]]
+    spent += (pair_scale[:, None] * columns.costs * shares.pair).sum()
+    return float(columns.speeds_of(shares.single, shares.pair).sum() / spent)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_min_cost_slo(seed: int, pairs: bool) -> None:
+    """Deadlines that can be kept are kept; where they cannot all be, the answer says so."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        rng = np.random.default_rng(seed)
+        columns, fair = solved(document, "max-min-fairness", agnostic=agnostic)
+        speeds = columns.speeds_of(fair.single, fair.pair)
+        for job, speed in zip(document["jobs"], speeds, strict=True):
+            if rng.random() < 0.6:
+                job["deadline_s"] = job["steps_left"] / speed * rng.uniform(0.7, 4)
+        want = Textbook(document, agnostic=agnostic).min_cost(deadlines=True)
+        columns, shares = solved(document, "min-cost-slo", agnostic=agnostic)
+        if want is None:
+            assert shares.objective is None
+            assert shares.violated
+            continue
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+        speeds = columns.speeds_of(shares.single, shares.pair)
+        for job, speed in zip(document["jobs"], speeds, strict=True):
+            if "deadline_s" in job:
+                assert speed >= job["steps_left"] / job["deadline_s"] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hierarchical(seed: int, pairs: bool) -> None:
+    """The vector of levels is unique, so that all of it must agree; the allocation reaches it."""
+    for _, document, agnostic in variants(draw(seed, pairs=pairs)):
+        columns, shares = solved(document, "hierarchical", agnostic=agnostic)
+        first, levels = Textbook(document, agnostic=agnostic).levels(document["entities"])
+        assert shares.objective == pytest.approx(first, rel=CLOSE)
+        assert shares.levels == pytest.approx(levels, rel=CLOSE, abs=1e-6)
+        speeds = columns.speeds_of(shares.single, shares.pair)
+        reached = columns.scale * speeds / columns.equal_speeds
+        assert (reached >= shares.levels * (1 - 1e-6) - 1e-8).all()
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_by_one(seed: int, policy: str) -> None:
+    """The same jobs on the same types."""
+    for _, document, agnostic in variants(draw(seed, stuck=True)):
+        _, shares = solved(document, policy, agnostic=agnostic)
+        want, given = Textbook(document).one_by_one(shortest=policy == "sjf", agnostic=agnostic)
+        assert shares.objective == pytest.approx(want, rel=CLOSE)
+        rows = {(int(i), int(j)): 1.0 for i, j in zip(*np.nonzero(shares.single), strict=True)}
+        assert rows == given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_allox(seed: int) -> None:
+    """No other way to line up the jobs has a smaller sum; of every worker in use, one job runs."""
+    document = draw(seed, jobs=5)
+    document["workers"] = {t: min(n, 2) for t, n in list(document["workers"].items())[:2]}
+    for job in document["jobs"]:
+        job["scale_factor"] = 1
+        job["throughputs"] = {t: job["throughputs"].get(t, 0.0) for t in document["workers"]}
+        job["throughputs"]["T0"] = job["throughputs"]["T0"] or 1.0
+    document["costs"] = {}
+    for _, same, agnostic in variants(document):
+        columns, shares = solved(same, "allox", agnostic=agnostic)
+        assert shares.objective == pytest.approx(
+            Textbook(same, agnostic=agnostic).allox(), rel=CLOSE
+        )
+        assert set(np.unique(shares.single)) <= {0.0, 1.0}
+        assert shares.single.sum() == min(columns.count, shares.single.sum())
+        assert (shares.single.sum(axis=0) <= columns.workers).all()
