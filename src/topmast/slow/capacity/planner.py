@@ -13,6 +13,7 @@ from topmast.slow.capacity.dealing import dealt
 from topmast.slow.capacity.formulation import formulate
 from topmast.slow.capacity.prices import solve_by_prices
 from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
+from topmast.slow.capacity.uneven import solve_in_pieces
 from topmast.slow.data.highs import Effort, solve
 
 Seconds = Callable[[], float]
@@ -27,7 +28,7 @@ def plan(
 ) -> dict[str, Any]:
     """The answer to ``problem``, as its reference has it, in about ``time_limit_s`` seconds of ``now_s``.
 
-    Even models with more than ``small`` claimants times cells are solved by prices, others by HiGHS alone.
+    Models with more than ``small`` claimants times cells are solved by prices, others by HiGHS alone.
     """
     begun_s = now_s()
     every = classes_of(problem)
@@ -46,9 +47,11 @@ def plan(
 
 
 def solved(classes: Classes, left_s: Seconds, small: int = SMALL) -> Found:
-    """One model: the best counts found, and the bound; whole where it is small or uneven."""
-    if classes.far.size <= small or not classes.is_even:
+    """One model: the best counts found, and the bound; whole where it is small."""
+    if classes.far.size <= small:
         return whole(classes, left_s)
+    if not classes.is_even:
+        return solve_in_pieces(classes, left_s)
     return solve_by_prices(classes, left_s)
 
 
