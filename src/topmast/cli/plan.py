@@ -1,4 +1,4 @@
-"""`plan data`: one data placement decided on its own, and made-up problems to try it on."""
+"""`plan`: its group, `plan data` (one data placement on its own), and made-up problems to try it on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import values
+from topmast.cli import plan_capacity
 from topmast.cli.command import SYSTEM, Session, command, epilog
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
+from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
 from topmast.cli.text import number
 
 INFEASIBLE = 1
@@ -21,9 +22,6 @@ TELL_S = 5.0
 SHOWN_MOVES = 10
 SHOWN_TABLES = 5
 
-ProblemArgument = Annotated[
-    Path, typer.Argument(metavar="PROBLEM.json", help="The problem to solve; - reads stdin.")
-]
 SolverOption = Annotated[
     str | None,
     typer.Option(
@@ -31,9 +29,6 @@ SolverOption = Annotated[
         help="HiGHS alone, or prices and local search; else by the size of the problem.",
     ),
 ]  # fmt: skip
-TimeOption = Annotated[
-    str, typer.Option("--time-limit", metavar="S", help="Seconds (or 5m) that a plan may take.")
-]
 WarmOption = Annotated[
     Path | None,
     typer.Option("--warm-start", metavar="ANSWER.json", help="An earlier answer to begin with."),
@@ -65,6 +60,7 @@ def add(app: typer.Typer) -> None:
         example="topmast plan example --tables 2000 --workloads 2000 --out problem.json\n"
         "topmast plan example --kind dense --workloads 6000 --seed 7 --out dense.json",
     )(example)  # fmt: skip
+    plan_capacity.add_to(group)
     app.add_typer(
         group, name="plan", help="Solve the slow path's problems on their own.",
         rich_help_panel=SYSTEM, epilog=epilog("topmast plan data problem.json"),
@@ -97,10 +93,10 @@ def data(
 
     options = Options(
         solver=_choice(solver, "--solver", ("exact", "large")),
-        time_limit_s=_limit_s(time_limit),
+        time_limit_s=limit_s(time_limit),
         ablation=_choice(ablation, "--ablation", ("soft-gpu", "hard-gpu", "storage-only")),
     )
-    read = parse_problem(_bytes_of(problem), str(problem))
+    read = parse_problem(bytes_of(problem), str(problem))
     warm = None if warm_start is None else _answer(warm_start)
     begun_s = time.monotonic()
     compile_kernels()
@@ -140,22 +136,6 @@ def _choice(text: str | None, option: str, known: tuple[str, ...]) -> Any:
     return text
 
 
-def _limit_s(text: str) -> float:
-    limit_s = values.duration_s(text, "--time-limit")
-    if not limit_s:
-        raise typer.BadParameter("a plan takes some time: more than 0", param_hint="'--time-limit'")
-    return limit_s
-
-
-def _bytes_of(path: Path) -> bytes:
-    from topmast.model.errors import InvalidInput
-
-    try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(error.strerror or "cannot be read", where=str(path)) from None
-
-
 def _answer(path: Path) -> Mapping[str, Any]:
     """An earlier answer, checked as far as it is used."""
     import msgspec
@@ -164,7 +144,7 @@ def _answer(path: Path) -> Mapping[str, Any]:
     from topmast.slow.data.reading import Earlier
 
     try:
-        earlier = msgspec.json.decode(_bytes_of(path), type=Earlier)
+        earlier = msgspec.json.decode(bytes_of(path), type=Earlier)
     except msgspec.DecodeError as error:
         remedy = "the JSON that `topmast plan data --json` has printed"
         raise InvalidInput(f"not an answer: {error}", where=str(path), remedy=remedy) from None
