@@ -49,6 +49,11 @@ class Resources(Struct, frozen=True):
     cpus: float = 0.0
     memory_bytes: int = 0
 
+    def speed_on(self, model: str | None) -> float:
+        """Work per second of a task on a GPU model, that of its first choice where it is not listed."""
+        listed = self.accelerators
+        return next((a.speed for a in listed if a.model == model), listed[0].speed)
+
 
 class TaskGroup(Struct, frozen=True):
     """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
@@ -79,7 +84,8 @@ class JobSpec(Struct, frozen=True):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region where they would go by hand; empty: none is named.
+    region where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
+    it should be over.
     """
 
     name: str
@@ -98,6 +104,7 @@ class JobSpec(Struct, frozen=True):
     group: str = ""
     duration_s: float | None = None
     home: str = ""
+    deadline_s: float | None = None
 
     @property
     def tasks(self) -> int:
@@ -110,6 +117,11 @@ class JobSpec(Struct, frozen=True):
         A group that lists fewer models takes its last.
         """
         return sum(self.gpus_by_model(choice).values())
+
+    def speed_on(self, model: str | None) -> float:
+        """Work per second on a GPU model, 1 on the first that is listed; of several groups the slowest decides."""
+        speeds = (g.resources.speed_on(model) for g in self.groups if g.resources.accelerators)
+        return min(speeds, default=1.0)
 
     def gpus_by_model(self, choice: int = 0) -> dict[str | None, int]:
         """The same by model; None stands for any model."""

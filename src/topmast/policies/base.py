@@ -80,10 +80,47 @@ class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
     signal_s: float = 0.0
 
 
+class Within(StrEnum):
+    """How the jobs of one tenant share what is the tenant's, where tenants share first."""
+
+    FAIRNESS = "fairness"
+    FIFO = "fifo"
+
+
+class BandWeights(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job of each band weighs where time is shared by weight."""
+
+    critical: float = 1.0
+    high: float = 1.0
+    normal: float = 1.0
+    low: float = 1.0
+    opportunistic: float = 1.0
+
+
+class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs share the GPUs' time, in rounds (Gavel).
+
+    ``policy`` names who says which part of its time a job runs on which model (see registry); `none`: a job
+    that runs goes on running. ``aware``: the policy knows how fast jobs are on each model. ``round_s``: how
+    long a round is; ``recompute_s``: shares are not computed anew more often. ``reuse``: what comes free
+    within a round is given away at once, and not left idle until its end. ``weights`` of jobs by band;
+    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant.
+    """
+
+    policy: str = "none"
+    aware: bool = True
+    round_s: float = 360.0
+    recompute_s: float = 0.0
+    reuse: bool = True
+    weights: BandWeights = BandWeights()
+    prices: dict[str, float] = {}
+    within: Within = Within.FAIRNESS
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
-    ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
+    ``order``, ``scoring`` and ``shares.policy`` name policies (see registry). ``default_duration_s``: how long a job is
     expected to run of which nothing is known.
     ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
@@ -120,6 +157,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
     bind: BindOptions = BindOptions()
+    shares: ShareOptions = ShareOptions()
     ask_ahead: int = 64
 
 
@@ -128,7 +166,8 @@ class QueueView(Struct, frozen=True):
 
     ``fairness`` is 1 for the job of a tenant that used nothing lately, 0 at its fair share and beyond.
     ``duration_s`` is the whole run as expected, ``remaining_s`` what is left of it,
-    ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
+    ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang. ``turn``:
+    where time is shared, the job's place in this round.
     """
 
     now_s: float
@@ -141,6 +180,7 @@ class QueueView(Struct, frozen=True):
     duration_s: Floats
     remaining_s: Floats
     attained_gpu_s: Floats
+    turn: Floats
 
 
 class Order(Protocol):
@@ -198,4 +238,59 @@ class Bind(Protocol):
 
     def choose(self, view: BindView) -> int:
         """The row of the cluster chosen; there is at least one."""
+        ...
+
+
+class SharesView(Struct, frozen=True):
+    """Jobs (n) that want to share the GPUs of the fleet (m models), in columns, to be read only.
+
+    ``speeds`` (n x m): work per second of the whole gang on each model, relative to the first that the job
+    lists; 0 where it cannot run. ``gpus`` (m) are those of the fleet, ``width`` (n) those of a gang.
+    ``left_s`` (n): work left, in seconds at speed 1. ``isolated_s`` (n): how long the work done so far would
+    have taken on a share of its own. ``deadline_s`` (n) from now, NaN if none. ``tenant`` (n) are rows of
+    ``tenant_weights``.
+    """
+
+    ids: tuple[str, ...]
+    models: tuple[str, ...]
+    gpus: Ints
+    speeds: Floats
+    width: Floats
+    weight: Floats
+    left_s: Floats
+    elapsed_s: Floats
+    isolated_s: Floats
+    deadline_s: Floats
+    submit_s: Floats
+    tenant: Ints
+    tenant_weights: Floats
+
+
+class Parts(Struct, frozen=True):
+    """What a policy answers: the part of its time that each job runs on each model (n x m).
+
+    ``isolated_speeds`` (n): of a job with the n-th part of every model for itself. ``named`` (by row): jobs
+    that get nothing, or whose deadline cannot be kept, and why.
+    """
+
+    fractions: Floats
+    isolated_speeds: Floats
+    named: dict[int, str]
+
+
+class Share(Protocol):
+    """Hook `shares`: for which part of the time each job runs, and on which GPU model.
+
+    ``moves``: a running job may be stopped, or moved to another model, when shares change; else it keeps
+    what it has. ``fills``: GPUs that nobody has a part in are given to those who wait.
+    """
+
+    moves: bool
+    fills: bool
+
+    def parts(self, view: SharesView) -> Parts:
+        """Fractions of time: at most 1 for a job, and for a model at most its GPUs.
+
+        Raises TopmastError if no answer was found.
+        """
         ...

@@ -16,7 +16,7 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Bind, Order, Profile, Score, WhenBlocked
+from topmast.policies.base import BandWeights, Bind, Order, Preemption, Profile, Score, Share, WhenBlocked
 from topmast.policies.credit import Credit
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
@@ -26,6 +26,7 @@ from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
 from topmast.policies.spill_over import SpillOver
 from topmast.policies.submission import Submission
+from topmast.policies.turn import Turn
 from topmast.policies.weighted import Weighted
 
 ORDERS: dict[str, Callable[[Profile], Order]] = {
@@ -34,11 +35,12 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
     "remaining-time": RemainingTime,
     "shortest": Shortest,
     "submission": Submission,
+    "turn": Turn,
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "weighted": Weighted,
 }
-LATE = "late"
+LATE, NO_SHARES, TURN = "late", "none", "turn"
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
     "home": Home,
     "least-loaded": LeastLoaded,
@@ -56,13 +58,47 @@ class Policies(Struct, frozen=True):
     order: Order
     score: Score
     bind: Bind | None = None
+    share: Share | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
     """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
-    return Policies(profile, order(profile), scoring(profile), _binding(profile))
+    return Policies(
+        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile)
+    )
+
+
+def _sharing(profile: Profile) -> Share | None:
+    """Who says which part of the time jobs run; None where a job that runs goes on running.
+
+    Imported here: its solvers take a while to load.
+    """
+    options = profile.shares
+    in_turn = profile.order == TURN
+    if options.policy == NO_SHARES:
+        if in_turn:
+            message = "there are no turns where time is not shared"
+            raise InvalidInput(message, field="profile.order", remedy="set shares.policy as well")
+        return None
+    from topmast.policies.shares.registry import POLICIES
+    from topmast.policies.shares.running import Running
+
+    _named(POLICIES, options.policy, "shares.policy")
+    needs = (
+        ("order", TURN, in_turn),
+        ("bind.policy", LATE, profile.bind.policy == LATE),
+        ("when_blocked", "skip", profile.when_blocked is WhenBlocked.SKIP),
+        ("preemption", "none", profile.preemption is Preemption.NONE),
+        ("reserve_after_s", "null", profile.reserve_after_s is None),
+        ("defragment", "false", not profile.defragment),
+    )
+    for field, remedy, holds in needs:
+        if not holds:
+            message = "does not go with shares of time, whose rounds say who runs"
+            raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
+    return Running(profile)
 
 
 def _binding(profile: Profile) -> Bind | None:
@@ -143,6 +179,8 @@ _ABOVE_ZERO = (
     "usage_half_life_s",
     "rerank_interval_s",
     "default_duration_s",
+    "round_s",
+    *BandWeights.__struct_fields__,
 )
 
 
@@ -152,11 +190,17 @@ def _check_numbers(options: Struct, prefix: str) -> None:
         value = getattr(options, name)
         if isinstance(value, Struct):
             _check_numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, dict):
+            for key, amount in value.items():
+                _check_number(f"{prefix}{name}.{key}", amount, above_zero=True)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            least = "more than 0" if name in _ABOVE_ZERO else "0 or more"
-            if not math.isfinite(value) or value < 0 or (value == 0 and name in _ABOVE_ZERO):
-                field = f"--set {prefix}{name}"
-                raise InvalidInput(f"{value:g} is out of range", field=field, remedy=least)
+            _check_number(f"{prefix}{name}", value, above_zero=name in _ABOVE_ZERO)
+
+
+def _check_number(option: str, value: float, *, above_zero: bool) -> None:
+    least = "more than 0" if above_zero else "0 or more"
+    if not math.isfinite(value) or value < 0 or (value == 0 and above_zero):
+        raise InvalidInput(f"{value:g} is out of range", field=f"--set {option}", remedy=least)
 
 
 def _options(kind: type[Struct], prefix: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +90,7 @@ class Workload:
             group=group,
             duration_s=duration_s,
             home=home,
+            deadline_s=None if math.isnan(deadline_s) else deadline_s,
         )
         return Arrival(
             row,

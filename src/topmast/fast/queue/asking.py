@@ -21,6 +21,7 @@ from topmast.model.reason import PendingReason
 from topmast.policies.base import Preemption, WhenBlocked
 
 ASK_TIMEOUT_S = 5.0
+NOT_ITS_TURN = "others have their turn in this round"
 
 
 def consider(queue: QueueViews, candidate: Candidate) -> None:
@@ -37,6 +38,9 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
             close(queue, candidate, *queue.quota_reason(record.spec))
         else:
             _pass_over(queue, candidate)
+        return
+    if not queue.rounds.may_start(candidate.job):
+        close(queue, candidate, PendingReason.INSUFFICIENT_CAPACITY, NOT_ITS_TURN)
         return
     refusal = _was_told(queue, record, candidate, choices)
     if refusal is not None:
@@ -162,7 +166,10 @@ def _upcoming(
     found = []
     for candidate in following(queue.pending.ranking, first, count):
         record = queue.jobs[candidate.job]
-        choices = queue.choices(record.spec, candidate.over_quota)
+        line = queue.pending.line(candidate.job)
+        choices = queue.choices_of(line, candidate.over_quota)
+        if not queue.rounds.may_start(candidate.job):
+            break
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue
         costs = _costs(queue, record)

@@ -57,7 +57,7 @@ class Durations:
 
     def remaining_s(self, record: JobRecord) -> float:
         """What is left of the run when the job starts again from what it has kept. O(1)."""
-        return max(0.0, self.expected_s(record.spec) - record.kept_s)
+        return max(0.0, self.expected_s(record.spec) - record.worked_s)
 
 
 def recurrence(spec: JobSpec) -> str | None:

@@ -105,7 +105,11 @@ class Kindred:
 
 
 def likeness_of(
-    spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None, over_quota: bool
+    spec: JobSpec,
+    avoid_hosts: tuple[str, ...],
+    bound: Place | None,
+    over_quota: bool,
+    granted: int | None = None,
 ) -> Likeness:
     """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
     return (
@@ -116,4 +120,5 @@ def likeness_of(
         spec.datasets,
         avoid_hosts,
         bound,
+        granted,
     )

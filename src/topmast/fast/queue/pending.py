@@ -19,11 +19,12 @@ from topmast.fast.queue.entitlements import Wanted
 from topmast.fast.queue.kin import Kin, Kindred, likeness_of
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds import Rounds
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Order
+from topmast.policies.base import Order, ShareOptions
 
 Shape = tuple[object, ...]
 
@@ -49,7 +50,8 @@ class Line(Struct):
 
     ``kin``: by mode, all who find a place, or none, as these do.
     ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
-    when it was refused; kept where quota might let it use others.
+    when it was refused; kept where quota might let it use others. ``granted``: the only one of its accelerators
+    that a round leaves its jobs.
     """
 
     number: int
@@ -62,6 +64,7 @@ class Line(Struct):
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
     retry_at_s: float | None = None
+    granted: int | None = None
 
 
 class Candidate(Struct, frozen=True):
@@ -72,7 +75,12 @@ class Candidate(Struct, frozen=True):
     over_quota: bool
 
 
-def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = None) -> Shape:
+def shape_of(
+    spec: JobSpec,
+    avoid_hosts: tuple[str, ...],
+    bound: Place | None = None,
+    granted: int | None = None,
+) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
         spec.tenant,
@@ -83,6 +91,7 @@ def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = 
         spec.preemptible,
         avoid_hosts,
         bound,
+        granted,
     )
 
 
@@ -90,10 +99,15 @@ class Pending:
     """All jobs that may be placed now, and those that must wait out a back-off."""
 
     def __init__(
-        self, order: Order, fairness: Callable[[str], float], durations: Durations
+        self,
+        order: Order,
+        fairness: Callable[[str], float],
+        durations: Durations,
+        rounds: Rounds | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.durations = durations
+        self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
         self.lines: dict[Shape, Line] = {}
         self.kindred = Kindred()
         self._terms: dict[Shape, Terms] = {}
@@ -123,16 +137,18 @@ class Pending:
             heapq.heappush(self._delayed, (record.not_before_s, record.number, record.id))
             self._delayed_jobs[record.id] = record
             return
-        shape = shape_of(record.spec, record.avoid_hosts, record.bound)
+        granted = self.rounds.choice(record.id)
+        shape = shape_of(record.spec, record.avoid_hosts, record.bound, granted)
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
             kin = {
-                over: self.kindred.join(likeness_of(spec, avoided, bound, over), number)
+                over: self.kindred.join(likeness_of(spec, avoided, bound, over, granted), number)
                 for over in (False, True)
             }
-            line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
+            terms = self._terms_of(spec)
+            line = self.lines[shape] = Line(number, shape, spec, terms, kin, granted=granted)
             self._by_number[number] = line.terms.lines[number] = line
             for dataset in record.spec.datasets:
                 self._readers.setdefault(dataset, {})[number] = None
@@ -171,6 +187,7 @@ class Pending:
             duration_s=min(LONGEST_S, self.durations.expected_s(spec)),
             remaining_s=min(LONGEST_S, self.durations.remaining_s(record)),
             attained_gpu_s=record.held_s * gpus,
+            turn=self.rounds.turn(record.id),
         )
 
     def remove(self, job: str) -> None:
@@ -215,6 +232,16 @@ class Pending:
         self.ranking.rerank(now)
         if self._stopped is not None:
             self.reopen()  # somebody else may stand in front now
+
+    def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
+        """A round has begun: rank anew, and ask about everybody as he is granted GPUs. O(jobs log jobs)."""
+        for record in waiting:
+            if self._line_of[record.id].granted != self.rounds.choice(record.id):
+                self.remove(record.id)
+                self.add(record, now)
+        self.ranking.take_turns(self.rounds.turns())
+        self.ranking.rerank(now)
+        self.reopen()
 
     @property
     def ranked_at_s(self) -> float:

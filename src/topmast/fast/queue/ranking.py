@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -48,6 +48,7 @@ _TYPES: dict[str, type[np.generic]] = {
     "duration_s": np.float64,
     "remaining_s": np.float64,
     "attained_gpu_s": np.float64,
+    "turn": np.float64,
 }
 
 
@@ -65,6 +66,7 @@ class Waiting(Struct, frozen=True):
     duration_s: float
     remaining_s: float
     attained_gpu_s: float = 0.0
+    turn: float = 0.0
 
 
 class Lane:
@@ -205,6 +207,7 @@ class Ranking:
         columns["duration_s"][row] = waiting.duration_s
         columns["remaining_s"][row] = waiting.remaining_s
         columns["attained_gpu_s"][row] = waiting.attained_gpu_s
+        columns["turn"][row] = waiting.turn
         self._jobs[row] = waiting.job
         self._row_of[waiting.job] = row
         self._staged.append(row)
@@ -226,6 +229,14 @@ class Ranking:
         del values["alive"]
         self.remove(job)
         self.add(Waiting(**values))
+
+    def take_turns(self, turns: Mapping[str, float]) -> None:
+        """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""
+        turn = self._columns["turn"]
+        for job, at in turns.items():
+            row = self._row_of.get(job)
+            if row is not None:
+                turn[row] = at
 
     def _tenant(self, name: str) -> int:
         known = self._tenants.get(name)
@@ -274,6 +285,7 @@ class Ranking:
                 duration_s=columns["duration_s"][rows],
                 remaining_s=columns["remaining_s"][rows],
                 attained_gpu_s=columns["attained_gpu_s"][rows],
+                turn=columns["turn"][rows],
             )
         )
 

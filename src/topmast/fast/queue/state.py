@@ -17,16 +17,18 @@ from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.kinds import Kinds
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds import Rounds
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile
+from topmast.policies.base import Bind, Order, Preemption, Profile, Share
 
 
 class Key(Struct):
@@ -58,7 +60,13 @@ class Saved(Struct):
 class QueueState(EventMachine):
     """The state of the queue, and the bookkeeping that more than one fact needs."""
 
-    def __init__(self, profile: Profile, order: Order, bind: Bind | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        order: Order,
+        bind: Bind | None = None,
+        share: Share | None = None,
+    ) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
@@ -72,6 +80,8 @@ class QueueState(EventMachine):
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s)
         self.mix = Mix()
+        self.rounds = Rounds(profile.shares, share)
+        self.kinds = Kinds(self.fleet, self.entitlements)
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
         self.next_job = 1
@@ -93,7 +103,8 @@ class QueueState(EventMachine):
         """Plans to be sought yet before others get their turn."""
 
     def _nobody_waits(self) -> Pending:
-        return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
+        fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
+        return Pending(self.order, fairness, self.durations, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -107,6 +118,8 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.kinds = Kinds(fleet, self.entitlements)
+        self.rounds.reset()
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
@@ -114,6 +127,7 @@ class QueueState(EventMachine):
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
+        self.rounds.changed = True
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:

@@ -33,7 +33,19 @@ class QueueViews(QueueState):
         return self.choices_by_mode(line)[over_quota]
 
     def choices_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
-        """By mode, the `choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        """By mode, the `choices` of the jobs of a line, or of these the one that it is granted."""
+        allowed = self.allowed_by_mode(line)
+        if line.granted is None:
+            return allowed
+        return {mode: tuple(c for c in of if c == line.granted) for mode, of in allowed.items()}
+
+    def weight_of(self, record: JobRecord) -> float:
+        """What a job weighs where time is shared by weight."""
+        weight: float = getattr(self.profile.shares.weights, record.spec.band.name.lower())
+        return weight
+
+    def allowed_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
+        """By mode, what a tenant may use; looked up while nothing was booked in its branch."""
         terms = line.terms
         as_of = self.ledger.as_of(terms.spec.tenant)
         if terms.as_of != as_of:

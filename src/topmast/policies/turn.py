@@ -1,0 +1,19 @@
+"""Order `turn` (Gavel's rounds): whose turn it is in this round, as the shares of time have it."""
+
+from __future__ import annotations
+
+from topmast.policies.base import Floats, Profile, QueueView
+
+
+class Turn:
+    """By place in the round: who received least of the share that is due to it comes first."""
+
+    by_band = False
+    by_time = True
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def keys(self, view: QueueView) -> Floats:
+        """The place in the round (n x 1)."""
+        return view.turn[:, None]
