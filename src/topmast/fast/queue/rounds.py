@@ -120,9 +120,9 @@ class Rounds:
         return self.share is not None and self.next_s(now) <= now
 
     def next_s(self, now: float) -> float:
-        """When the next round begins: when this one is over, or, if nobody is stopped by it, with a change."""
+        """When the next round begins: when this one is over; with a change, if what is free goes to no one else."""
         share = self.share
-        if share is None or not self.changed or share.moves or not self.options.reuse:
+        if share is None or not self.changed or share.fills or not self.options.reuse:
             return self.ends_s
         return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
 

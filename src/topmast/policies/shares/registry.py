@@ -25,7 +25,8 @@ from topmast.policies.shares.shares import Shares
 class Policy(Struct, frozen=True):
     """A policy: how it is solved, and whether jobs may share workers under it.
 
-    ``source``: where it was published. ``moves`` and ``fills``: as the hook `shares` has them.
+    ``source``: where it was published. ``moves``: a running job may have to make room, even if the policy knows
+    nothing of types; ``fills``: as the hook `shares` has it.
     """
 
     solve: Callable[[Columns], Shares]

@@ -29,7 +29,7 @@ class Running:
         options = profile.shares
         self._options: ShareOptions = options
         self._policy: Policy = policy_named(options.policy)
-        self.moves = self._policy.moves
+        self.moves = self._policy.moves or options.aware
         self.fills = self._policy.fills
 
     def parts(self, view: SharesView) -> Parts:
