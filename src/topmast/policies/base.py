@@ -111,6 +111,8 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     aware: bool = True
     round_s: float = 360.0
     recompute_s: float = 0.0
+    memory_s: float = 1_800.0
+    lease: float = 2.0
     reuse: bool = True
     weights: BandWeights = BandWeights()
     prices: dict[str, float] = {}

@@ -16,7 +16,16 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import BandWeights, Bind, Order, Preemption, Profile, Score, Share, WhenBlocked
+from topmast.policies.base import (
+    BandWeights,
+    Bind,
+    Order,
+    Preemption,
+    Profile,
+    Score,
+    Share,
+    WhenBlocked,
+)
 from topmast.policies.credit import Credit
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
@@ -65,9 +74,7 @@ def policies_of(profile: Profile) -> Policies:
     """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
-    return Policies(
-        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile)
-    )
+    return Policies(profile, order(profile), scoring(profile), _binding(profile), _sharing(profile))
 
 
 def _sharing(profile: Profile) -> Share | None:

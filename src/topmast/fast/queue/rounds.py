@@ -38,9 +38,9 @@ class Contender(Struct):
 
 
 class Account(Struct):
-    """What the rounds know of a job: seconds that it ``received`` on each model since fractions were computed.
+    """What the rounds know of a job: seconds that it received on each model lately, what is long ago less.
 
-    ``fractions`` (m): those; None while it has none. ``isolated_s``: how long its work so far would have taken
+    ``fractions`` (m): its parts of the time; None while it has none. ``isolated_s``: how long its work so far would have taken
     on a share of its own; ``left_s`` and ``isolated_speed`` are as of the last time fractions were computed.
     """
 
@@ -92,6 +92,8 @@ class Rounds:
         self._outside: dict[str, None] = {}
         """Jobs whose time cannot be divided: they take part in no round."""
         self._began_s = self._solved_s = -math.inf
+        self._span_s = 0.0
+        """How long all rounds were, what is long ago less."""
 
     @property
     def is_on(self) -> bool:
@@ -131,7 +133,7 @@ class Rounds:
     def ran(self, record: JobRecord, model: int, until_s: float) -> None:
         """A job ran on a model since its start, or since the round began."""
         account = self._accounts.get(record.id)
-        if account is not None and record.start_s is not None and 0 <= model:
+        if account is not None and record.start_s is not None and model >= 0:
             account.received_s[model] += max(0.0, until_s - max(record.start_s, self._began_s))
 
     def left(self, job: str) -> bool:
@@ -169,6 +171,7 @@ class Rounds:
         """
         for contender in contenders:
             self._accounts.setdefault(contender.record.id, Account(np.zeros(len(stage.models))))
+        self._age(now)
         due = self.changed and now - self._solved_s >= self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
@@ -180,6 +183,16 @@ class Rounds:
         self.count += 1
         self._began_s, self.ends_s = now, now + self.options.round_s
         return {c.record.id: at for c, at in zip(contenders, chosen, strict=True) if at >= 0}
+
+    def _age(self, now: float) -> None:
+        """What was received counts less as time goes by."""
+        if self._began_s == -math.inf:
+            return
+        passed_s = now - self._began_s
+        kept = 0.5 ** (passed_s / self.options.memory_s)
+        self._span_s = (self._span_s + passed_s) * kept
+        for account in self._accounts.values():
+            account.received_s *= kept
 
     def _solve(self, contenders: Sequence[Contender], stage: Stage, now: float) -> None:
         """Compute fractions; where that fails, the last ones go on."""
@@ -210,7 +223,6 @@ class Rounds:
         speeds = parts.isolated_speeds.tolist()
         for row, (contender, account) in enumerate(zip(contenders, accounts, strict=True)):
             account.fractions = parts.fractions[row]
-            account.received_s[:] = 0.0
             account.left_s, account.isolated_speed = contender.left_s, speeds[row]
 
     def _priorities(self, contenders: Sequence[Contender], gpus: Ints, now: float) -> Floats:
@@ -220,7 +232,7 @@ class Rounds:
         that has no fraction yet counts with an equal part of every model.
         """
         half_s = self.options.round_s / 2
-        since_s = now - self._solved_s + half_s
+        since_s = self._span_s + half_s
         shares = np.zeros((len(contenders), len(gpus)))
         received_s = np.zeros_like(shares)
         for row, contender in enumerate(contenders):
@@ -264,11 +276,10 @@ class Rounds:
             speeds += contender.kind.speeds / max(contender.kind.speeds.max(), 1e-300)
         return sorted(range(models), key=lambda model: (-speeds.item(model), model))
 
-    def _queue(
-        self, contenders: Sequence[Contender], priority: Floats, model: int
-    ) -> list[int]:
+    def _queue(self, contenders: Sequence[Contender], priority: Floats, model: int) -> list[int]:
         """Rows by priority; of equals first who runs there, then who came first."""
         elsewhere = np.array([c.at != model for c in contenders])
+        priority = np.where(elsewhere, priority, priority * self.options.lease)
         numbers = np.array([c.record.number for c in contenders])
         return np.lexsort((numbers, elsewhere, -priority)).tolist()
 

@@ -55,9 +55,7 @@ def _model_of(queue: QueueViews, record: JobRecord) -> int:
     return models.index(plan.model) if plan is not None and one else -1
 
 
-def _contenders(
-    queue: QueueViews, tenants: list[str]
-) -> tuple[list[Contender], list[JobRecord]]:
+def _contenders(queue: QueueViews, tenants: list[str]) -> tuple[list[Contender], list[JobRecord]]:
     """Who may want GPUs in this round, and who stands outside: jobs without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
     going = [r for r in queue.placed.values() if r.state is not JobState.CANCELLING]
