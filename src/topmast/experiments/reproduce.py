@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
@@ -225,9 +225,9 @@ def run_point(experiment: Experiment, scale: Scale, point: Point) -> Figures:
     own = {k: v for k, v in options.items() if not k.startswith(PREFIX)}
     settings = read_settings(world)
     watch = _Watch(trace)
-    simulation = Simulation(
-        trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
-    )
+    profile = load_profile(point.case.profile, own)
+    load_solvers(profile)
+    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed)
     simulation.run()
     summary = simulation.finish().summary
     summary["allocation_rate_late"] = watch.allocated_late()

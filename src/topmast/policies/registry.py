@@ -83,18 +83,17 @@ def _sharing(profile: Profile) -> Share | None:
     Imported here: its solvers take a while to load.
     """
     options = profile.shares
-    in_turn = profile.order == TURN
     if options.policy == NO_SHARES:
-        if in_turn:
-            message = "there are no turns where time is not shared"
-            raise InvalidInput(message, field="profile.order", remedy="set shares.policy as well")
         return None
     from topmast.policies.shares.registry import POLICIES
     from topmast.policies.shares.running import Running
 
     _named(POLICIES, options.policy, "shares.policy")
+    if options.lease < 1:
+        message = f"{options.lease:g} would have jobs stopped for running"
+        raise InvalidInput(message, field="profile.shares.lease", remedy="1 or more")
     needs = (
-        ("order", TURN, in_turn),
+        ("order", TURN, profile.order == TURN),
         ("bind.policy", LATE, profile.bind.policy == LATE),
         ("when_blocked", "skip", profile.when_blocked is WhenBlocked.SKIP),
         ("preemption", "none", profile.preemption is Preemption.NONE),
@@ -187,6 +186,7 @@ _ABOVE_ZERO = (
     "rerank_interval_s",
     "default_duration_s",
     "round_s",
+    "memory_s",
     *BandWeights.__struct_fields__,
 )
 
@@ -215,7 +215,9 @@ def _options(kind: type[Struct], prefix: str = "") -> list[str]:
     names = []
     for field in msgspec.structs.fields(kind):
         inner = isinstance(field.type, type) and issubclass(field.type, Struct)
-        names += _options(field.type, f"{field.name}.") if inner else [f"{prefix}{field.name}"]
+        names += (
+            _options(field.type, f"{prefix}{field.name}.") if inner else [f"{prefix}{field.name}"]
+        )
     return names
 
 

@@ -317,6 +317,12 @@ class Simulation:
         summary = summary_of(self.recorder, self.window)
         summary["never_startable"] = len(self.set_aside)
         summary["waiting"] = len(waiting)
+        rounds = queue.rounds
+        if rounds.is_on:
+            summary["rounds"] = {
+                "count": rounds.count, "solves": rounds.solves, "failures": rounds.failures,
+                "failure": rounds.last_failure, "named": rounds.named_in_all,
+            }  # fmt: skip
         summary["seed"] = self.seed
         summary["version"] = __version__
         summary["config_hash"] = self.config_hash()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -77,9 +78,10 @@ class Rounds:
         self.share = share
         self.ends_s = -math.inf
         """When the present round is over."""
-        self.count = self.solves = self.failures = 0
+        self.count = self.solves = self.failures = self.named_in_all = 0
         self.failure = ""
         """Why the last attempt to compute fractions failed; empty if it did not."""
+        self.last_failure = ""
         self.named: dict[str, str] = {}
         """Jobs that get no part, or whose deadline cannot be kept, and why."""
         self.leaving: dict[str, None] = {}
@@ -128,6 +130,16 @@ class Rounds:
             return self.ends_s
         return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
 
+    def news(self, job: str) -> str:
+        """What its people should know: why it gets no part of the time, and if parts could not be computed."""
+        found = [self.named[job]] if job in self.named else []
+        if self.failure:
+            found.append(
+                f"parts of the time are as computed before, for the solver failed "
+                f"({self.failures} times; {self.failure})"
+            )
+        return "; ".join(found)
+
     # --- books --------------------------------------------------------------------------------------
 
     def ran(self, record: JobRecord, model: int, until_s: float) -> None:
@@ -146,15 +158,21 @@ class Rounds:
     def forget(self, job: str) -> None:
         """A job is over."""
         self.changed = True
-        for known in (self._grants, self._turns, self._accounts, self._outside, self.named):
-            known.pop(job, None)  # type: ignore[attr-defined]
+        for known in self._by_job():
+            known.pop(job, None)
 
     def reset(self) -> None:
         """Another fleet, or a restart: nothing that is known of rounds holds any more."""
         self.changed = True
         self.ends_s = self._began_s = self._solved_s = -math.inf
-        for known in (self._grants, self._turns, self._accounts, self._outside, self.leaving):
-            known.clear()  # type: ignore[attr-defined]
+        self._span_s = 0.0
+        for known in self._by_job():
+            known.clear()
+
+    def _by_job(self) -> tuple[dict[str, Any], ...]:
+        return (
+            self._grants, self._turns, self._accounts, self._outside, self.named, self.leaving,
+        )  # fmt: skip
 
     # --- a round begins -----------------------------------------------------------------------------
 
@@ -210,7 +228,7 @@ class Rounds:
         except (TopmastError, ArithmeticError, AssertionError, ValueError, RuntimeError) as error:
             # Whatever a solver raises: what was computed last is a valid division of time.
             self.failures += 1
-            self.failure = str(error) or type(error).__name__
+            self.failure = self.last_failure = str(error) or type(error).__name__
             self.changed = True  # try again
             return
         self.failure = ""
@@ -219,7 +237,11 @@ class Rounds:
     def _note(
         self, contenders: Sequence[Contender], accounts: Sequence[Account], parts: Parts
     ) -> None:
-        self.named = {contenders[row].record.id: why for row, why in parts.named.items()}
+        before, self.named = (
+            self.named,
+            {contenders[row].record.id: why for row, why in parts.named.items()},
+        )
+        self.named_in_all += len(self.named.keys() - before.keys())
         speeds = parts.isolated_speeds.tolist()
         for row, (contender, account) in enumerate(zip(contenders, accounts, strict=True)):
             account.fractions = parts.fractions[row]
@@ -281,7 +303,8 @@ class Rounds:
         elsewhere = np.array([c.at != model for c in contenders])
         priority = np.where(elsewhere, priority, priority * self.options.lease)
         numbers = np.array([c.record.number for c in contenders])
-        return np.lexsort((numbers, elsewhere, -priority)).tolist()
+        rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
+        return rows
 
     def _take_turns(
         self, contenders: Sequence[Contender], priority: Floats, chosen: Sequence[int]

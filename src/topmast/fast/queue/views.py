@@ -197,6 +197,7 @@ class QueueViews(QueueState):
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
         reason, detail = self._reason_of_line(line)
+        detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and reason in never:
             # Only those that could be asked have said never.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Literal
 
 import numpy as np
 
 from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.job import MILLI
 from topmast.policies.base import Floats, Parts, Profile, ShareOptions, SharesView, Within
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.objectives import hierarchical
@@ -35,7 +37,7 @@ class Running:
     def parts(self, view: SharesView) -> Parts:
         """As the hook says. O(one solve), and another for each job that has to be left out."""
         named: dict[int, str] = {}
-        rows = [row for row, runs in enumerate((view.speeds > 0).any(axis=1)) if runs]
+        rows: list[int] = np.flatnonzero(view.speeds.max(axis=1, initial=0.0) > 0).tolist()
         late: set[int] = set()
         while rows:
             columns = self._columns(view, rows, late)
@@ -58,8 +60,11 @@ class Running:
     def _columns(self, view: SharesView, rows: list[int], late: set[int]) -> Columns:
         """The problem with these jobs; of those that are ``late`` the deadline does not count."""
         entities = _entities(view, rows, self._options.within) if self._has_entities() else {}
-        jobs = [_job(view, row, bool(entities), row not in late) for row in rows]
-        workers = dict(zip(view.models, view.gpus.tolist(), strict=True))
+        unit = _unit_milli(view, rows)
+        jobs = [_job(view, row, unit, bool(entities), row not in late) for row in rows]
+        workers = {
+            m: gpus * MILLI // unit for m, gpus in zip(view.models, view.gpus.tolist(), strict=True)
+        }
         prices = {m: usd for m, usd in self._options.prices.items() if m in workers}
         problem = Problem(workers, jobs, costs=prices, entities=entities)
         columns = columns_for(self._policy, problem, agnostic=not self._options.aware)
@@ -70,14 +75,19 @@ class Running:
         return self._options.policy == hierarchical.NAME
 
 
+def _unit_milli(view: SharesView, rows: list[int]) -> int:
+    """The largest part of a GPU of which all gangs take a whole number: a worker of the problem."""
+    return math.gcd(MILLI, *(round(width * MILLI) for width in view.width[rows].tolist()))
+
+
 def _entities(view: SharesView, rows: list[int], within: Within) -> dict[str, Entity]:
     """The tenants that have jobs here."""
     tenants = dict.fromkeys(view.tenant[rows].tolist())
-    how = within.value
+    how: Literal["fairness", "fifo"] = "fifo" if within is Within.FIFO else "fairness"
     return {str(t): Entity(float(view.tenant_weights[t]), how) for t in tenants}
 
 
-def _job(view: SharesView, row: int, has_entity: bool, is_due: bool) -> Job:
+def _job(view: SharesView, row: int, unit_milli: int, has_entity: bool, is_due: bool) -> Job:
     deadline_s = float(view.deadline_s[row])
     return Job(
         id=view.ids[row],
@@ -86,7 +96,7 @@ def _job(view: SharesView, row: int, has_entity: bool, is_due: bool) -> Job:
             for m, speed in zip(view.models, view.speeds[row].tolist(), strict=True)
             if speed > 0
         },
-        scale_factor=view.width.item(row),
+        scale_factor=round(view.width.item(row) * MILLI) // unit_milli,
         weight=view.weight.item(row),
         steps_left=view.left_s.item(row),
         elapsed_s=view.elapsed_s.item(row),
