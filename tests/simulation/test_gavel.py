@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import cluster, fleet
 from tests.support.simulated import run
 from topmast.model.fleet import ClusterSpec, Fleet
+from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
 from topmast.traces.reading import read
 from topmast.traces.trace import Trace
@@ -49,7 +50,7 @@ def test_mean_jct_is_that_of_the_public_code(
     profile: str, public_jct_s: float, options: dict[str, str], trace: Trace
 ) -> None:
     """Within 10%; `gavel-fifo` is better by more where it does not leave GPUs idle until the round ends."""
-    summary = run(trace, _one_host_each(), profile, **options).result.summary
+    summary = run(trace, _one_host_each(), load_profile(profile, options)).result.summary
     mean_s = summary["jct_s"]["mean"]
     assert summary["finished"] == 96
     assert summary["rounds"]["failures"] == 0
@@ -64,9 +65,8 @@ def test_stopping_costs_what_it_costs_and_a_lease_spares_it(trace: Trace) -> Non
     """Start-up, checkpoint and restore are charged to every turn; so fewer changes are better."""
 
     def jct_s(lease: str, settings: Settings) -> tuple[float, int]:
-        options = {"shares.lease": lease}
-        profile = "gavel-max-min-fairness"
-        summary = run(trace, _one_host_each(), profile, settings, **options).result.summary
+        profile = load_profile("gavel-max-min-fairness", {"shares.lease": lease})
+        summary = run(trace, _one_host_each(), profile, settings).result.summary
         return summary["jct_s"]["mean"], summary["preemptions"]
 
     free = Settings().without_overheads()

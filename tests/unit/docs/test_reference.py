@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from msgspec import Struct
 
 from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import BindOptions, Profile, RankWeights, ScoreWeights
+from topmast.policies.base import ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 
@@ -108,15 +109,14 @@ def test_reasons_are_in_their_order() -> None:
 # ----------------------------------------------------------------------------------- profiles
 
 
-def _options(profile: Profile) -> dict[str, Any]:
+def _options(options: Struct, prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in Profile.__struct_fields__:
-        value = getattr(profile, name)
-        if isinstance(value, ScoreWeights | RankWeights | BindOptions):
-            inner = type(value).__struct_fields__
-            found |= {f"{name}.{part}": getattr(value, part) for part in inner}
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if isinstance(value, Struct):
+            found |= _options(value, f"{prefix}{name}.")
         elif name not in ("name", "description"):
-            found[name] = value
+            found[f"{prefix}{name}"] = value
     return found
 
 
