@@ -216,7 +216,7 @@ class Order(Protocol):
 
 
 @runtime_checkable
-class Turning(Protocol):
+class Turning(Order, Protocol):
     """An `Order` in which jobs change places by the service that they get, at times that it can tell."""
 
     def turns_s(self, view: QueueView) -> Floats:
@@ -229,7 +229,7 @@ class Turning(Protocol):
 
 
 @runtime_checkable
-class Learning(Protocol):
+class Learning(Order, Protocol):
     """An `Order` that goes by what jobs took that have succeeded."""
 
     def learn(self, total_gpu_s: Floats) -> None:
@@ -246,7 +246,7 @@ class Score(Protocol):
 
 
 @runtime_checkable
-class Shaping(Protocol):
+class Shaping(Score, Protocol):
     """A `Score` that decides, too, how near to one another the tasks of a job must sit."""
 
     def topology(self, spec: JobSpec, on_one_host: bool) -> Topology:

@@ -8,6 +8,7 @@ again: what it has had until then counts no more.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def reaches_s(view: QueueView, service_gpu_s: Floats) -> Floats:
 
 def _check(options: QueueOptions) -> None:
     bounds = (0.0, *options.thresholds_gpu_s)
-    if not all(low < high < math.inf for low, high in zip(bounds, bounds[1:], strict=False)):
+    if not all(low < high < math.inf for low, high in pairwise(bounds)):
         raise InvalidInput(
             "do not ascend from above 0",
             field="--set queues.thresholds_gpu_s",
@@ -71,5 +72,7 @@ def _check(options: QueueOptions) -> None:
         )
     if options.promote_knob == 0:
         raise InvalidInput(
-            "0 is out of range", field="--set queues.promote_knob", remedy="more than 0; null: nobody rises"
+            "0 is out of range",
+            field="--set queues.promote_knob",
+            remedy="more than 0; null: nobody rises",
         )

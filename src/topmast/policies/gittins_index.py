@@ -77,9 +77,14 @@ def index_of(total_gpu_s: Floats, quantum_gpu_s: float, ahead: int | None = None
     sums = np.concatenate(([0.0], np.cumsum(total)))
     share = ended / len(total)
     mean = (sums[ended] + service * (len(total) - ended)) / len(total)
-    to = _corners(mean, share) if ahead is None else np.minimum(np.arange(quanta + 1) + ahead, quanta)
+    to = (
+        _corners(mean, share)
+        if ahead is None
+        else np.minimum(np.arange(quanta + 1) + ahead, quanta)
+    )
     taken, won = mean[to] - mean, share[to] - share
-    return np.divide(won, taken, out=np.zeros(quanta + 1), where=taken > 0)
+    index: Floats = np.divide(won, taken, out=np.zeros(quanta + 1), where=taken > 0)
+    return index
 
 
 def _corners(x: Floats, y: Floats) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.build import profile
-from topmast.fast.queue import ranking
+from topmast.fast.queue import lane, ranking
 from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.model.job import Band
 from topmast.policies.base import Order, QueueView
@@ -41,7 +41,8 @@ class Model:
         view = QueueView(
             self.ranked_at_s, np.array([w.band]), np.array([w.submit_s]), np.array([w.gpus]),
             np.array([w.tasks]), np.array([0]), np.array([standing]), np.array([w.duration_s]),
-            np.array([w.remaining_s]), np.array([w.attained_gpu_s]),
+            np.array([w.remaining_s]), np.array([w.attained_gpu_s]), np.array([w.executed_s]),
+            np.array([w.first_start_s]), np.array([w.since_s]), np.array([False]),
         )  # fmt: skip
         band = (0.0 if over_quota else -float(w.band),) if self.order.by_band else ()
         return (*band, *self.order.keys(view)[0].tolist(), w.submit_s, w.number)
@@ -88,7 +89,8 @@ class Both:
             tenant=rng.choice(list(self.used)), band=rng.choice(BANDS),
             submit_s=float(max(0, self.now - rng.randrange(3))), gpus=float(rng.choice((1, 2, 8))),
             tasks=1, duration_s=duration_s, remaining_s=duration_s * rng.choice((0.5, 1.0)),
-            attained_gpu_s=float(rng.randrange(3)),
+            attained_gpu_s=float(rng.choice((0, 3_250, 7_200, 90_000))),
+            first_start_s=float(rng.randrange(3)), since_s=float(rng.randrange(3)),
         )  # fmt: skip
 
     def add(self) -> None:
@@ -190,6 +192,7 @@ def test_any_changes_leave_what_a_sort_from_scratch_gives(
     """Inserts, removals, changes of band, re-ranks, closed lines: in any sequence."""
     monkeypatch.setattr(ranking, "MANY", many)
     monkeypatch.setattr(ranking, "FIRST_CAPACITY", 4)
+    monkeypatch.setattr(lane, "FIRST_CAPACITY", 4)
     monkeypatch.setattr(ranking, "SCAN_FIRST", 2)
     if many:
         monkeypatch.setattr(ranking, "LATE_LIMIT", 40)
@@ -242,4 +245,4 @@ def test_rows_of_those_who_left_are_used_again() -> None:
         both.add()
         both.remove()
         both.rerank()
-    assert len(both.real._jobs) == ranking.FIRST_CAPACITY
+    assert len(both.real._jobs) == lane.FIRST_CAPACITY

@@ -180,7 +180,9 @@ def test_jobs_that_fit_alike_stand_in_one_line(what: str) -> None:
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_jobs_that_fit_differently_stand_in_different_lines(what: str) -> None:
     """One job's refusal must never close the line of another that could start."""
-    assert shape_of(DIFFERENT[what], DIFFERENT[what].topology, ()) != shape_of(SHAPED, SHAPED.topology, ())
+    assert shape_of(DIFFERENT[what], DIFFERENT[what].topology, ()) != shape_of(
+        SHAPED, SHAPED.topology, ()
+    )
     assert shape_of(SHAPED, SHAPED.topology, ("east-1-0",)) != shape_of(SHAPED, SHAPED.topology, ())
 
 
