@@ -28,6 +28,6 @@ class AttainedService:
         """The queue and two keys inside it (n x 3)."""
         return np.column_stack((self._feedback.numbers(view), self._feedback.inside(view)))
 
-    def turns_s(self, view: QueueView) -> Floats:
+    def drifts_s(self, view: QueueView) -> Floats:
         """When jobs leave their queue (n)."""
-        return self._feedback.turns_s(view)
+        return self._feedback.drifts_s(view)

@@ -67,7 +67,7 @@ class Preemption(StrEnum):
     """Work that ranks behind it now, from the last on, if that gives it room."""
 
 
-class Within(StrEnum):
+class InsideQueue(StrEnum):
     """Who goes first of those in one queue."""
 
     RUNNING = "running"
@@ -85,7 +85,7 @@ class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
     promote_knob: float | None = None
-    within: Within = Within.RUNNING
+    within: InsideQueue = InsideQueue.RUNNING
 
 
 class GittinsOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,7 +177,7 @@ class QueueView(Struct, frozen=True):
     ``fairness`` is 1 for the job of a tenant that used nothing lately, 0 at its fair share and beyond.
     ``duration_s`` is the whole run as expected, ``remaining_s`` what is left of it,
     ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
-    ``executed_s`` is the time it has held them; of one that rose to the top (`Turning`) both count from
+    ``executed_s`` is the time it has held them; of one that rose to the top (`Drifting`) both count from
     then on. ``first_start_s`` is infinite for one that never ran; ``since_s``: since when it is ``running``, or waits.
     """
 
@@ -216,10 +216,10 @@ class Order(Protocol):
 
 
 @runtime_checkable
-class Turning(Order, Protocol):
+class Drifting(Order, Protocol):
     """An `Order` in which jobs change places by the service that they get, at times that it can tell."""
 
-    def turns_s(self, view: QueueView) -> Floats:
+    def drifts_s(self, view: QueueView) -> Floats:
         """When each running job may come to rank lower, and each waiting one rises to the top; inf: never (n).
 
         When a waiting job rises, what it has attained and executed is counted anew. A running one whose time has
@@ -229,7 +229,7 @@ class Turning(Order, Protocol):
 
 
 @runtime_checkable
-class Learning(Order, Protocol):
+class Empirical(Order, Protocol):
     """An `Order` that goes by what jobs took that have succeeded."""
 
     def learn(self, total_gpu_s: Floats) -> None:

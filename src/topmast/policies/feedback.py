@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Floats, QueueOptions, QueueView, Within
+from topmast.policies.base import Floats, InsideQueue, QueueOptions, QueueView
 
 HAIR_GPU_S = 1e-3
 """So much short of a threshold counts as there: times are whole microseconds."""
@@ -35,12 +35,12 @@ class Feedback:
 
     def inside(self, view: QueueView) -> Floats:
         """Keys inside a queue (n x 2). O(n)."""
-        if self._options.within is Within.FIRST_START:
+        if self._options.within is InsideQueue.FIRST_START:
             return np.column_stack((view.first_start_s, view.submit_s))
         since_s = np.where(view.running, view.first_start_s, view.since_s)
         return np.column_stack((~view.running, since_s))
 
-    def turns_s(self, view: QueueView) -> Floats:
+    def drifts_s(self, view: QueueView) -> Floats:
         """When each job leaves its queue if nothing else happens; inf: never (n). O(n log queues)."""
         queue = self.numbers(view)
         sinks_s = reaches_s(view, self._ends[queue.astype(np.int64)])

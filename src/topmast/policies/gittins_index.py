@@ -53,11 +53,11 @@ class GittinsIndex:
         index = self._index[self._quanta(view)]
         return np.column_stack((self._feedback.numbers(view), -index, self._feedback.inside(view)))
 
-    def turns_s(self, view: QueueView) -> Floats:
+    def drifts_s(self, view: QueueView) -> Floats:
         """When jobs leave their queue, and when the index of running ones falls (n)."""
         falls = reaches_s(view, self._falls_at[self._quanta(view)] * self._options.quantum_gpu_s)
-        turns_s = self._feedback.turns_s(view)
-        return np.where(view.running, np.minimum(turns_s, falls), turns_s)
+        drifts_s = self._feedback.drifts_s(view)
+        return np.where(view.running, np.minimum(drifts_s, falls), drifts_s)
 
 
 def index_of(total_gpu_s: Floats, quantum_gpu_s: float, ahead: int | None = None) -> Floats:

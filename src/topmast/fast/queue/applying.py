@@ -101,7 +101,7 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
         record.start_s = queue.now
         if record.first_start_s is None:
             record.first_start_s = queue.now
-        queue.turns.note(queue.pending, record, queue.now)
+        queue.drifts.note(queue.pending, record, queue.now)
     if record.finished:
         _retire(queue, record)
 

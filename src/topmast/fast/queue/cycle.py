@@ -21,7 +21,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
         bind_again(queue, queue.jobs[job])
-    _turn(queue)
+    _drift(queue)
     queue.pending.reopen_due(queue.now)
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
         queue.pending.reopen()
@@ -39,14 +39,14 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     advance(queue)
 
 
-def _turn(queue: QueueViews) -> None:
+def _drift(queue: QueueViews) -> None:
     """Jobs change places by the service that they had, or did not have: ask about everybody again."""
-    due = queue.turns.take_due(queue.jobs, queue.now)
+    due = queue.drifts.take_due(queue.jobs, queue.now)
     for record in due:
         if record.plan is None:
             queue.decide(f.Promoted(record.id))
         else:
-            queue.turns.note(queue.pending, record, queue.now)
+            queue.drifts.note(queue.pending, record, queue.now)
     if due:
         queue.pending.reopen()
 

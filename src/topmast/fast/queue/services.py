@@ -1,11 +1,11 @@
-"""What jobs took in all that have succeeded, for orders that go by its distribution (`Learning`)."""
+"""What jobs took in all that have succeeded, for orders that go by its distribution (`Empirical`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from topmast.fast.queue.record import JobRecord
-from topmast.policies.base import Learning, Order
+from topmast.policies.base import Empirical, Order
 
 KEPT = 10_000
 """Of so many of the latest jobs the total service is kept."""
@@ -17,7 +17,7 @@ class Services:
     """Total GPU-seconds of the latest jobs, oldest first; kept only for an order that learns from them."""
 
     def __init__(self, order: Order) -> None:
-        self._order = order if isinstance(order, Learning) else None
+        self._order = order if isinstance(order, Empirical) else None
         self.total_gpu_s: list[float] = []
         self._unknown = 0
         """Jobs that ended since the order took up a sample."""

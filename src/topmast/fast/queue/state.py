@@ -15,6 +15,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.binding import Binding
 from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
+from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.ledger import Ledger
@@ -24,7 +25,6 @@ from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.services import Services
 from topmast.fast.queue.shaping import Shapes
-from topmast.fast.queue.turns import Turns
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
@@ -92,7 +92,7 @@ class QueueState(EventMachine):
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.ahead = Ahead(profile.ask_ahead)
-        self.turns = Turns(order, profile.rerank_interval_s)
+        self.drifts = Drifts(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None
@@ -128,7 +128,7 @@ class QueueState(EventMachine):
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
-        self.turns.note(self.pending, record, self.now)
+        self.drifts.note(self.pending, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
@@ -197,14 +197,14 @@ class QueueState(EventMachine):
         self.durations.histories = state.histories
         self.mix = Mix(state.sizes)
         self.services.restore(state.services_gpu_s)
-        self.turns = Turns(self.order, self.profile.rerank_interval_s)
+        self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
-                self.turns.note(self.pending, record, self.now)
+                self.drifts.note(self.pending, record, self.now)
             elif record.state in WAITING:
                 self.pending.add(record, self.now)
-                self.turns.note(self.pending, record, self.now)
+                self.drifts.note(self.pending, record, self.now)
                 self.binding.waits(record, self.now)
