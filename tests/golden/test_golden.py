@@ -78,7 +78,9 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
     unions = (QueueFact, PlacerFact, ClusterFact)
     every = {kind for union in unions for kind in union.__args__}
     assert all(issubclass(kind, Fact) for kind in every)
-    assert every - seen == {Unplanned, Bound, Promoted}, "its plans fit; nobody is bound, or starves"
+    assert every - seen == {Unplanned, Bound, Promoted}, (
+        "its plans fit; nobody is bound, or starves"
+    )
 
 
 def test_the_kept_files_stay_small() -> None:

@@ -51,6 +51,12 @@ BINDINGS: dict[str, Callable[[Profile], Bind]] = {
     "near-data": NearData,
     "spill-over": SpillOver,
 }
+HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
+    "order": ORDERS,
+    "scoring": SCORINGS,
+    "bind.policy": BINDINGS,
+}
+"""By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
 
 Policy = TypeVar("Policy")
 
