@@ -42,6 +42,7 @@ def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tupl
         return read(data / files.trace, files.format, host_gpus=host_gpus), fleet
     trace, _ = generate(files.stand_in.kind, scale.jobs, seed)
     trace = _fitting(trace, sum(fleet.gpus().values()))
+    trace = trace if scale.limit is None else trace.head(scale.limit)
     if files.stand_in.load is not None:
         trace = trace.with_load(files.stand_in.load / offered_load(trace, fleet))
     return trace, fleet
