@@ -11,6 +11,7 @@ import pytest
 from tests.support.build import cluster, fleet
 from tests.support.one_pool import Job, Key, Pool, as_listed, first_start, ours
 from tests.support.simulated import jobs, run
+from topmast.policies.registry import load_profile
 from topmast.traces.reading import read
 
 ENDS = (3_250.0, 7_200.0)
@@ -42,7 +43,7 @@ def test_every_attempt_is_that_of_a_plain_pool(within: str, key: Key, seed: int)
     pool.run(drawn)
     options = {"queues.within": within, "rerank_interval_s": "0.000001"}
     world = fleet(cluster("pool-1", hosts=1, gpus=16))
-    found = run(trace, world, "tiresias-las", **options)
+    found = run(trace, world, load_profile("tiresias-las", options))
     ours_s, theirs_s = _attempts(found.allocations), sorted(pool.attempts)
     assert [a[0] for a in ours_s] == [a[0] for a in theirs_s]
     for one, other in zip(ours_s, theirs_s, strict=True):
