@@ -85,7 +85,7 @@ class JobSpec(Struct, frozen=True):
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
     region where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
-    it should be over.
+    it should be over. ``skew``: the share of the model's parameters that its largest tensor holds; None: not known.
     """
 
     name: str
@@ -105,6 +105,7 @@ class JobSpec(Struct, frozen=True):
     duration_s: float | None = None
     home: str = ""
     deadline_s: float | None = None
+    skew: float | None = None
 
     @property
     def tasks(self) -> int:

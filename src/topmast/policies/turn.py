@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from topmast.policies.base import Floats, Profile, QueueView
 
 
 class Turn:
     """By place in the round: who received least of the share that is due to it comes first."""
 
+    source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20), section 5: rounds"
+    options: ClassVar[tuple[str, ...]] = ("shares",)
     by_band = False
     by_time = True
 

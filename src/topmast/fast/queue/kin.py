@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import Band, JobSpec, Topology
 from topmast.model.plan import Place, Reservation
 from topmast.model.reason import PendingReason
 
@@ -106,6 +106,7 @@ class Kindred:
 
 def likeness_of(
     spec: JobSpec,
+    topology: Topology,
     avoid_hosts: tuple[str, ...],
     bound: Place | None,
     over_quota: bool,
@@ -116,7 +117,7 @@ def likeness_of(
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
         tuple((g.count, g.resources) for g in spec.groups),
-        spec.topology,
+        topology,
         spec.datasets,
         avoid_hosts,
         bound,

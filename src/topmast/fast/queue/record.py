@@ -17,6 +17,8 @@ class JobRecord(Struct):
     seconds at the speed of the first model listed. ``not_before_s``: back-off after a failure.
     ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
+    ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
+    by attained service, for the job rose to the top since, ``promotions`` times.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
@@ -54,6 +56,9 @@ class JobRecord(Struct):
     gpus_milli: int | None = None
     bound: Place | None = None
     bindings: int = 0
+    stopped_s: float | None = None
+    uncounted_s: float = 0.0
+    promotions: int = 0
 
     @property
     def finished(self) -> bool:

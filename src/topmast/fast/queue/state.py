@@ -15,6 +15,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.binding import Binding
 from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
+from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.kinds import Kinds
@@ -24,11 +25,13 @@ from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds import Rounds
+from topmast.fast.queue.services import Services
+from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Share
+from topmast.policies.base import Bind, Order, Preemption, Profile, Score, Share
 
 
 class Key(Struct):
@@ -55,6 +58,7 @@ class Saved(Struct):
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
+    services_gpu_s: list[float] = []
 
 
 class QueueState(EventMachine):
@@ -65,6 +69,7 @@ class QueueState(EventMachine):
         profile: Profile,
         order: Order,
         bind: Bind | None = None,
+        score: Score | None = None,
         share: Share | None = None,
     ) -> None:
         super().__init__()
@@ -79,6 +84,8 @@ class QueueState(EventMachine):
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s)
+        self.services = Services(order)
+        self.shapes = Shapes(score)
         self.mix = Mix()
         self.rounds = Rounds(profile.shares, share)
         self.kinds = Kinds(self.fleet, self.entitlements)
@@ -94,6 +101,7 @@ class QueueState(EventMachine):
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.ahead = Ahead(profile.ask_ahead)
+        self.drifts = Drifts(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None
@@ -104,7 +112,7 @@ class QueueState(EventMachine):
 
     def _nobody_waits(self) -> Pending:
         fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
-        return Pending(self.order, fairness, self.durations, self.rounds)
+        return Pending(self.order, fairness, self.durations, self.shapes, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -120,6 +128,7 @@ class QueueState(EventMachine):
         self.entitlements.configure(fleet)
         self.kinds = Kinds(fleet, self.entitlements)
         self.rounds.reset()
+        self.shapes.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
@@ -130,6 +139,7 @@ class QueueState(EventMachine):
         self.rounds.changed = True
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
+        self.drifts.note(self.pending, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
@@ -181,6 +191,7 @@ class QueueState(EventMachine):
                 used,
                 self.durations.histories,
                 self.mix.weights,
+                self.services.total_gpu_s,
             )
         )
 
@@ -196,11 +207,15 @@ class QueueState(EventMachine):
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
         self.mix = Mix(state.sizes)
+        self.services.restore(state.services_gpu_s)
+        self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
+                self.drifts.note(self.pending, record, self.now)
             elif record.state in WAITING:
                 self.pending.add(record, self.now)
+                self.drifts.note(self.pending, record, self.now)
                 self.binding.waits(record, self.now)

@@ -88,7 +88,7 @@ class QueueViews(QueueState):
             groups=tuple(
                 GroupAsk(g.name, g.count, self.entitlements.named(g.resources)) for g in spec.groups
             ),
-            topology=spec.topology,
+            topology=self.shapes.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             preempt=preempt,
             models=choices,

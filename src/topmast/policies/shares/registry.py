@@ -25,37 +25,27 @@ from topmast.policies.shares.shares import Shares
 class Policy(Struct, frozen=True):
     """A policy: how it is solved, and whether jobs may share workers under it.
 
-    ``source``: where it was published. ``moves``: a running job may have to make room, even if the policy knows
+    ``moves``: a running job may have to make room, even if the policy knows
     nothing of types; ``fills``: as the hook `shares` has it.
     """
 
     solve: Callable[[Columns], Shares]
-    source: str
     pairs: bool = True
     moves: bool = True
     fills: bool = True
 
 
-GAVEL = "Gavel (Narayanan et al., OSDI '20), section 4"
 POLICIES = {
-    max_min.NAME: Policy(max_min.solve, f"{GAVEL}.1: least attained service"),
-    finish_time.NAME: Policy(
-        finish_time.solve, f"Themis (Mahajan et al., NSDI '20), in the form of {GAVEL}.2"
-    ),
-    makespan.NAME: Policy(makespan.solve, f"{GAVEL}.2: minimise makespan"),
-    max_throughput.NAME: Policy(max_throughput.solve, f"{GAVEL}.2: maximise total throughput"),
-    min_cost.NAME: Policy(min_cost.solve, f"{GAVEL}.2: minimise cost"),
-    min_cost.NAME_SLO: Policy(
-        min_cost.solve_with_deadlines, f"{GAVEL}.2: minimise cost subject to SLOs"
-    ),
-    greedy.FIFO: Policy(
-        greedy.solve_fifo, f"{GAVEL}.2: FIFO", pairs=False, moves=False, fills=False
-    ),
-    greedy.SJF: Policy(
-        greedy.solve_sjf, f"{GAVEL}.2: shortest job first", pairs=False, moves=False, fills=False
-    ),
-    hierarchical.NAME: Policy(hierarchical.solve, f"{GAVEL}.3: hierarchical policies"),
-    allox.NAME: Policy(allox.solve, "AlloX (Le et al., EuroSys '20)", pairs=False),
+    max_min.NAME: Policy(max_min.solve),
+    finish_time.NAME: Policy(finish_time.solve),
+    makespan.NAME: Policy(makespan.solve),
+    max_throughput.NAME: Policy(max_throughput.solve),
+    min_cost.NAME: Policy(min_cost.solve),
+    min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines),
+    greedy.FIFO: Policy(greedy.solve_fifo, pairs=False, moves=False, fills=False),
+    greedy.SJF: Policy(greedy.solve_sjf, pairs=False, moves=False, fills=False),
+    hierarchical.NAME: Policy(hierarchical.solve),
+    allox.NAME: Policy(allox.solve, pairs=False),
 }
 
 
