@@ -40,16 +40,20 @@ def _options(group: str) -> dict[str, Any]:
     for part in group.split("."):
         value = getattr(value, part)
     if not isinstance(value, Struct):
-        return {group: msgspec.to_builtins(value)}
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    return {f"{group}.{name}": inner for name, inner in plain.items()}
+        return {group: _plain(value)}
+    return {f"{group}.{name}": inner for name, inner in _plain(value).items()}
+
+
+def _plain(value: object) -> Any:
+    """A value as JSON has it: lists for tuples, texts for names."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _profile(name: str) -> dict[str, Any]:
     """One profile: what it says of itself, the policies that it names, the options that it sets."""
     profile = load_profile(name)
-    given = _flat(msgspec.to_builtins(profile))
-    usual = _flat(msgspec.to_builtins(Profile("")))
+    given = _flat(_plain(profile))
+    usual = _flat(_plain(Profile("")))
     named = {hook: given.get(hook, LATE) for hook in HOOKS}
     plain = {k: v for k, v in given.items() if k not in (*HOOKS, "name", "description")}
     changed = {k: v for k, v in plain.items() if v != usual[k]}
