@@ -12,7 +12,7 @@ from topmast.model.messages import Message, Send
 from topmast.ports import Outcome
 
 
-class Fact(Struct, frozen=True, tag=True):
+class Fact(Struct, frozen=True, tag=True, gc=False):
     """Something a machine decided; applying it is the only way its state changes."""
 
 
@@ -40,7 +40,7 @@ class EventMachine:
         self._facts = facts = []
         self._sends = sends = []
         reply = self.handlers[type(event)](self, event)
-        return Outcome(facts, sends, reply)
+        return Outcome(tuple(facts), tuple(sends), reply)
 
     def apply(self, event: Message, fact: Struct, at_s: float) -> None:
         """Replay one recorded fact of ``event``; a fact unknown to this version raises KeyError."""

@@ -19,7 +19,7 @@ class TaskPhase(StrEnum):
     ENDED = "ended"
 
 
-class Task(Struct):
+class Task(Struct, gc=False):
     """One task: ``code`` None after its end means that it left no exit status."""
 
     seat: Seat
@@ -35,7 +35,7 @@ class AttemptPhase(StrEnum):
     STOPPING = "stopping"
 
 
-class Attempt(Struct):
+class Attempt(Struct, gc=False):
     """A gang between launch and its last process.
 
     ``deadline_s``: when the present phase has lasted too long. ``kept_until_s``: work done before
@@ -62,12 +62,12 @@ class Attempt(Struct):
     @property
     def ended(self) -> bool:
         """Whether no task can run any more."""
-        return all(task.phase is TaskPhase.ENDED for task in self.tasks)
+        return all([task.phase is TaskPhase.ENDED for task in self.tasks])
 
     @property
     def up(self) -> bool:
         """Whether every task has started."""
-        return all(task.phase is not TaskPhase.WAITING for task in self.tasks)
+        return all([task.phase is not TaskPhase.WAITING for task in self.tasks])
 
     @property
     def succeeded(self) -> bool:

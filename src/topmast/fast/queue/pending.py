@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.durations import LONGEST_S, Durations, left_of
 from topmast.fast.queue.entitlements import Wanted
-from topmast.fast.queue.kin import Kin, Kindred, likeness_of
+from topmast.fast.queue.kin import Kin, Kindred, likeness_of, wanted_of
 from topmast.fast.queue.ranking import Key, Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import Fleet
@@ -64,7 +64,7 @@ class Line(Struct):
     retry_at_s: float | None = None
 
 
-class Candidate(Struct, frozen=True):
+class Candidate(Struct, frozen=True, gc=False):
     """The next job to be tried: within its tenant's quota, or over it."""
 
     job: str
@@ -77,7 +77,7 @@ def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = 
     return (
         spec.tenant,
         spec.band,
-        tuple((g.count, g.resources) for g in spec.groups),
+        wanted_of(spec),
         spec.topology,
         spec.datasets,
         spec.preemptible,
@@ -149,8 +149,7 @@ class Pending:
 
     def _terms_of(self, spec: JobSpec) -> Terms:
         """The terms of one more line. O(groups)."""
-        wanted = tuple((g.count, g.resources) for g in spec.groups)
-        key = (spec.tenant, wanted, spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+        key = (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = Terms(key, spec)
@@ -158,7 +157,7 @@ class Pending:
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
         spec = record.spec
-        gpus = spec.gpus_milli() / MILLI
+        gpus, expected_s = spec.gpus_milli() / MILLI, self.durations.expected_s(spec)
         return Waiting(
             job=record.id,
             number=record.number,
@@ -168,8 +167,8 @@ class Pending:
             submit_s=record.submit_s,
             gpus=gpus,
             tasks=spec.tasks,
-            duration_s=min(LONGEST_S, self.durations.expected_s(spec)),
-            remaining_s=min(LONGEST_S, self.durations.remaining_s(record)),
+            duration_s=min(LONGEST_S, expected_s),
+            remaining_s=min(LONGEST_S, left_of(expected_s, record)),
             attained_gpu_s=record.held_s * gpus,
         )
 
