@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from topmast.fast.queue.durations import LONGEST_S, Durations, left_of
 from topmast.fast.queue.entitlements import Wanted
 from topmast.fast.queue.kin import Kin, Kindred, likeness_of, wanted_of
-from topmast.fast.queue.ranking import Key, Ranking, Waiting
+from topmast.fast.queue.lane import Key
+from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec
@@ -26,6 +27,8 @@ from topmast.model.reason import PendingReason
 from topmast.policies.base import Order
 
 Shape = tuple[object, ...]
+TERMS_KEPT = 1_024
+"""With more terms than that, those of which no line is left are forgotten."""
 
 
 class Terms(Struct):
@@ -198,8 +201,8 @@ class Pending:
             if not readers:
                 del self._readers[dataset]
         del line.terms.lines[line.number]
-        if not line.terms.lines:
-            del self._terms[line.terms.key]
+        if len(self._terms) > TERMS_KEPT:
+            self._terms = {key: terms for key, terms in self._terms.items() if terms.lines}
         self._forget_limits(line)
         self._free_numbers.append(line.number)
         self._retrying.pop(line.number, None)
