@@ -28,7 +28,7 @@ from topmast.policies.base import Order
 
 Shape = tuple[object, ...]
 TERMS_KEPT = 1_024
-"""With more terms than that, those of which no line is left are forgotten."""
+"""With more terms than that, those of which the last line goes are forgotten: they often come again."""
 
 
 class Terms(Struct):
@@ -201,8 +201,8 @@ class Pending:
             if not readers:
                 del self._readers[dataset]
         del line.terms.lines[line.number]
-        if len(self._terms) > TERMS_KEPT:
-            self._terms = {key: terms for key, terms in self._terms.items() if terms.lines}
+        if not line.terms.lines and len(self._terms) > TERMS_KEPT:
+            del self._terms[line.terms.key]
         self._forget_limits(line)
         self._free_numbers.append(line.number)
         self._retrying.pop(line.number, None)
