@@ -37,10 +37,10 @@ class EventMachine:
         """Take one event at time ``now`` (s); returns facts, messages and the answer, if any."""
         self.now = now
         self._event = event
-        self._facts = facts = []
-        self._sends = sends = []
+        self._facts = []
+        self._sends = []
         reply = self.handlers[type(event)](self, event)
-        return Outcome(tuple(facts), tuple(sends), reply)
+        return Outcome(tuple(self._facts), tuple(self._sends), reply)
 
     def apply(self, event: Message, fact: Struct, at_s: float) -> None:
         """Replay one recorded fact of ``event``; a fact unknown to this version raises KeyError."""

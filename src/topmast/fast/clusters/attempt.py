@@ -62,12 +62,12 @@ class Attempt(Struct, gc=False):
     @property
     def ended(self) -> bool:
         """Whether no task can run any more."""
-        return all([task.phase is TaskPhase.ENDED for task in self.tasks])
+        return all(task.phase is TaskPhase.ENDED for task in self.tasks)
 
     @property
     def up(self) -> bool:
         """Whether every task has started."""
-        return all([task.phase is not TaskPhase.WAITING for task in self.tasks])
+        return all(task.phase is not TaskPhase.WAITING for task in self.tasks)
 
     @property
     def succeeded(self) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
-import numpy as np
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims

@@ -236,9 +236,7 @@ def best_place(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
         members, member_start, by_cluster,
     )  # fmt: skip
-    q = Question(
-        tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded
-    )
+    q = Question(tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded)
     _, cluster, choice, level, place = best_plan(a, q)
     if cluster != NOWHERE and level == HOST_LEVEL:
         place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)

@@ -67,7 +67,7 @@ class Entitlements:
         has_room = self._ledger.has_room
         if spec.band is Band.OPPORTUNISTIC:
             return False
-        return all([has_room(spec.tenant, model, count) for model, count in milli.items()])
+        return all(has_room(spec.tenant, model, count) for model, count in milli.items())
 
     def may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model may run over quota: only what may be preempted borrows."""
