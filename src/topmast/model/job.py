@@ -79,7 +79,8 @@ class JobSpec(Struct, frozen=True, gc=False):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region where they would go by hand; empty: none is named.
+    region where they would go by hand; empty: none is named. ``skew``: the share of the model's parameters that its
+    largest tensor holds; None: not known.
     """
 
     name: str
@@ -98,6 +99,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     group: str = ""
     duration_s: float | None = None
     home: str = ""
+    skew: float | None = None
 
     @property
     def tasks(self) -> int:

@@ -17,8 +17,11 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.policies.attained_service import AttainedService
 from topmast.policies.base import Bind, Order, Profile, Score, WhenBlocked
+from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
+from topmast.policies.gittins_index import GittinsIndex
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
 from topmast.policies.near_data import NearData
@@ -30,13 +33,16 @@ from topmast.policies.submission import Submission
 from topmast.policies.weighted import Weighted
 
 ORDERS: dict[str, Callable[[Profile], Order]] = {
+    "attained-service": AttainedService,
     "credit": Credit,
+    "gittins-index": GittinsIndex,
     "remaining-service": RemainingService,
     "remaining-time": RemainingTime,
     "shortest": Shortest,
     "submission": Submission,
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
+    "skew": Consolidate,
     "weighted": Weighted,
 }
 LATE = "late"
@@ -48,6 +54,12 @@ BINDINGS: dict[str, Callable[[Profile], Bind]] = {
     "near-data": NearData,
     "spill-over": SpillOver,
 }
+HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
+    "order": ORDERS,
+    "scoring": SCORINGS,
+    "bind.policy": BINDINGS,
+}
+"""By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
 
 Policy = TypeVar("Policy")
 
@@ -145,6 +157,7 @@ _ABOVE_ZERO = (
     "age_cap_s",
     "usage_half_life_s",
     "rerank_interval_s",
+    "quantum_gpu_s",
     "default_duration_s",
 )
 

@@ -23,7 +23,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``host_repair_s``: the mean time a host is away. ``latency_s``: of a message between the queue and a
     placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
-    one host; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
+    one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
     CPUs are all held (full speed up to a half). 1 slows nobody.
     ``timeline_s``: the interval of `timeline.csv`, None for one that gives about a thousand rows.
     """
@@ -40,6 +40,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     across_hosts: float = 1.0
     across_racks: float = 1.0
     across_pods: float = 1.0
+    spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
     timeline_s: float | None = None

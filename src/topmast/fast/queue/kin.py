@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from topmast.model.job import Band, JobSpec, Resources
+from topmast.model.job import Band, JobSpec, Resources, Topology
 from topmast.model.plan import Place, Reservation
 from topmast.model.reason import PendingReason
 
@@ -105,14 +105,18 @@ class Kindred:
 
 
 def likeness_of(
-    spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None, over_quota: bool
+    spec: JobSpec,
+    topology: Topology,
+    avoid_hosts: tuple[str, ...],
+    bound: Place | None,
+    over_quota: bool,
 ) -> Likeness:
     """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
     return (
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
         wanted_of(spec),
-        spec.topology,
+        topology,
         spec.datasets,
         avoid_hosts,
         bound,

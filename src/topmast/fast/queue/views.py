@@ -74,7 +74,7 @@ class QueueViews(QueueState):
         return Ask(
             job=job,
             groups=self.entitlements.asked_for(spec.groups),
-            topology=spec.topology,
+            topology=self.shapes.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             preempt=preempt,
             models=choices,
