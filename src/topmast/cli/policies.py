@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -31,28 +31,31 @@ def policies(session: Session) -> None:
 
 
 def _say(document: Mapping[str, Any]) -> None:
-    titles = [
-        Column("HOOK", whole=True),
-        Column("POLICY", whole=True),
-        Column("SOURCE"),
-        Column("OPTIONS"),
-    ]
-    rows = [
-        [p["hook"], p["name"], p["source"], _options(p["options"])] for p in document["policies"]
-    ]
-    say_table(titles, rows)
+    _table(
+        "HOOK",
+        "POLICY",
+        "SOURCE",
+        [(p["hook"], p["name"], p["source"], p) for p in document["policies"]],
+    )
     say()
+    profiles = document["profiles"]
+    _table(
+        "PROFILE",
+        "ORDER",
+        "WHAT IT DOES",
+        [(p["name"], p["policies"]["order"], p["what"], p) for p in profiles],
+    )
+
+
+def _table(first: str, second: str, third: str, rows: Sequence[tuple[str, str, str, Any]]) -> None:
+    """Three columns, and the options of what the row is about."""
     titles = [
-        Column("PROFILE", whole=True),
-        Column("ORDER", whole=True),
-        Column("WHAT IT DOES"),
+        Column(first, whole=True),
+        Column(second, whole=True),
+        Column(third),
         Column("OPTIONS"),
     ]
-    rows = [
-        [p["name"], p["policies"]["order"], p["what"], _options(p["options"])]
-        for p in document["profiles"]
-    ]
-    say_table(titles, rows)
+    say_table(titles, [[a, b, c, _options(entry["options"])] for a, b, c, entry in rows])
 
 
 def _options(options: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ class Level(IntEnum):
     CLUSTER = 4
 
 
-class Accelerator(Struct, frozen=True):
+class Accelerator(Struct, frozen=True, gc=False):
     """One acceptable GPU model of a task, and how many of it a task takes.
 
     ``model`` None accepts any model. ``gpus_milli`` is in thousandths of a GPU: a multiple of 1000,
@@ -42,7 +42,7 @@ class Accelerator(Struct, frozen=True):
     speed: float = 1.0
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, gc=False):
     """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs."""
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -55,7 +55,7 @@ class Resources(Struct, frozen=True):
         return next((a.speed for a in listed if a.model == model), listed[0].speed)
 
 
-class TaskGroup(Struct, frozen=True):
+class TaskGroup(Struct, frozen=True, gc=False):
     """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
 
     name: str
@@ -65,14 +65,14 @@ class TaskGroup(Struct, frozen=True):
     setup: str = ""
 
 
-class Topology(Struct, frozen=True):
+class Topology(Struct, frozen=True, gc=False):
     """How near to one another the tasks of a gang must be, and would like to be."""
 
     required: Level | None = None
     preferred: Level | None = None
 
 
-class Checkpoint(Struct, frozen=True):
+class Checkpoint(Struct, frozen=True, gc=False):
     """Where and how often the job checkpoints, and how long it needs after SIGTERM."""
 
     path: str = ""
@@ -80,7 +80,7 @@ class Checkpoint(Struct, frozen=True):
     grace_s: float = 30.0
 
 
-class JobSpec(Struct, frozen=True):
+class JobSpec(Struct, frozen=True, gc=False):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
@@ -110,14 +110,19 @@ class JobSpec(Struct, frozen=True):
     @property
     def tasks(self) -> int:
         """The size of the gang."""
-        return sum(group.count for group in self.groups)
+        return sum([group.count for group in self.groups])
 
     def gpus_milli(self, choice: int = 0) -> int:
         """Thousandths of GPUs of the whole gang when every group takes its ``choice``-th model.
 
         A group that lists fewer models takes its last.
         """
-        return sum(self.gpus_by_model(choice).values())
+        milli = 0
+        for group in self.groups:
+            listed = group.resources.accelerators
+            if listed:
+                milli += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
+        return milli
 
     def speed_on(self, model: str | None) -> float:
         """Work per second on a GPU model, 1 on the first that is listed; of several groups the slowest decides."""

@@ -6,6 +6,7 @@ And the policies that a profile names. To add one: a file with its class, and a 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -56,6 +57,8 @@ SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "weighted": Weighted,
 }
 LATE, NO_SHARES, TURN = "late", "none", "turn"
+_POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+"""Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
     "home": Home,
     "least-loaded": LeastLoaded,
@@ -247,7 +250,13 @@ def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
         if not isinstance(inner, dict):
             raise InvalidInput(f"'{part}' has no options", field=f"--set {key}")
         place = inner
+    place[last] = value_of(key, value)
+
+
+def value_of(key: str, text: str) -> Any:
+    """What ``--set KEY=TEXT`` means, as YAML; and 1e9 is a number. Raises InvalidInput for what is no value."""
     try:
-        place[last] = yaml.safe_load(value)
+        value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidInput("not a value", field=f"--set {key}") from error
+    return float(value) if isinstance(value, str) and _POWER_OF_TEN.fullmatch(value) else value

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.policies.registry import value_of
 
 PREFIX = "sim."
 """`--set sim.KEY=VALUE` is for the world; other keys are for the profile."""
@@ -57,18 +57,13 @@ _ABOVE_ZERO = (*_SPEEDS, "task_mtbf_s", "host_mtbf_s", "host_repair_s", "timelin
 
 def read_settings(options: Mapping[str, str]) -> Settings:
     """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
-    document = {}
-    for key, text in options.items():
-        try:
-            document[key.removeprefix(PREFIX)] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InvalidInput("not a value", field=f"--set {key}") from error
+    document = {key.removeprefix(PREFIX): value_of(key, text) for key, text in options.items()}
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
-        raise InvalidInput(
-            str(error), field="--set sim", remedy="see docs/reference/simulation"
-        ) from error
+        what, _, place = str(error).partition(" - at `$.")
+        field = f"--set sim.{place.rstrip('`')}" if place else "--set sim"
+        raise InvalidInput(what, field=field, remedy="see docs/reference/simulation") from error
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
         if value is None:

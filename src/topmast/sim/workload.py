@@ -25,7 +25,7 @@ MEMORY_GB = 2**30
 """A GB of memory is 2^30 bytes, as in job files."""
 
 
-class Arrival(Struct):
+class Arrival(Struct, gc=False):
     """A job on its way to the queue, with what the queue is not told."""
 
     row: int

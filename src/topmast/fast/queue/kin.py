@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from topmast.model.job import Band, JobSpec, Topology
+from topmast.model.job import Band, JobSpec, Resources, Topology
 from topmast.model.plan import Place, Reservation
 from topmast.model.reason import PendingReason
 
 Likeness = tuple[Hashable, ...]
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Struct, frozen=True, gc=False):
     """What a job was told that found no place: the best of the reasons, and when time alone may help.
 
     ``choices``: the accelerators that it might have used; ``held``: the reservation that it had to respect.
@@ -116,10 +116,15 @@ def likeness_of(
     return (
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
-        tuple((g.count, g.resources) for g in spec.groups),
+        wanted_of(spec),
         topology,
         spec.datasets,
         avoid_hosts,
         bound,
         granted,
     )
+
+
+def wanted_of(spec: JobSpec) -> tuple[tuple[int, Resources], ...]:
+    """By group, how many tasks there are and what each needs. O(groups)."""
+    return tuple([(group.count, group.resources) for group in spec.groups])

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.durations import LONGEST_S, Durations, left_of
 from topmast.fast.queue.entitlements import Wanted
-from topmast.fast.queue.kin import Kin, Kindred, likeness_of
+from topmast.fast.queue.kin import Kin, Kindred, likeness_of, wanted_of
 from topmast.fast.queue.lane import Key
 from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
@@ -29,6 +29,8 @@ from topmast.model.reason import PendingReason
 from topmast.policies.base import Order, QueueView, ShareOptions
 
 Shape = tuple[object, ...]
+TERMS_KEPT = 1_024
+"""With more terms than that, those of which the last line goes are forgotten: they often come again."""
 
 
 class Terms(Struct):
@@ -69,7 +71,7 @@ class Line(Struct):
     granted: int | None = None
 
 
-class Candidate(Struct, frozen=True):
+class Candidate(Struct, frozen=True, gc=False):
     """The next job to be tried: within its tenant's quota, or over it."""
 
     job: str
@@ -88,7 +90,7 @@ def shape_of(
     return (
         spec.tenant,
         spec.band,
-        tuple((g.count, g.resources) for g in spec.groups),
+        wanted_of(spec),
         topology,
         spec.datasets,
         spec.preemptible,
@@ -173,8 +175,7 @@ class Pending:
 
     def _terms_of(self, spec: JobSpec) -> Terms:
         """The terms of one more line. O(groups)."""
-        wanted = tuple((g.count, g.resources) for g in spec.groups)
-        key = (spec.tenant, wanted, spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+        key = (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = Terms(key, spec)
@@ -182,7 +183,7 @@ class Pending:
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
         spec = record.spec
-        gpus = spec.gpus_milli() / MILLI
+        gpus, expected_s = spec.gpus_milli() / MILLI, self.durations.expected_s(spec)
         executed_s = record.held_s - record.uncounted_s
         return Waiting(
             job=record.id,
@@ -193,8 +194,8 @@ class Pending:
             submit_s=record.submit_s,
             gpus=gpus,
             tasks=spec.tasks,
-            duration_s=min(LONGEST_S, self.durations.expected_s(spec)),
-            remaining_s=min(LONGEST_S, self.durations.remaining_s(record)),
+            duration_s=min(LONGEST_S, expected_s),
+            remaining_s=min(LONGEST_S, left_of(expected_s, record)),
             attained_gpu_s=executed_s * gpus,
             executed_s=executed_s,
             first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
@@ -228,7 +229,7 @@ class Pending:
             if not readers:
                 del self._readers[dataset]
         del line.terms.lines[line.number]
-        if not line.terms.lines:
+        if not line.terms.lines and len(self._terms) > TERMS_KEPT:
             del self._terms[line.terms.key]
         self._forget_limits(line)
         self._free_numbers.append(line.number)

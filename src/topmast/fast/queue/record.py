@@ -10,7 +10,7 @@ from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
 
-class JobRecord(Struct):
+class JobRecord(Struct, gc=False):
     """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
 
     ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived; ``worked_s``: that work, in
