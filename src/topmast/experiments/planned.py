@@ -36,7 +36,7 @@ class PlanOptions(Struct, frozen=True, forbid_unknown_fields=True):
     quantile: float | None = None
     ablation: Ablation = "soft-gpu"
     time_limit_s: float = 60.0
-    terms: Terms = Terms(growth=0.7)
+    terms: Terms = Terms(growth=0.7, replica_part=0.002, move_part=0.001)
 
 
 class Planned(Struct, frozen=True):

@@ -143,6 +143,9 @@ _ABOVE_ZERO = (
     "usage_half_life_s",
     "rerank_interval_s",
     "default_duration_s",
+    "plan_data_every_s",
+    "plan_data_limit_s",
+    "history_days",
 )
 
 

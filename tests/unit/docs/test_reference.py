@@ -13,7 +13,7 @@ from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import BindOptions, Profile, RankWeights, ScoreWeights
+from topmast.policies.base import BindOptions, Profile, RankWeights, ScoreWeights, SlowOptions
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 
@@ -112,7 +112,7 @@ def _options(profile: Profile) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in Profile.__struct_fields__:
         value = getattr(profile, name)
-        if isinstance(value, ScoreWeights | RankWeights | BindOptions):
+        if isinstance(value, ScoreWeights | RankWeights | BindOptions | SlowOptions):
             inner = type(value).__struct_fields__
             found |= {f"{name}.{part}": getattr(value, part) for part in inner}
         elif name not in ("name", "description"):

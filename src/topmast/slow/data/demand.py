@@ -16,12 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.slow.arrays import Floats
 from topmast.slow.data.problem import Link, Prices, Problem, Region, Table, Workload
 
 UNLIMITED_BYTES = 2.0**62
+ANY = ""
+"""The model of work that takes any, or names one that the fleet has not: measured apart from the models."""
 LEAST_GPUS = 1e-6
 """Demand below this many GPUs is none."""
 
@@ -74,7 +77,7 @@ def problem_of(
             replica_byte=terms.replica_part * per_byte,
             moved_byte=terms.move_part * per_byte,
         ),
-        workloads=_workloads(readings, kinds, days / period_s),
+        workloads=_workloads(readings, kinds, days / period_s, _with_any(fleet.gpus())),
         links=tuple(
             Link(link.source, link.target, link.bytes_per_s * period_s) for link in fleet.links
         ),
@@ -84,8 +87,6 @@ def problem_of(
 
 def with_placement(fleet: Fleet, answer: Mapping[str, Any]) -> Fleet:
     """The fleet with its datasets where an answer puts them."""
-    from msgspec.structs import replace
-
     placement = answer["placement"]
     datasets = tuple(replace(d, replicas=tuple(placement[d.name])) for d in fleet.datasets)
     return replace(fleet, datasets=datasets)
@@ -103,30 +104,35 @@ def _table(dataset: DatasetSpec, replicas: Sequence[str]) -> Table:
 
 def _regions(fleet: Fleet, kinds: Sequence[Kind], gpus: Floats) -> tuple[Region, ...]:
     """Regions with the supply of each measure in each scenario."""
-    total = fleet.gpus()
+    total = _with_any(fleet.gpus())
+    models = tuple(_model_of(kind, total) for kind in kinds)
+    wanted = [
+        {model: sum(float(day[:, k].sum()) for k, m in enumerate(models) if m == model) for model in total}
+        for day in gpus
+    ]  # fmt: skip
     found = []
     for region in sorted(fleet.regions, key=lambda r: r.name):
+        here = _with_any(Fleet((region,)).gpus())
         supply: dict[str, float] = {}
-        here = _gpus_by_model([region.clusters])
-        for scenario in range(len(gpus)):
+        for scenario, by_model in enumerate(wanted):
             for model, there in here.items():
-                wanted = sum(
-                    float(gpus[scenario, :, k].sum())
-                    for k, kind in enumerate(kinds)
-                    if kind.model == model
-                )
+                if by_model[model] <= 0.0:
+                    continue
+                fair = max(1.0, by_model[model] / total[model])
                 supply[_measure(model, "pressing", scenario)] = float(there)
-                supply[_measure(model, "all", scenario)] = there * max(1.0, wanted / total[model])
+                supply[_measure(model, "all", scenario)] = there * fair
         storage = UNLIMITED_BYTES if region.storage_bytes is None else region.storage_bytes
         found.append(Region(region.name, storage, supply))
     return tuple(found)
 
 
-def _gpus_by_model(clusters: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for host in (h for each in clusters for c in each for h in c.hosts if h.gpus):
-        found[host.model] = found.get(host.model, 0) + host.gpus
-    return found
+def _with_any(gpus: Mapping[str, int]) -> dict[str, int]:
+    """GPUs by model, and all of them for work that takes any."""
+    return {**gpus, ANY: sum(gpus.values())} if gpus else {}
+
+
+def _model_of(kind: Kind, models: Mapping[str, int]) -> str:
+    return kind.model if kind.model in models else ANY
 
 
 def _measure(model: str, what: str, scenario: int) -> str:
@@ -134,7 +140,10 @@ def _measure(model: str, what: str, scenario: int) -> str:
 
 
 def _workloads(
-    readings: Sequence[tuple[str, ...]], kinds: Sequence[Kind], gpus: Floats
+    readings: Sequence[tuple[str, ...]],
+    kinds: Sequence[Kind],
+    gpus: Floats,
+    models: Mapping[str, int],
 ) -> tuple[Workload, ...]:
     found = []
     for scenario, by_reading in enumerate(gpus):
@@ -145,7 +154,7 @@ def _workloads(
                     continue
                 measures = ("pressing", "all") if kind.pressing else ("all",)
                 for what in measures:
-                    name = _measure(kind.model, what, scenario)
+                    name = _measure(_model_of(kind, models), what, scenario)
                     demand[name] = demand.get(name, 0.0) + wanted
             if demand:
                 found.append(Workload(f"{number}/{scenario}", tables, demand))
