@@ -27,6 +27,10 @@ NEW_A_DAY = 0.1
 """Of the tables, the part that appears on any one day: so many have no past at all. As many go."""
 
 
+LEAST_DRAWN = 2_000
+"""Jobs that are drawn at least, from which those of the past are taken."""
+
+
 class Past(Struct, frozen=True):
     """A history, and what its items and models stand for."""
 
@@ -40,7 +44,8 @@ def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> 
     rng = np.random.default_rng((seed, 0x9A57))
     tables = Tables.of(fleet)
     kinds = tuple(Kind(m, pressing) for m in fleet.models() for pressing in (False, True))
-    drawn, _ = generate(workload, len(trace) * days, int(rng.integers(1 << 31)), float(days))
+    jobs = max(LEAST_DRAWN, len(trace) * days)
+    drawn, _ = generate(workload, jobs, int(rng.integers(1 << 31)), float(days))
     lives = _lives(tables, _rates(trace, tables, rng), days, rng)
     day, table = _reads(lives, days, rng)
     row = rng.integers(0, len(drawn), len(day))
