@@ -242,7 +242,7 @@ def _placed(
     case = point.case
     if case.plan is not None:
         made = planned(trace, fleet, experiment.workload, case.plan, point.seed)
-        return made.fleet, {"plan": made.answer, "forecast": msgspec.to_builtins(made.errors)}
+        return made.fleet, {"plan": made.answer, "forecast": made.errors.document()}
     placement = case.placement or experiment.placement
     return fleet if placement is None else place(trace, fleet, placement, point.seed), {}
 

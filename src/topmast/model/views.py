@@ -333,7 +333,7 @@ class DataPlanView(Struct, frozen=True):
     number: int | None
     applied_s: float | None
     figures: dict[str, Any]
-    forecast: dict[str, float]
+    forecast: dict[str, Any]
     copies_left: int
     copies_in_flight: int
     drops_left: int

@@ -239,16 +239,6 @@ def entry_of(job: v.JobView) -> Entry | None:
     return Entry(job.submit_s, job.datasets, kind, held_s * job.gpus)
 
 
-def _forecast(plan: InForce | None) -> dict[str, float]:
+def _forecast(plan: InForce | None) -> dict[str, Any]:
     """The errors of the forecast that a plan was made from, on days held out."""
-    if plan is None or plan.errors is None:
-        return {}
-    errors = plan.errors
-    return {
-        "held_out_days": float(errors.days),
-        "wape_by_reading": errors.by_item.wape,
-        "wape_first_time": errors.first_time.wape,
-        "wape_by_namespace": errors.by_namespace.wape,
-        "wape_total": errors.total.wape,
-        "bias": errors.total.bias,
-    }
+    return {} if plan is None or plan.errors is None else plan.errors.document()

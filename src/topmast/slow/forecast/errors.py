@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -46,6 +47,19 @@ class Errors(Struct, frozen=True):
     total: Miss
     first_time_share: float
     ratios: tuple[Floats, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The errors for people and files: all but the ratios."""
+        misses = {
+            name: {"wape": miss.wape, "bias": miss.bias}
+            for name, miss in (
+                ("by_item", self.by_item),
+                ("first_time", self.first_time),
+                ("by_namespace", self.by_namespace),
+                ("total", self.total),
+            )
+        }
+        return {"days": self.days, **misses, "first_time_share": self.first_time_share}
 
     def at(self, made: Forecast, quantile: float) -> Floats:
         """GPU-seconds [i, g] that are not exceeded with the chance ``quantile``. O(i g).
