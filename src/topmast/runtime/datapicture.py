@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from topmast.fast.queue.machine import GlobalQueue
@@ -28,20 +30,26 @@ def stock_of(queue: GlobalQueue) -> Stock:
     return Stock(replicas, copies)
 
 
-def picture_of(queue: GlobalQueue) -> Picture:
-    """Fleet, datasets, stock and what jobs still need. O(datasets + replicas + jobs)."""
+def picture_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> Picture:
+    """Fleet, datasets, stock, and what ``jobs`` (None: all) still need. O(datasets + replicas + jobs)."""
     datasets = tuple(record.spec for _, record in sorted(queue.catalogue.datasets.items()))
-    unfinished = tuple(
+    unfinished = unfinished_of(queue, queue.jobs if jobs is None else jobs)
+    return Picture(queue.fleet, datasets, stock_of(queue), unfinished)
+
+
+def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
+    """What those of ``jobs`` that are not over read, and will still need. O(jobs)."""
+    records = (queue.jobs.get(job) for job in jobs)
+    return tuple(
         Entry(
             record.submit_s,
             record.spec.datasets,
             kind_of(record.spec),
             record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
         )
-        for record in queue.jobs.values()
-        if record.spec.datasets and not record.finished
+        for record in records
+        if record is not None and record.spec.datasets and not record.finished
     )
-    return Picture(queue.fleet, datasets, stock_of(queue), unfinished)
 
 
 def kind_of(spec: JobSpec, model: str | None = None) -> Kind:

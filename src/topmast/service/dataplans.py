@@ -1,7 +1,9 @@
 """Where data should be, planned on a cadence while the system runs; the fast path never waits for it.
 
-One thread looks every few seconds which copies and drops are next; another waits for the planner. Both
-speak to the queue by messages only, which checks every order once more before it takes it.
+One thread looks every few seconds which copies and drops are next; another waits for the planner. They
+speak to the queue by messages only, which checks every order once more before it takes it. The queue is
+looked at in small portions between its commits. The first thread alone changes what is known; others
+read it by taking one reference, so that nobody waits for a lock.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -21,17 +24,21 @@ from topmast.model.errors import TopmastError
 from topmast.model.job import Band
 from topmast.policies.base import SlowOptions
 from topmast.ports import Clock, HistoryRow, Journal
-from topmast.runtime.datapicture import message_of, picture_of, stock_of, wish_of
+from topmast.runtime.datapicture import message_of, picture_of, stock_of, unfinished_of, wish_of
 from topmast.runtime.loop import Runtime
 from topmast.service.hub import Hub
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.diary import DAY_S, Entry
-from topmast.slow.data.planning import DataPlanning, InForce, Question
+from topmast.slow.data.planning import DataPlanning, InForce, Picture, Question
 from topmast.slow.data.problem import Problem
 
 LOOK_S = 2.0
+JOBS_A_LOOK = 2_000
+"""So many jobs are looked at between two commits: some milliseconds."""
 ANSWER_S = 30.0
 """How long the queue may take to answer an order before that counts as an error."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +82,6 @@ class DataPlans:
         self._solving: _Solving | None = None
         self._read_until_s: float | None = None
         self._next_s: float | None = None
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(2, "topmast-data-plans")
 
@@ -98,33 +104,31 @@ class DataPlans:
 
     def view(self) -> v.DataPlanView:
         """What is planned, what is done of it, and what went wrong last."""
-        with self._lock:
-            planning, plan = self.planning, self.planning.in_force
-            movement, trouble = planning.movement, planning.trouble
-            return v.DataPlanView(
-                every_s=self.options.plan_data_every_s,
-                next_s=self._next_s,
-                solving=self._solving is not None,
-                number=plan.number if plan else None,
-                applied_s=plan.applied_s if plan else None,
-                figures=plan.figures if plan else {},
-                forecast=_forecast(plan),
-                copies_left=len(movement.copies) if movement else 0,
-                copies_in_flight=movement.in_flight if movement else 0,
-                drops_left=len(movement.drops) if movement else 0,
-                done=movement.done if movement else 0,
-                given_up=tuple(
-                    f"{order.op} of {order.table} in {order.region}: {why}"
-                    for order, why in (movement.given_up if movement else ())
-                ),
-                trouble=trouble[1] if trouble else None,
-                trouble_s=trouble[0] if trouble else None,
-            )
+        planning, plan = self.planning, self.planning.in_force
+        movement, trouble = planning.movement, planning.trouble
+        return v.DataPlanView(
+            every_s=self.options.plan_data_every_s,
+            next_s=self._next_s,
+            solving=self._solving is not None,
+            number=plan.number if plan else None,
+            applied_s=plan.applied_s if plan else None,
+            figures=plan.figures if plan else {},
+            forecast=_forecast(plan),
+            copies_left=len(movement.copies) if movement else 0,
+            copies_in_flight=movement.in_flight if movement else 0,
+            drops_left=len(movement.drops) if movement else 0,
+            done=movement.done if movement else 0,
+            given_up=tuple(
+                f"{order.op} of {order.table} in {order.region}: {why}"
+                for order, why in (movement.given_up if movement else ())
+            ),
+            trouble=trouble[1] if trouble else None,
+            trouble_s=trouble[0] if trouble else None,
+        )
 
     def why(self, table: str, region: str) -> str:
         """Why a replica is where it is, as far as a plan says."""
-        with self._lock:
-            return self.planning.why(table, region)
+        return self.planning.why(table, region)
 
     # --- the thread ---------------------------------------------------------------------------------
 
@@ -153,15 +157,27 @@ class DataPlans:
         now = self._clock.now()
         self._next_s = now + self.options.plan_data_every_s
         self._read_journal(now)
-        picture = self._runtime.ask(lambda: picture_of(self._runtime.machines.queue)).result(
-            ANSWER_S
-        )
-        with self._lock:
-            question = self.planning.question(picture, now)
+        self.planning.diary.forget(now - self.options.history_days * DAY_S)
+        question = self.planning.question(self._picture(), now)
         if question is not None:
             self._solving = _Solving(
                 question, self._threads.submit(self._solver.plan, question.problem)
             )
+
+    def _picture(self) -> Picture:
+        """The system with all its jobs, put together from short looks. O(jobs)."""
+        queue = self._runtime.machines.queue
+        picture = self._look_at(lambda: picture_of(queue, ()))
+        names = self._look_at(lambda: list(queue.jobs))
+        entries: list[Entry] = []
+        for begin in range(0, len(names), JOBS_A_LOOK):
+            some = names[begin : begin + JOBS_A_LOOK]
+            entries += self._look_at(partial(unfinished_of, queue, some))
+        return msgspec.structs.replace(picture, unfinished=tuple(entries))
+
+    def _look_at(self, question: Callable[[], T]) -> T:
+        """Ask between two commits of the runtime."""
+        return self._runtime.ask(question).result(ANSWER_S)
 
     def _read_journal(self, now: float) -> None:
         """Write the jobs that ended since the last look into the diary. O(attempts that ended)."""
@@ -177,8 +193,7 @@ class DataPlans:
                 continue  # it goes on, or is read the next time
             entry = entry_of(msgspec.json.decode(row.view, type=v.JobView))
             if entry is not None:
-                with self._lock:
-                    self.planning.diary.note(entry)
+                self.planning.diary.note(entry)
         self._read_until_s = now
 
     def _take(self, solving: _Solving) -> None:
@@ -188,12 +203,9 @@ class DataPlans:
         except TopmastError as error:
             self._failed(str(error))
             return
-        picture = self._runtime.ask(lambda: picture_of(self._runtime.machines.queue)).result(
-            ANSWER_S
-        )
-        with self._lock:
-            applied = self.planning.answered(solving.question, answer, picture, now)
-            trouble, movement = self.planning.trouble, self.planning.movement
+        picture = self._look_at(lambda: picture_of(self._runtime.machines.queue, ()))
+        applied = self.planning.answered(solving.question, answer, picture, now)
+        trouble, movement = self.planning.trouble, self.planning.movement
         if not applied:
             self._tell("data-plan-failed", f"no new data plan: {trouble[1] if trouble else ''}")
         elif movement is not None:
@@ -204,26 +216,22 @@ class DataPlans:
             self._tell("data-plan", text)
 
     def _failed(self, why: str) -> None:
-        with self._lock:
-            self.planning.failed(why, self._clock.now())
+        self.planning.failed(why, self._clock.now())
         self._tell("data-plan-failed", f"no new data plan: {why}; the last one stays in force")
 
     def _order(self) -> None:
         movement = self.planning.movement
         if movement is None or movement.is_over:
             return
-        stock = self._runtime.ask(lambda: stock_of(self._runtime.machines.queue)).result(ANSWER_S)
-        with self._lock:
-            orders = self.planning.orders(stock)
+        stock = self._look_at(lambda: stock_of(self._runtime.machines.queue))
+        orders = self.planning.orders(stock)
         for order in orders:
             try:
                 self._runtime.call(ids.QUEUE, message_of(order)).result(ANSWER_S)
             except TopmastError as error:
-                with self._lock:
-                    self.planning.refused(order, str(error))
+                self.planning.refused(order, str(error))
             else:
-                with self._lock:
-                    self.planning.accepted(order)
+                self.planning.accepted(order)
 
     def _tell(self, kind: str, text: str) -> None:
         log.info(text)

@@ -18,6 +18,7 @@ from topmast.slow.forecast.history import History
 
 DAY_S = 86_400.0
 LEAST_AGE_S = 60.0
+COLUMNS = ("_at_s", "_gpu_s", "_reading", "_kind")
 
 
 class Entry(Struct, frozen=True):
@@ -59,6 +60,14 @@ class Diary:
         self._gpu_s.append(entry.gpu_s)
         self._reading.append(self._readings.setdefault(tables, len(self._readings)))
         self._kind.append(self._kinds.setdefault(entry.kind, len(self._kinds)))
+
+    def forget(self, before_s: float) -> None:
+        """Strike out entries of jobs that were submitted before a time. O(entries)."""
+        kept = [i for i, at_s in enumerate(self._at_s) if at_s >= before_s]
+        if len(kept) < len(self):
+            for name in COLUMNS:
+                column = getattr(self, name)
+                setattr(self, name, array(column.typecode, (column[i] for i in kept)))
 
     def look(
         self,
@@ -106,7 +115,7 @@ class Diary:
     def _with(self, entries: Sequence[Entry]) -> Diary:
         """A copy with more entries."""
         found = Diary()
-        for name in ("_at_s", "_gpu_s", "_reading", "_kind"):
+        for name in COLUMNS:
             setattr(found, name, array(getattr(self, name).typecode, getattr(self, name)))
         found._readings, found._kinds = dict(self._readings), dict(self._kinds)
         for entry in entries:

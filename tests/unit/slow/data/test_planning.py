@@ -73,6 +73,17 @@ def test_jobs_that_wait_count_and_are_not_written_down() -> None:
     assert len(diary) == 1
 
 
+def test_what_is_old_is_struck_out() -> None:
+    """So that a diary does not grow for ever."""
+    diary = Diary()
+    for day in range(5):
+        diary.note(Entry((day + 0.5) * DAY_S, (f"t{day}",), PRESSING, 1.0))
+    diary.forget(3 * DAY_S)
+    assert len(diary) == 2
+    looked = diary.look(("t3", "t4"), 5 * DAY_S, 2)
+    assert looked.history.demand_on(0).sum() == looked.history.demand_on(1).sum() == 1.0
+
+
 def test_tables_that_are_no_more_are_left_out_and_unread_ones_are_items() -> None:
     """`gone` was read with `t`: that reading can never come again."""
     diary = Diary()
