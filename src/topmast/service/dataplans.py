@@ -157,7 +157,8 @@ class DataPlans:
         now = self._clock.now()
         self._next_s = now + self.options.plan_data_every_s
         self._read_journal(now)
-        self.planning.diary.forget(now - self.options.history_days * DAY_S)
+        # One day more than is looked at: the oldest day counts only if the diary has all of it.
+        self.planning.diary.forget(now - (self.options.history_days + 1) * DAY_S)
         question = self.planning.question(self._picture(), now)
         if question is not None:
             self._solving = _Solving(
@@ -183,7 +184,7 @@ class DataPlans:
         """Write the jobs that ended since the last look into the diary. O(attempts that ended)."""
         since_s = self._read_until_s
         if since_s is None:
-            since_s = now - self.options.history_days * DAY_S
+            since_s = now - (self.options.history_days + 1) * DAY_S
         ended = {
             r.job: None for r in self._journal.attempts(since_s, now) if since_s <= r.end_s < now
         }

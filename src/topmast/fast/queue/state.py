@@ -15,6 +15,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.binding import Binding
 from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
+from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.ledger import Ledger
@@ -22,11 +23,13 @@ from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.services import Services
+from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile
+from topmast.policies.base import Bind, Order, Preemption, Profile, Score
 
 
 class Key(Struct):
@@ -53,12 +56,15 @@ class Saved(Struct):
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
+    services_gpu_s: list[float] = []
 
 
 class QueueState(EventMachine):
     """The state of the queue, and the bookkeeping that more than one fact needs."""
 
-    def __init__(self, profile: Profile, order: Order, bind: Bind | None = None) -> None:
+    def __init__(
+        self, profile: Profile, order: Order, bind: Bind | None = None, score: Score | None = None
+    ) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
@@ -71,6 +77,8 @@ class QueueState(EventMachine):
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s)
+        self.services = Services(order)
+        self.shapes = Shapes(score)
         self.mix = Mix()
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
@@ -84,6 +92,7 @@ class QueueState(EventMachine):
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.ahead = Ahead(profile.ask_ahead)
+        self.drifts = Drifts(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None
@@ -93,7 +102,9 @@ class QueueState(EventMachine):
         """Plans to be sought yet before others get their turn."""
 
     def _nobody_waits(self) -> Pending:
-        return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
+        return Pending(
+            self.order, lambda tenant: self.ledger.fairness(tenant), self.durations, self.shapes
+        )
 
     @property
     def has_forgotten(self) -> bool:
@@ -107,6 +118,7 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.shapes.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
@@ -116,6 +128,7 @@ class QueueState(EventMachine):
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
+        self.drifts.note(self.pending, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
@@ -167,6 +180,7 @@ class QueueState(EventMachine):
                 used,
                 self.durations.histories,
                 self.mix.weights,
+                self.services.total_gpu_s,
             )
         )
 
@@ -182,11 +196,15 @@ class QueueState(EventMachine):
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.histories = state.histories
         self.mix = Mix(state.sizes)
+        self.services.restore(state.services_gpu_s)
+        self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
+                self.drifts.note(self.pending, record, self.now)
             elif record.state in WAITING:
                 self.pending.add(record, self.now)
+                self.drifts.note(self.pending, record, self.now)
                 self.binding.waits(record, self.now)

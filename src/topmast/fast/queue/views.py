@@ -11,7 +11,7 @@ from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Ask, GroupAsk, Reservation
+from topmast.model.plan import Ask, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
@@ -73,10 +73,8 @@ class QueueViews(QueueState):
         """The question about a job, as far as it is the same for all regions."""
         return Ask(
             job=job,
-            groups=tuple(
-                GroupAsk(g.name, g.count, self.entitlements.named(g.resources)) for g in spec.groups
-            ),
-            topology=spec.topology,
+            groups=self.entitlements.asked_for(spec.groups),
+            topology=self.shapes.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             preempt=preempt,
             models=choices,
@@ -132,6 +130,8 @@ class QueueViews(QueueState):
         self, spec: JobSpec, record: JobRecord | None, over_quota: bool
     ) -> Reservation | None:
         """The seats reserved for another job that this one may not take now."""
+        if self.backfill.reservation is None:
+            return None
         if record is None:
             job, remaining_s = "", self.durations.expected_s(spec)
         else:
