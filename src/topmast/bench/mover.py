@@ -7,6 +7,7 @@ hashes it again; the plain copy does not.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import resource
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 from msgspec import Struct
 
 from topmast.adapters.clock import SystemClock
@@ -43,6 +45,8 @@ def measure_mover(options: MoverOptions, state: Path | None) -> dict[str, Any]:
     """Megabytes a second of both, the share that the mover reaches, and how much memory it took."""
     if not 1 <= options.files <= options.size_bytes:
         raise InvalidInput(f"{options.files} is out of range", field="--files", remedy="1 or more")
+    # What the mover logs would stand between the figures.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with folder(state) as top:
         east, west, plain = (top / name for name in ("east", "west", "plain"))
         _fill(east / "d", options)
