@@ -29,6 +29,7 @@ from topmast.experiments.files import (
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
+from topmast.experiments.planned import planned
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
@@ -242,9 +243,7 @@ def run_point(
         trace = trace.head(scale.limit)
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
-    placement = point.case.placement or experiment.placement
-    if placement is not None:
-        fleet = place(trace, fleet, placement, point.seed)
+    fleet, told = _placed(experiment, point, trace, fleet)
     options = dict(point.case.set)
     if point.signal_s is not None:
         options["bind.signal_s"] = repr(point.signal_s)
@@ -264,7 +263,20 @@ def run_point(
     summary = simulation.finish().summary
     summary["allocation_rate_late"] = watch.allocated_late()
     summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
+    summary.update(told)
     return {name: figure_of(summary, name) for name in experiment.figures}
+
+
+def _placed(
+    experiment: Experiment, point: Point, trace: Trace, fleet: Fleet
+) -> tuple[Fleet, dict[str, Any]]:
+    """The fleet with its data where the case has it, and figures of the plan that put it there."""
+    case = point.case
+    if case.plan is not None:
+        made = planned(trace, fleet, experiment.workload, case.plan, point.seed)
+        return made.fleet, {"plan": made.answer, "forecast": made.errors.document()}
+    placement = case.placement or experiment.placement
+    return fleet if placement is None else place(trace, fleet, placement, point.seed), {}
 
 
 def _services_gpu_s(trace: Trace) -> list[float]:

@@ -163,6 +163,21 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     within: Within = Within.FAIRNESS
 
 
+class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
+
+    ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
+    far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
+    for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
+    """
+
+    plan_data_every_s: float | None = None
+    plan_data_limit_s: float = 60.0
+    history_days: int = 28
+    scenarios: int = 6
+    growth: float = 0.7
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
@@ -178,6 +193,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment_gain`` times what moving costs.
     ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
+    ``slow``: the planners beside the queue.
     """
 
     name: str
@@ -206,6 +222,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     bind: BindOptions = BindOptions()
     shares: ShareOptions = ShareOptions()
     ask_ahead: int = 64
+    slow: SlowOptions = SlowOptions()
     queues: QueueOptions = QueueOptions()
     gittins: GittinsOptions = GittinsOptions()
     skew: SkewOptions = SkewOptions()

@@ -204,6 +204,9 @@ _ABOVE_ZERO = (
     "round_s",
     "memory_s",
     *BandWeights.__struct_fields__,
+    "plan_data_every_s",
+    "plan_data_limit_s",
+    "history_days",
 )
 
 
