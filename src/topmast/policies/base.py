@@ -66,6 +66,15 @@ class Preemption(StrEnum):
     """Work that ranks behind it now, from the last on, if that gives it room."""
 
 
+class Predict(StrEnum):
+    """How it is told how long a job will run whose people say nothing."""
+
+    MEDIAN = "median"
+    """The median of its group's latest runs."""
+    TREE = "tree"
+    """That, corrected by a regression tree that is grown on the jobs that finished."""
+
+
 class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a job waits: under the one queue for all regions (`late`), or where it was sent at submission.
 
@@ -84,7 +93,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
     ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
-    expected to run of which nothing is known.
+    expected to run of which nothing is known; ``predict``: what is made of those that finished.
     ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
@@ -114,6 +123,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0
+    predict: Predict = Predict.MEDIAN
     reserve_after_s: float | None = None
     defragment: bool = False
     defragment_after_s: float = 300.0

@@ -40,8 +40,16 @@ class Arrival(Struct):
 class Workload:
     """The arrivals of a trace, in order."""
 
-    def __init__(self, trace: Trace, fleet: Fleet, throughputs: Throughputs | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        fleet: Fleet,
+        throughputs: Throughputs | None = None,
+        *,
+        durations_told: bool = True,
+    ) -> None:
         self.trace = trace
+        self._told = durations_told
         self._throughputs = throughputs
         self._memory_of: dict[str, int] = {}
         for host in (h for r in fleet.regions for c in r.clusters for h in c.hosts if h.gpus):
@@ -87,7 +95,7 @@ class Workload:
             checkpoint=self._checkpoint(interval_s),
             preemptible=preemptible,
             group=group,
-            duration_s=duration_s,
+            duration_s=duration_s if self._told else None,
             home=home,
         )
         return Arrival(

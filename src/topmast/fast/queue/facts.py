@@ -96,6 +96,10 @@ class ResumedFrom(Fact, frozen=True):
     step: int
 
 
+class TreeTaken(Fact, frozen=True):
+    """Durations are predicted by the tree of the event from now on."""
+
+
 class DatasetAdded(Fact, frozen=True):
     """The dataset of the event is in the catalogue."""
 
@@ -128,5 +132,5 @@ class ReplicaDropped(Fact, frozen=True):
 
 QueueFact = (
     FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
-    | Bound | Checkpointed | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+    | Bound | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
 )  # fmt: skip

@@ -107,6 +107,19 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     record = _current(queue, event.job, event.epoch)
     if record is not None:
         queue.decide(what_becomes(queue, record, event))
+        _grow_if_due(queue)
+
+
+def _grow_if_due(queue: QueueViews) -> None:
+    """Have a tree grown elsewhere: it takes seconds."""
+    order = queue.durations.wants_tree()
+    if order is not None:
+        queue.send(ids.GROWER, order)
+
+
+def tree_grown(queue: QueueViews, event: m.TreeGrown) -> None:
+    """Predict by another tree."""
+    queue.decide(f.TreeTaken())
 
 
 def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) -> f.Ended:

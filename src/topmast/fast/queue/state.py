@@ -17,6 +17,7 @@ from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.learning import Learned
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
@@ -53,6 +54,7 @@ class Saved(Struct):
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
+    learned: Learned | None = None
 
 
 class QueueState(EventMachine):
@@ -70,7 +72,7 @@ class QueueState(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
-        self.durations = Durations(profile.default_duration_s)
+        self.durations = Durations(profile.default_duration_s, profile.predict)
         self.mix = Mix()
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
@@ -167,6 +169,7 @@ class QueueState(EventMachine):
                 used,
                 self.durations.histories,
                 self.mix.weights,
+                self.durations.learned(),
             )
         )
 
@@ -180,7 +183,7 @@ class QueueState(EventMachine):
         self.entitlements = Entitlements(self.ledger)
         self.take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        self.durations.histories = state.histories
+        self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
         self.placed = {}
         self.pending = self._nobody_waits()
