@@ -43,11 +43,15 @@ class Accelerator(Struct, frozen=True):
 
 
 class Resources(Struct, frozen=True):
-    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs."""
+    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs.
+
+    ``gpu_memory_bytes``: of the memory of each GPU, whole or in shares; 0: as much as its share.
+    """
 
     accelerators: tuple[Accelerator, ...] = ()
     cpus: float = 0.0
     memory_bytes: int = 0
+    gpu_memory_bytes: int = 0
 
 
 class TaskGroup(Struct, frozen=True):

@@ -16,8 +16,9 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Bind, Order, Profile, Score, WhenBlocked
+from topmast.policies.base import Bind, Order, Profile, Reserve, Score, ScoreWeights, WhenBlocked
 from topmast.policies.credit import Credit
+from topmast.policies.efficiency import Efficiency
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
 from topmast.policies.near_data import NearData
@@ -36,6 +37,7 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
     "submission": Submission,
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
+    "efficiency": Efficiency,
     "weighted": Weighted,
 }
 LATE = "late"
@@ -56,13 +58,15 @@ class Policies(Struct, frozen=True):
     order: Order
     score: Score
     bind: Bind | None = None
+    reserve: Reserve | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
     """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
-    return Policies(profile, order(profile), scoring(profile), _binding(profile))
+    reserve = Efficiency(profile) if profile.reserve.models else None
+    return Policies(profile, order(profile), scoring(profile), _binding(profile), reserve)
 
 
 def _binding(profile: Profile) -> Bind | None:
@@ -153,10 +157,20 @@ def _check_numbers(options: Struct, prefix: str) -> None:
         if isinstance(value, Struct):
             _check_numbers(value, f"{prefix}{name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            least = "more than 0" if name in _ABOVE_ZERO else "0 or more"
-            if not math.isfinite(value) or value < 0 or (value == 0 and name in _ABOVE_ZERO):
-                field = f"--set {prefix}{name}"
-                raise InvalidInput(f"{value:g} is out of range", field=field, remedy=least)
+            _check_number(f"{prefix}{name}", value, above_zero=name in _ABOVE_ZERO)
+        elif isinstance(value, dict):
+            for key, number in value.items():
+                _check_number(f"{prefix}{name} {key}", number, above_zero=True)
+    if isinstance(options, ScoreWeights):
+        for model, price in options.models:
+            _check_number(f"{prefix}models {model}", price, above_zero=False)
+
+
+def _check_number(name: str, value: float, *, above_zero: bool) -> None:
+    least = "more than 0" if above_zero else "0 or more"
+    if not math.isfinite(value) or value < 0 or (value == 0 and above_zero):
+        field = f"--set {name}"
+        raise InvalidInput(f"{value:g} is out of range", field=field, remedy=least)
 
 
 def _options(kind: type[Struct], prefix: str = "") -> list[str]:

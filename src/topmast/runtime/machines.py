@@ -35,7 +35,7 @@ class Machines:
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
-        self.queue = GlobalQueue(profile, policies.order, policies.bind)
+        self.queue = GlobalQueue(profile, policies.order, policies.bind, policies.reserve)
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()

@@ -38,6 +38,17 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
         else:
             _pass_over(queue, candidate)
         return
+    choices = queue.allowed(record.spec, record, choices)
+    if not choices:
+        full, until_s = PendingReason.INSUFFICIENT_CAPACITY, queue.kept_back_until_s(record)
+        close(
+            queue,
+            candidate,
+            full,
+            "the GPU models that its quota leaves are kept for others",
+            until_s,
+        )
+        return
     refusal = _was_told(queue, record, candidate, choices)
     if refusal is not None:
         refuse(queue, candidate, refusal)
@@ -163,6 +174,7 @@ def _upcoming(
     for candidate in following(queue.pending.ranking, first, count):
         record = queue.jobs[candidate.job]
         choices = queue.choices(record.spec, candidate.over_quota)
+        choices = queue.allowed(record.spec, record, choices)
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue
         costs = _costs(queue, record)
@@ -229,7 +241,8 @@ def refuse(
         band = effective_band(record.spec.band, candidate.over_quota)
         anew_at_s = queue.backfill.found_no_room(record, band, offered, queue.now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
-        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s))
+        kept_until_s = queue.kept_back_until_s(record)
+        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s, kept_until_s))
     held = refusal.held
     close(queue, candidate, refusal.reason, refusal.detail, retry_at_s, held, refused=True)
     if _goes_for_all(queue, record, refusal):

@@ -27,12 +27,12 @@ MEMORY_GB = 2**30
 class Learned(Struct):
     """What a snapshot holds. ``samples``: `WIDTH` doubles for each finished job, in the order of time.
 
-    ``open``: by job that is not over, what was known of it when it was submitted. ``finished``: jobs learned
+    ``noted``: by job that is not over, what was known of it when it was submitted. ``finished``: jobs learned
     from in all, ``grown_at``: as of the tree.
     """
 
     experience: Experience
-    open: dict[str, Row] = {}
+    noted: dict[str, Row] = {}
     samples: bytes = b""
     tree: Tree | None = None
     finished: int = 0
@@ -52,12 +52,12 @@ class Learning:
         """Note what is known of a job now. O(1)."""
         row = self._state.experience.row(known_of(spec))
         if row is not None:
-            self._state.open[job] = row
+            self._state.noted[job] = row
 
     def succeeded(self, job: str, spec: JobSpec, took_s: float) -> None:
         """Learn from a job. O(RUNS_KEPT)."""
         state = self._state
-        row = state.open.pop(job, None)
+        row = state.noted.pop(job, None)
         if row is not None:
             missed = math.log(max(took_s, SHORTEST_S)) - row[0]
             self._samples.extend((*row[1:], missed))
@@ -68,7 +68,7 @@ class Learning:
 
     def over(self, job: str) -> None:
         """Nothing will be learned from a job any more. O(1)."""
-        self._state.open.pop(job, None)
+        self._state.noted.pop(job, None)
 
     def predicted_s(self, spec: JobSpec) -> float | None:
         """The guess times what the tree says; None while nobody has finished. O(depth)."""

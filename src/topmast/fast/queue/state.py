@@ -17,6 +17,7 @@ from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.kept_back import KeptBack
 from topmast.fast.queue.learning import Learned
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
@@ -27,7 +28,7 @@ from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile
+from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve
 
 
 class Key(Struct):
@@ -60,11 +61,18 @@ class Saved(Struct):
 class QueueState(EventMachine):
     """The state of the queue, and the bookkeeping that more than one fact needs."""
 
-    def __init__(self, profile: Profile, order: Order, bind: Bind | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        order: Order,
+        bind: Bind | None = None,
+        reserve: Reserve | None = None,
+    ) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
         self.binding = Binding(profile.bind, bind)
+        self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.regions: list[str] = []
         """By name."""
