@@ -12,7 +12,7 @@ from topmast.cli.command import RESEARCH, Session, command
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number
 
-EXPERIMENTS = "mast-balance or mast-federated"
+EXPERIMENTS = "mast-balance, mast-federated or pai"
 
 
 def add(app: typer.Typer) -> None:
@@ -38,6 +38,12 @@ def reproduce(
     scale: Annotated[
         str, typer.Option("--scale", metavar="small|full", help="How much to run.")
     ] = "small",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", envvar="TOPMAST_DATA", help="The folder of public data."
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, metavar="N", help="Runs at a time; else one a core."),
@@ -47,7 +53,7 @@ def reproduce(
     from topmast.experiments.reproduce import ReproduceOptions
     from topmast.experiments.reproduce import reproduce as run
 
-    options = ReproduceOptions(scale=scale, seeds=seeds, out=out, workers=workers)
+    options = ReproduceOptions(scale=scale, seeds=seeds, out=out, workers=workers, data=data)
     document = run(names, options, note)
     for warning in document["warnings"]:
         note(f"warning: {warning}")
@@ -58,7 +64,8 @@ def say_experiments(document: Mapping[str, Any]) -> None:
     """For each experiment: published and ours, then the figures of every contender."""
     for name, found in document["experiments"].items():
         seeds = ", ".join(str(seed) for seed in found["seeds"])
-        say(f"{name}: {found['jobs']} jobs over {found['days']:g} days, seeds {seeds}")
+        span = "" if found["days"] is None else f" over {found['days']:g} days"
+        say(f"{name}: {found['jobs']} jobs{span}, seeds {seeds}")
         say()
         _say_checks(found["checks"])
         _say_figures(found["means"])
@@ -67,9 +74,9 @@ def say_experiments(document: Mapping[str, Any]) -> None:
 def _say_checks(checks: list[Mapping[str, Any]]) -> None:
     if not checks:
         return
-    titles = ("CASE", "FIGURE", "PUBLISHED", "WANTED", "OURS", "")
+    titles = ("CASE", "FIGURE", "PUBLISHED", "PUBLIC CODE", "WANTED", "OURS", "")
     rows = [
-        [c["case"], c["figure"], c["published"], c["wanted"], number(c["ours"]),
+        [c["case"], c["figure"], c["published"], c["public_code"], c["wanted"], number(c["ours"]),
          "reached" if c["reached"] else "not reached"]
         for c in checks
     ]  # fmt: skip

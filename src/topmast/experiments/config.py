@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 from importlib import resources
 
 import msgspec
@@ -10,6 +12,7 @@ import yaml
 from msgspec import Struct
 
 from topmast.experiments.placement import PlacementOptions
+from topmast.experiments.workloads import Workload
 from topmast.model.errors import InvalidInput
 
 
@@ -20,32 +23,46 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     jobs: int
-    days: float
     seeds: int
+    days: float | None = None
     limit: int | None = None
     loads: tuple[float | None, ...] | None = None
     signals_s: tuple[float | None, ...] | None = None
 
 
+class Measure(StrEnum):
+    """What a case does with its jobs."""
+
+    SIMULATE = "simulate"
+    PREDICT = "predict"
+    """Tell how long they run."""
+
+
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
 
-    ``signals``: whether it goes by a load signal, so that it runs once for every age of one.
+    ``signals``: whether it goes by a load signal, so that it runs once for every age of one. ``workload``: jobs of
+    its own; ``against``: the case that its savings are over; ``jobs``: so many times those of the scale.
     """
 
     name: str
-    profile: str
+    profile: str = ""
     set: dict[str, str] = {}
     placement: PlacementOptions | None = None
     signals: bool = False
+    workload: Workload | None = None
+    against: str = ""
+    measure: Measure = Measure.SIMULATE
+    jobs: float = 1.0
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
-    """A published figure, and what ours must be."""
+    """A published figure, what the public code gives (on jobs of its own, as it says), and what ours must be."""
 
     case: str
     figure: str
     published: str
+    public_code: str = ""
     at_most: float | None = None
     at_least: float | None = None
 
@@ -54,21 +71,40 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """Contenders on the same files, over loads and ages of the load signal (None: as they come).
 
     ``placement`` is made for the cases that have none of their own; None leaves data where it is.
+    ``savings``: figures of which it is told, too, by which part they are below those of the case a case is ``against``.
+    ``parts``: the experiments that one is made of; it has nothing else then.
     """
 
     name: str
     title: str
     question: str
-    workload: str
-    scales: dict[str, Scale]
-    cases: tuple[Case, ...]
-    figures: tuple[str, ...]
+    workload: str = ""
+    scales: dict[str, Scale] = {}
+    cases: tuple[Case, ...] = ()
+    figures: tuple[str, ...] = ()
+    savings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     loads: tuple[float | None, ...] = (None,)
     signals_s: tuple[float | None, ...] = (None,)
     placement: PlacementOptions | None = None
     checks: tuple[Check, ...] = ()
     plots: tuple[str, ...] = ()
+
+
+def all_figures(experiment: Experiment) -> tuple[str, ...]:
+    """What is told of each run."""
+    return (*experiment.figures, *(f"saving.{name}" for name in experiment.savings))
+
+
+def read_experiments(names: Sequence[str]) -> list[Experiment]:
+    """The experiments ``names``, and in place of one that has parts, those; each once."""
+    found: dict[str, Experiment] = {}
+    for name in names:
+        experiment = read_experiment(name)
+        for part in [read_experiment(p) for p in experiment.parts] or [experiment]:
+            found[part.name] = part
+    return list(found.values())
 
 
 def experiment_names() -> tuple[str, ...]:

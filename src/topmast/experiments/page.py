@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topmast import plot
-from topmast.experiments.config import Case, Experiment
+from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.report import STYLE
 
 Means = Sequence[Mapping[str, Any]]
@@ -45,9 +45,13 @@ def command_of(document: Mapping[str, Any]) -> str:
 def _setting(document: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in document["seeds"])
     return (
-        f"{document['jobs']:,} jobs over {document['days']:g} days, seeds {seeds}, "
+        f"{document['jobs']:,} jobs{_span(document)}, seeds {seeds}, "
         f"version {document['version']}. Intervals are 95% confidence intervals over seeds."
     )
+
+
+def _span(document: Mapping[str, Any]) -> str:
+    return "" if document["days"] is None else f" over {document['days']:g} days"
 
 
 def _write_runs(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -120,27 +124,36 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
     if not checks:
         return "<p>No figures were published to compare with.</p>"
     rows = [
-        (c["case"], c["figure"], c["published"], c["wanted"], number(c["ours"]),
+        (c["case"], c["figure"], c["published"], c["public_code"] or "-", c["wanted"], number(c["ours"]),
          "reached" if c["reached"] else "NOT reached")
         for c in checks
     ]  # fmt: skip
-    return table(("case", "figure", "published", "ours must be", "ours", ""), rows)
+    return table(("case", "figure", "published", "public code", "ours must be", "ours", ""), rows)
 
 
 def _figures(experiment: Experiment, means: Means) -> str:
     rows = [
         (name, *(_with_interval(m["figures"].get(name)) for m in means))
-        for name in experiment.figures
+        for name in all_figures(experiment)
     ]
     return table(("figure", *(m["label"] for m in means)), rows)
 
 
 def _cases(cases: Sequence[Case]) -> str:
     rows = [
-        (c.name, c.profile, ", ".join(f"{k}={v}" for k, v in c.set.items()) or "as it is")
+        (
+            c.name,
+            c.profile or c.measure.value,
+            _jobs_of(c),
+            ", ".join(f"{k}={v}" for k, v in c.set.items()) or "as it is",
+        )
         for c in cases
     ]
-    return table(("case", "profile", "options"), rows)
+    return table(("case", "profile", "jobs", "options"), rows)
+
+
+def _jobs_of(case: Case) -> str:
+    return "those of the experiment" if case.workload is None else case.workload.label
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

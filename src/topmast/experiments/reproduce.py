@@ -16,18 +16,27 @@ from msgspec import Struct, structs
 
 from topmast import __version__
 from topmast.adapters.kernels import load_kernels
-from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
+from topmast.experiments.config import (
+    Case,
+    Check,
+    Experiment,
+    Measure,
+    Scale,
+    all_figures,
+    read_experiments,
+)
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
+from topmast.experiments.predicting import prediction_figures
+from topmast.experiments.workloads import Workload, is_there, make
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI
 from topmast.policies.registry import load_profile
 from topmast.sim.recorder import Tables
 from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation
-from topmast.traces.generate import generate
 from topmast.traces.trace import Trace
 
 Figures = dict[str, float | None]
@@ -65,13 +74,14 @@ class Point(Struct, frozen=True):
 class ReproduceOptions(Struct, frozen=True, kw_only=True):
     """What to run. ``seeds`` None: as many as the scale says; they are numbered from 1.
 
-    ``workers``: runs at a time; None, one for each core.
+    ``workers``: runs at a time; None, one for each core. ``data``: the folder of public data.
     """
 
     scale: str = "small"
     seeds: int | None = None
     out: Path | None = None
     workers: int | None = None
+    data: Path | None = None
 
 
 def reproduce(
@@ -80,7 +90,7 @@ def reproduce(
     """Run experiments, write the files of ``options.out``, and return one document for each."""
     if not names:
         raise InvalidInput("names no experiment", field="NAME", remedy="for example mast-balance")
-    experiments = [read_experiment(name) for name in dict.fromkeys(names)]
+    experiments = read_experiments(names)
     for experiment in experiments:
         scale_of(experiment, options)
     if options.out is not None:
@@ -114,12 +124,17 @@ def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> No
 
 
 def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
-    return [
-        f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
-        for name, document in documents.items()
-        for c in document["checks"]
-        if not c["reached"]
-    ]
+    found = []
+    for name, document in documents.items():
+        found += [
+            f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
+            for c in document["checks"]
+            if not c["reached"]
+        ]
+        found += [
+            f"{name}: left out for want of public data (--data): {c}" for c in document["left_out"]
+        ]
+    return found
 
 
 def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
@@ -135,8 +150,11 @@ def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
     return structs.replace(scale, seeds=options.seeds)
 
 
-def points_of(experiment: Experiment, scale: Scale) -> list[Point]:
-    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one."""
+def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) -> list[Point]:
+    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one.
+
+    Cases whose jobs are in a public file that is not there are left out.
+    """
     loads = experiment.loads if scale.loads is None else scale.loads
     signals = experiment.signals_s if scale.signals_s is None else scale.signals_s
     return [
@@ -144,6 +162,7 @@ def points_of(experiment: Experiment, scale: Scale) -> list[Point]:
         for seed in range(1, scale.seeds + 1)
         for load in loads
         for case in experiment.cases
+        if case.workload is None or is_there(case.workload, data)
         for signal_s in (signals if case.signals else (None,))
     ]
 
@@ -157,7 +176,7 @@ def run_experiment(
     """All runs of one experiment, and what they amount to; runs that are ``kept`` are not repeated."""
     kept = Kept(None, {}) if kept is None else kept
     scale = scale_of(experiment, options)
-    points = points_of(experiment, scale)
+    points = points_of(experiment, scale, options.data)
     rows: list[dict[str, Any]] = []
     ran = _ran(experiment, scale, [p for p in points if p.name not in kept], options)
     for number, point in enumerate(points, start=1):
@@ -170,7 +189,9 @@ def run_experiment(
         rows.append(row)
         if tell is not None:
             tell(f"{experiment.name} {number}/{len(points)}: {point.name}")
+    _add_savings(experiment, rows)
     means = _means(experiment, points, rows)
+    ran_cases = dict.fromkeys(point.case.name for point in points)
     return {
         "experiment": experiment.name,
         "version": __version__,
@@ -180,7 +201,8 @@ def run_experiment(
         "seeds": list(range(1, scale.seeds + 1)),
         "runs": rows,
         "means": means,
-        "checks": [_checked(check, means) for check in experiment.checks],
+        "checks": [_checked(c, means) for c in experiment.checks if c.case in ran_cases],
+        "left_out": [c.name for c in experiment.cases if c.name not in ran_cases],
     }
 
 
@@ -191,11 +213,11 @@ def _ran(
     workers = min(len(points), options.workers or os.cpu_count() or 1)
     if workers <= 1:
         for point in points:
-            yield run_point(experiment, scale, point)
+            yield run_point(experiment, scale, point, options.data)
         return
     # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        runs = [pool.submit(run_point, experiment, scale, point) for point in points]
+        runs = [pool.submit(run_point, experiment, scale, point, options.data) for point in points]
         try:
             for run in runs:
                 yield run.result()
@@ -207,14 +229,24 @@ def _ran(
 # ---------------------------------------------------------------------------------------------- one run
 
 
-def run_point(experiment: Experiment, scale: Scale, point: Point) -> Figures:
-    """Make the files of a seed, run one contender on them, and return its figures."""
-    trace, document = generate(experiment.workload, scale.jobs, point.seed, scale.days)
-    fleet = parse_fleet(document)
+def run_point(
+    experiment: Experiment, scale: Scale, point: Point, data: Path | None = None
+) -> Figures:
+    """Make the jobs of a seed, run one contender on them, and return its figures."""
+    workload = point.case.workload or Workload(kind=experiment.workload)
+    jobs = round(point.case.jobs * scale.jobs)
+    trace, fleet = make(workload, jobs, point.seed, scale.days, data)
     if scale.limit is not None:
         trace = trace.head(scale.limit)
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
+    if point.case.measure is Measure.PREDICT:
+        summary: Mapping[str, Any] = prediction_figures(trace)
+        return {name: figure_of(summary, name) for name in experiment.figures}
+    return _simulated(experiment, point, trace, fleet)
+
+
+def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet) -> Figures:
     placement = point.case.placement or experiment.placement
     if placement is not None:
         fleet = place(trace, fleet, placement, point.seed)
@@ -228,8 +260,10 @@ def run_point(experiment: Experiment, scale: Scale, point: Point) -> Figures:
     simulation = Simulation(
         trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
     )
+    watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary
+    summary["gpus_in_use"] = watch.in_use()
     summary["allocation_rate_late"] = watch.allocated_late()
     summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
     return {name: figure_of(summary, name) for name in experiment.figures}
@@ -251,6 +285,9 @@ class _Watch:
         self._held = self._present = 0.0
         self._seen: set[tuple[float, str]] = set()
         self.copied_for: dict[str, None] = {}
+        self.simulation: Simulation | None = None
+        self._window_s = first_s, last_s
+        self._used = self._looked_s = 0.0
 
     def tables(self) -> Tables:
         """Where a run writes."""
@@ -260,11 +297,26 @@ class _Watch:
         """GPU-seconds held over those present in the second half of the window, when the fleet is full."""
         return self._held / self._present if self._present else 0.0
 
+    def in_use(self) -> float:
+        """GPUs of which at least a share is held, in the mean over the time of submissions."""
+        return self._used / self._looked_s if self._looked_s else 0.0
+
+    def _look(self, length_s: float) -> None:
+        """Count the GPUs that are held now, in whole or in part, for an interval that ends here."""
+        assert self.simulation is not None
+        placers = self.simulation.machines.placers.values()
+        free = [placer.columns.free_milli for placer in placers]
+        self._used += length_s * sum(int(np.count_nonzero(f < MILLI)) for f in free)
+        self._looked_s += length_s
+
     def _nothing(self, row: Sequence[object]) -> None:
         pass
 
     def _interval(self, row: Sequence[Any]) -> None:
         start_s, end_s, region, _, present, _, allocated, _ = row
+        if end_s <= self._window_s[1] and (end_s, "") not in self._seen:
+            self._seen.add((end_s, ""))
+            self._look(end_s - start_s)
         length_s = min(end_s, self._late_s[1]) - max(start_s, self._late_s[0])
         if length_s <= 0:
             return
@@ -280,6 +332,8 @@ class _Watch:
 
 def figure_of(summary: Mapping[str, Any], name: str) -> float | None:
     """A figure of a summary by its path (`by.band.high.wait_s.p90`); None where there is none."""
+    if name in summary:  # names of figures may have dots themselves
+        return None if summary[name] is None else float(summary[name])
     found: Any = summary
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -298,6 +352,21 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, float(t * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
+def _add_savings(experiment: Experiment, rows: list[dict[str, Any]]) -> None:
+    """By which part a figure is below that of the case it is against, in the run of the same seed and load."""
+    if not experiment.savings:
+        return
+    against = {case.name: case.against for case in experiment.cases}
+    found = {(r["case"], r["load"], r["signal_s"], r["seed"]): r for r in rows}
+    for row in rows:
+        base = found.get((against[row["case"]], row["load"], row["signal_s"], row["seed"]))
+        for name in experiment.savings:
+            there = None if base is None else base[name]
+            own = row[name]
+            saved = None if own is None or not there else 1.0 - own / there
+            row[f"saving.{name}"] = saved
+
+
 def _means(
     experiment: Experiment, points: Sequence[Point], rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -311,7 +380,7 @@ def _means(
             "case": point.case.name, "label": point.label, "load": point.load,
             "signal_s": point.signal_s, "seeds": len(numbers), "figures": {},
         }  # fmt: skip
-        for name in experiment.figures:
+        for name in all_figures(experiment):
             values = [rows[i][name] for i in numbers if rows[i][name] is not None]
             if values:
                 mean, half = interval(values)
@@ -322,12 +391,14 @@ def _means(
 
 def _checked(check: Check, means: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What was published, what we found, whether it is what it must be."""
-    found = [m["figures"][check.figure]["mean"] for m in means if m["case"] == check.case]
+    figures = [m["figures"].get(check.figure) for m in means if m["case"] == check.case]
+    found = [f["mean"] for f in figures if f is not None] or [math.nan]
     ours = max(found) if check.at_most is not None else min(found)
     low = check.at_least is None or ours >= check.at_least
     high = check.at_most is None or ours <= check.at_most
     wanted = f"<= {check.at_most:g}" if check.at_most is not None else f">= {check.at_least:g}"
     return {
         "case": check.case, "figure": check.figure, "published": check.published,
+        "public_code": check.public_code,
         "ours": ours, "wanted": wanted, "reached": low and high,
     }  # fmt: skip

@@ -12,20 +12,22 @@ LEAF = -1
 class Tree(Struct, frozen=True):
     """Nodes by number, 0 being the root. ``feature`` is `LEAF` where a node has no children.
 
-    A row goes ``left`` if its ``feature`` is at most the ``threshold``. ``jobs``: how many it was grown on.
+    A row goes ``left`` if its ``feature`` is at most the ``threshold``. ``mean`` and ``likely``: what is said of the rows
+    that end there. ``jobs``: how many it was grown on.
     """
 
     feature: tuple[int, ...]
     threshold: tuple[float, ...]
     left: tuple[int, ...]
     right: tuple[int, ...]
-    value: tuple[float, ...]
+    mean: tuple[float, ...]
+    likely: tuple[float, ...]
     jobs: int = 0
 
-    def at(self, row: Sequence[float]) -> float:
-        """The value for one row of features. O(depth)."""
+    def leaf_of(self, row: Sequence[float]) -> int:
+        """The node where a row of features ends. O(depth)."""
         node = 0
         while self.feature[node] != LEAF:
             goes_left = row[self.feature[node]] <= self.threshold[node]
             node = self.left[node] if goes_left else self.right[node]
-        return self.value[node]
+        return node

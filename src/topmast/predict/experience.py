@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 from msgspec import Struct
 
 RUNS_KEPT = 101
-"""The median is taken over so many of the latest runs."""
+"""So many of the latest runs count."""
 KEPT = 50_000
 """So many groups, users and kinds of requests are remembered; the longest unseen is forgotten first."""
 SHORTEST_S = 1.0
@@ -23,10 +23,10 @@ UNKNOWN = -1.0
 """In place of what no history tells; logarithms of durations are not below 0."""
 
 FEATURES = (
-    "gpus", "tasks", "cpus", "memory_gb", "group_runs", "group_median", "group_last", "group_mean", "group_spread",
-    "request_runs", "request_median", "user_runs", "user_median", "model_median",
+    "gpus", "tasks", "cpus", "memory_gb", "group_runs", "group_middle", "group_last", "group_mean", "group_spread",
+    "request_runs", "request_middle", "user_runs", "user_middle", "model_middle",
 )  # fmt: skip
-"""Medians, means and the last run are natural logarithms of seconds."""
+"""Middles, means and the last run are natural logarithms of seconds."""
 Row = tuple[float, ...]
 """The guess that a tree corrects (a natural logarithm of seconds), and the `FEATURES` of one job."""
 
@@ -46,13 +46,14 @@ class Known(Struct, frozen=True):
 class Runs(Struct):
     """The latest runs of like jobs, as natural logarithms of seconds; ``count`` is of all that there were.
 
-    ``ordered``: the same, the shortest first. ``spread``: half of the distance between the quartiles.
+    ``ordered``: the same, the shortest first. ``middle``: the mean of the middle half, which a few odd runs do not
+    move, and which is nearer to the truth than the median is; ``spread``: half of the distance between the quartiles.
     """
 
     logs: list[float]
     ordered: list[float]
     count: int
-    median: float
+    middle: float
     mean: float
     spread: float
 
@@ -64,7 +65,7 @@ class Runs(Struct):
             del self.ordered[bisect_left(self.ordered, self.logs.pop(0))]
         size = len(self.ordered)
         self.count += 1
-        self.median = (self.ordered[size // 2] + self.ordered[(size - 1) // 2]) / 2
+        self.middle = sum(self.ordered[size // 4 : size - size // 4]) / (size - 2 * (size // 4))
         self.mean = sum(self.logs) / size
         self.spread = (self.ordered[3 * (size - 1) // 4] - self.ordered[(size - 1) // 4]) / 2
 
@@ -94,21 +95,21 @@ class Experience(Struct):
     def row(self, job: Known) -> Row | None:
         """The guess and the `FEATURES` of a job submitted now; None while nobody has finished. O(1).
 
-        The guess is the median of its group, else of requests like it, of its user, or of all.
+        The guess is the middle of its group, else of requests like it, of its user, or of all.
         """
         group, request, user, model, everybody = (
             None if key is None else self.runs.get(key) for key in _keys(job)
         )
-        guess = next((r.median for r in (group, request, user, everybody) if r is not None), None)
+        guess = next((r.middle for r in (group, request, user, everybody) if r is not None), None)
         if guess is None:
             return None
         return (
             guess, job.gpus, float(job.tasks), job.cpus, job.memory_gb,
-            *((float(group.count), group.median, group.logs[-1], group.mean, group.spread)
+            *((float(group.count), group.middle, group.logs[-1], group.mean, group.spread)
               if group else (0.0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)),
-            *((float(request.count), request.median) if request else (0.0, UNKNOWN)),
-            *((float(user.count), user.median) if user else (0.0, UNKNOWN)),
-            model.median if model else UNKNOWN,
+            *((float(request.count), request.middle) if request else (0.0, UNKNOWN)),
+            *((float(user.count), user.middle) if user else (0.0, UNKNOWN)),
+            model.middle if model else UNKNOWN,
         )  # fmt: skip
 
 

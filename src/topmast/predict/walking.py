@@ -1,4 +1,4 @@
-"""A tree's values for many rows at once."""
+"""Many rows of a tree at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from topmast.model.tree import LEAF, Tree
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
-def values_of(tree: Tree, rows: Floats) -> Floats:
-    """What `Tree.at` says of each row (n x features). O(n x depth), in numpy."""
+def leaves_of(tree: Tree, rows: Floats) -> Ints:
+    """`Tree.leaf_of` for each row (n x features). O(n x depth), in numpy."""
     feature, threshold = np.array(tree.feature), np.array(tree.threshold)
     left, right = np.array(tree.left), np.array(tree.right)
     at = np.zeros(len(rows), dtype=np.int64)
@@ -21,4 +22,4 @@ def values_of(tree: Tree, rows: Floats) -> Floats:
         goes_left = rows[going, feature[nodes]] <= threshold[nodes]
         at[going] = np.where(goes_left, left[nodes], right[nodes])
         going = going[feature[at[going]] != LEAF]
-    return np.asarray(np.array(tree.value)[at], dtype=np.float64)
+    return at

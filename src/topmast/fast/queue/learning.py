@@ -71,12 +71,12 @@ class Learning:
         self._state.noted.pop(job, None)
 
     def predicted_s(self, spec: JobSpec) -> float | None:
-        """The guess times what the tree says; None while nobody has finished. O(depth)."""
+        """The guess times what the tree says jobs like it take in the mean; None while nobody has finished. O(depth)."""
         row = self._state.experience.row(known_of(spec))
         if row is None:
             return None
         tree = self._state.tree
-        return math.exp(row[0]) * (1.0 if tree is None else tree.at(row[1:]))
+        return math.exp(row[0]) * (1.0 if tree is None else tree.mean[tree.leaf_of(row[1:])])
 
     def wants_tree(self) -> GrowTree | None:
         """The order for a tree, if one is due and none is on its way. O(WINDOW) then."""
