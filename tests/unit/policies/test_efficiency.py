@@ -59,6 +59,7 @@ def test_what_is_not_used_of_a_gpu_is_a_cost(case: Case) -> None:
     listed = _listed(case)
     weights = POLICY.weights(ask(job(count=case.gpus, resources=Resources(listed))))
     assert weights.speed == 7.0
-    prices = dict(weights.models) if len(listed) > 1 else {listed[0].model: 0.0}
+    prices: dict[str | None, float] = {listed[0].model: 0.0}
+    prices |= dict(weights.models)
     wanted = [2.0 * (1 - value) for value in case.want_efficiencies]
     assert [prices[a.model] for a in listed] == pytest.approx(wanted)

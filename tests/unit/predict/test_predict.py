@@ -103,7 +103,7 @@ def test_what_comes_later_changes_no_row(seed: int, cut: int) -> None:
 # --- the tree ----------------------------------------------------------------------------------------
 
 
-def _rows(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _rows(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     rows = rng.integers(-1, 40, (count, len(FEATURES))).astype(float)
     missed = np.where(rows[:, 4] > 10, 0.1, 2.0) * rng.normal(size=count)
