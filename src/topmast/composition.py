@@ -16,7 +16,7 @@ import structlog
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.grower import Grower
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_first_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.store import open_journal
@@ -119,7 +119,7 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
-        load_kernels(log.info)
+        load_first_kernels(log.info)
         self._check_regions_apart()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)

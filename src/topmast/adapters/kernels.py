@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 from topmast.fast.placement import warm
 
-FIRST_TIME = "compiling the search kernels for the first time: some 20 seconds"
+FIRST_TIME = "compiling the search kernels for the first time: half a minute"
+FIRST_SERVED = (
+    "compiling the search kernels for the first time: a first job can start in some 15 seconds, "
+    "one that preempts or has several task groups within a minute"
+)
 
 
 def _to_stderr(line: str) -> None:
@@ -22,24 +26,39 @@ def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
     A second process compiles one half of the kernels while this one compiles the other half: they meet
     in the files of the cache.
     """
+    if not warm.is_compiled():
+        say(FIRST_TIME)
+        second = _start("mixed")
+        warm.load_free()
+        warm.load_victims()
+        if second is not None:
+            second.wait()
+    warm.warm_up()
+
+
+def load_first_kernels(say: Callable[[str], object] = _to_stderr) -> list[subprocess.Popen[bytes]]:
+    """Like `load_kernels`, for a server that is waited for: what a first job needs is compiled first.
+
+    Returns the processes that go on to compile the rest. Whoever asks for it before they are done waits
+    while this process compiles it as well.
+    """
     if warm.is_compiled():
         warm.warm_up()
-        return
-    say(FIRST_TIME)
-    second = _start_second()
-    warm.load_plain()
-    if second is not None:
-        second.wait()
-    warm.load_mixed()
+        return []
+    say(FIRST_SERVED)
+    mixed = _start("mixed")
+    warm.load_free()
+    return [process for process in (mixed, _start("victims")) if process is not None]
 
 
-def _start_second() -> subprocess.Popen[bytes] | None:
-    command = [sys.executable, "-m", warm.__name__]
+def _start(part: str) -> subprocess.Popen[bytes] | None:
+    """A process that compiles a part; None if none can be had, and this one has to do it all."""
+    command = [sys.executable, "-m", warm.__name__, part]
     no = subprocess.DEVNULL
     try:
         return subprocess.Popen(command, stdin=no, stdout=no, stderr=no)
     except OSError:
-        return None  # then all of them are compiled in this one
+        return None
 
 
 if __name__ == "__main__":

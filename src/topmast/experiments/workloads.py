@@ -21,8 +21,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Where jobs come from (the generator ``kind``, or ``file`` in the folder of public data), and what is changed.
 
     ``pool_gpus``: they run on one pool of hosts of 8 GPUs, whatever model they ask for; ``machines``: on this part of
-    the fleet that belongs to them. ``gpus_only``: tasks without GPUs are left out; ``one_host``: and gangs that
-    no host of the pool holds; ``whole``: shares of a GPU are rounded up; ``longest_s``: longer ones are cut;
+    the fleet that belongs to them. ``gpus_only``: tasks without GPUs are left out; ``most_gpus``: and those of
+    more; ``whole``: shares of a GPU are rounded up; ``longest_s``: longer ones are cut;
     ``spread_s``: they arrive one after the other, so far apart. ``flexible``: tasks that ask for one of these models take any.
     ``by_request``: a job's tenant is the model that it asks for, so that figures by tenant are figures by request.
     """
@@ -33,7 +33,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     pool_gpus: int | None = None
     machines: float | None = None
     gpus_only: bool = False
-    one_host: bool = False
+    most_gpus: int | None = None
     whole: bool = False
     longest_s: float | None = None
     spread_s: float | None = None
@@ -86,8 +86,8 @@ def _changed(trace: Trace, workload: Workload) -> Trace:
     rows = np.ones(len(trace), np.bool_)
     if workload.gpus_only:
         rows &= trace.gpus > 0
-    if workload.one_host:
-        rows &= trace.total_gpus() <= HOST_GPUS
+    if workload.most_gpus is not None:
+        rows &= np.ceil(trace.gpus) * trace.tasks <= workload.most_gpus
     if not rows.all():
         trace = trace.take(np.flatnonzero(rows))
     requested = trace.gpu_models

@@ -8,6 +8,7 @@ a GPU is a cost of the plan, and a plan that wastes much of a high-end GPU is he
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -22,6 +23,9 @@ class Efficiency:
     A job whose accelerators say different speeds goes as fast as they say. Of others, gangs of at least
     ``reserve.least_gpus`` use any GPU to the full, and smaller ones are as fast on any.
     """
+
+    source: ClassVar[str] = "MLaaS in the Wild (Weng et al., NSDI '22), section 6"
+    options: ClassVar[tuple[str, ...]] = ("reserve", "score")
 
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.score

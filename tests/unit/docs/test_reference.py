@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from msgspec import Struct
 
 from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import BindOptions, Profile, RankWeights, ScoreWeights
+from topmast.policies.base import Profile, ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 
@@ -112,7 +113,7 @@ def _options(profile: Profile) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in Profile.__struct_fields__:
         value = getattr(profile, name)
-        if isinstance(value, ScoreWeights | RankWeights | BindOptions):
+        if isinstance(value, Struct):
             inner = type(value).__struct_fields__
             found |= {f"{name}.{part}": getattr(value, part) for part in inner}
         elif name not in ("name", "description"):
@@ -129,6 +130,8 @@ def test_every_option_with_its_default() -> None:
         if value is None
         else str(value).lower()
         if isinstance(value, bool)
+        else str(list(value))
+        if isinstance(value, tuple)
         else str(value)
         for name, value in options.items()
     }
@@ -145,4 +148,8 @@ def test_every_term_with_its_weight() -> None:
     weights = load_profile("mast").score
     text = (REFERENCE / "profiles.md").read_text("utf-8")
     for name in ScoreWeights.__struct_fields__:
-        assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text
+        if name in ("allocated_gpus", "allocated_cpus", "allocated_memory", "models"):
+            assert not getattr(weights, name)
+            assert f"`score.{name}`" in text, "several weights of one term"
+        else:
+            assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text

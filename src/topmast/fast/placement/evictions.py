@@ -138,9 +138,10 @@ def offers_of(
     ``items`` (at least the host's entries) gets the attempts that might go, their number is returned;
     ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or O(2**items * items) where sets are tried.
     """
-    price[:] = INFINITE
-    price[0] = 0.0
-    chosen[:] = False
+    for t in range(price.shape[0]):
+        price[t] = INFINITE if t else 0.0
+        for i in range(chosen.shape[1]):
+            chosen[t, i] = False
     count, odd = _items(a, h, p, s, host, items)
     free = a.whole[host]
     costs = np.zeros(count)
@@ -273,7 +274,7 @@ def _by_sets(
 ) -> None:  # fmt: skip
     """Exactly, by every set of items."""
     count = items.shape[0]
-    deepest = stranded.max()  # no seats can lower what is stranded by more
+    deepest = _highest(stranded)  # no seats can lower what is stranded by more
     going = np.zeros(count, np.bool_)
     for which in range(np.int64(1) << count):
         cost, skip = 0.0, False
@@ -281,14 +282,23 @@ def _by_sets(
             going[i] = (which >> i) & 1
             skip = skip or (s.fate[h.entries[items[i]].of] == GOES and not going[i])
             cost += costs[i] if going[i] else 0.0
-        if skip or cost - deepest >= price[1:].max():
+        if skip or cost - deepest >= _highest(price):
             continue
         room, free = _room_without(a, h, p, s, host, gpus, items, going)
         for t in range(1, min(room + 1, price.shape[0])):
             with_seats = cost + stranded[free - t * gpus] - stranded[free]
             if with_seats < price[t]:
                 price[t] = with_seats
-                chosen[t, :count] = going
+                for i in range(count):
+                    chosen[t, i] = going[i]
+
+
+@inner
+def _highest(values: F64) -> float:
+    highest = -INFINITE
+    for value in values:
+        highest = max(highest, value)
+    return highest
 
 
 @inner
@@ -299,30 +309,49 @@ def _by_rate(
     """Not exactly: the cheapest by GPU go until the tasks fit, then whoever need not go stays."""
     count = items.shape[0]
     going = np.zeros(count, np.bool_)
-    rates = np.zeros(count)
     for i in range(count):
         going[i] = s.fate[h.entries[items[i]].of] == GOES
-        rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
-    order = np.argsort(rates, kind="mergesort")
+    order = np.zeros(count, np.int64)
+    _by_rising_rate(h, items, costs, order)
     at = 0
     for t in range(1, price.shape[0]):
-        room, free = _room_without(a, h, p, s, host, gpus, items, going)
-        while room < t and at < count:
+        while True:
+            room, free = _room_without(a, h, p, s, host, gpus, items, going)
+            if room >= t or at == count:
+                break
             going[order[at]] = True
             at += 1
-            room, free = _room_without(a, h, p, s, host, gpus, items, going)
         if room < t:
             return
-        spared = going.copy()
+        for i in range(count):
+            chosen[t, i] = going[i]
         for back in range(at - 1, -1, -1):
             i = order[back]
-            if s.fate[h.entries[items[i]].of] != GOES:
-                spared[i] = False
-                room, _ = _room_without(a, h, p, s, host, gpus, items, spared)
-                spared[i] = room < t
-        _, free = _room_without(a, h, p, s, host, gpus, items, spared)
-        price[t] = costs[spared].sum() + stranded[free - t * gpus] - stranded[free]
-        chosen[t, :count] = spared
+            if s.fate[h.entries[items[i]].of] == GOES:
+                continue
+            chosen[t, i] = False
+            room, left = _room_without(a, h, p, s, host, gpus, items, chosen[t])
+            if room < t:
+                chosen[t, i] = True
+            else:
+                free = left
+        cost = 0.0
+        for i in range(count):
+            cost += costs[i] if chosen[t, i] else 0.0
+        price[t] = cost + stranded[free - t * gpus] - stranded[free]
+
+
+@inner
+def _by_rising_rate(h: Holdings, items: I64, costs: F64, order: I64) -> None:
+    """Sort items by their price per GPU, ties to the first: in place, for `np.argsort` takes long to compile. O(items ** 2)."""
+    rates = np.zeros(items.shape[0])
+    for i in range(items.shape[0]):
+        rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
+        at = i
+        while at > 0 and rates[order[at - 1]] > rates[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
 
 
 @inner
@@ -344,13 +373,19 @@ def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
 def _most_items(h: Holdings, hosts: I64) -> int:
     most = 0
     for host in hosts:
-        count = 0
-        entry = h.hosts[host].first
-        while entry != NONE:
-            count += h.entries[entry].slot == NONE
-            entry = h.entries[entry].after
-        most = max(most, count)
+        most = max(most, _entries_of(h, host))
     return most
+
+
+@inner
+def _entries_of(h: Holdings, host: int) -> int:
+    """The attempts on a host, each by its main entry. O(entries)."""
+    count = 0
+    entry = h.hosts[host].first
+    while entry != NONE:
+        count += h.entries[entry].slot == NONE
+        entry = h.entries[entry].after
+    return count
 
 
 @kernel
@@ -363,7 +398,8 @@ def section_offer(
     if the bound is the truth. Both are infinite if the gang does not fit. O(m * n * tasks per host) besides the
     hosts' offers.
     """
-    taken[:] = 0
+    for i in range(taken.shape[0]):
+        taken[i] = 0
     _spread_out(h, s, hosts)
     m = hosts.shape[0]
     k = p.threshold
@@ -491,24 +527,6 @@ def _least_change(stranded: F64, gpus: int) -> float:
 
 
 @inner
-def _one_host(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
-) -> float:
-    """The price of the whole gang on one host. O(a host's offers)."""
-    entries = 0
-    entry = h.hosts[host].first
-    while entry != NONE:
-        entries += h.entries[entry].slot == NONE
-        entry = h.entries[entry].after
-    items = np.zeros(entries, np.int64)
-    price = np.zeros(2)
-    chosen = np.zeros((2, entries), np.bool_)
-    offers_of(a, h, p, s, host, gpus, q.stranded, price, items, chosen)
-    result: float = price[1]
-    return result
-
-
-@inner
 def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: float) -> float:
     """A price that the whole gang on one host cannot be below; infinite if it cannot sit there. O(1)."""
     if not p.usable[host] or h.cleared[p.threshold, host] < need:
@@ -533,7 +551,7 @@ def _candidates(a: Arrays, h: Holdings, q: Question, p: Terms) -> I64:
             there = section < a.by_cluster[cluster, q.choice_model[choice], 3, 1]
             need = q.choice_gpus[choice] * q.tasks
             if there and _holds(h, a, p.threshold, section, 1, need):
-                found[count] = cluster, choice, section
+                found[count, 0], found[count, 1], found[count, 2] = cluster, choice, section
                 count += 1
     return found[:count]
 
@@ -555,13 +573,13 @@ def best_host(
     """
     candidates = _candidates(a, h, q, p)
     floors = _floors(a, h, q, p, candidates)
-    position = _lowest(floors)
-    if position == NOWHERE:
+    lowest = _lowest(floors)
+    if lowest == NOWHERE:
         return INFINITE, NOWHERE, NOWHERE, NOWHERE
-    at, host = _place_at(a, candidates, position)
-    best = _score_on(a, h, q, p, s, candidates, at, host)
-    for other in range(floors.shape[0]):
-        if other == position or not _is_hopeful(floors[other], best, other < position):
+    best, position, at, host = INFINITE, lowest, 0, 0
+    for step in range(-1, floors.shape[0]):
+        other = lowest if step < 0 else step
+        if step == lowest or (step >= 0 and not _is_hopeful(floors[other], best, other < position)):
             continue
         place, there = _place_at(a, candidates, other)
         score = _score_on(a, h, q, p, s, candidates, place, there)
@@ -592,11 +610,13 @@ def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
 def _floors(a: Arrays, h: Holdings, q: Question, p: Terms, candidates: I64) -> F64:
     """The floors of all hosts of the candidates, one after the other. O(H)."""
     count = 0
-    for _, _, section in candidates:
+    for i in range(candidates.shape[0]):
+        section = candidates[i, 2]
         count += a.member_start[section + 1] - a.member_start[section]
     floors = np.empty(count)
     at = 0
-    for cluster, choice, section in candidates:
+    for c in range(candidates.shape[0]):
+        cluster, choice, section = candidates[c, 0], candidates[c, 1], candidates[c, 2]
         need = q.choice_gpus[choice] * q.tasks
         price = _host_price(q, cluster, choice)
         change = _least_change(q.stranded, need)
@@ -625,7 +645,7 @@ def _score_on(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, candidates: I64, at: int, host: int
 ) -> float:
     """The score of the whole gang on one host. O(a host's offers)."""
-    cluster, choice, _ = candidates[at]
+    cluster, choice = candidates[at, 0], candidates[at, 1]
     need = q.choice_gpus[choice] * q.tasks
     price = _host_price(q, cluster, choice)
     if p.cpus == 0.0 and p.memory == 0.0:
@@ -633,19 +653,24 @@ def _score_on(
         simple = _price_by_gpus(h, p, host, a.whole[host], need, q.stranded, least)
         if not np.isnan(simple):
             return price + simple
-    return price + _one_host(a, h, q, p, s, host, need)
+    items = np.zeros(_entries_of(h, host), np.int64)
+    offers = np.zeros(2)
+    chosen = np.zeros((2, items.shape[0]), np.bool_)
+    offers_of(a, h, p, s, host, need, q.stranded, offers, items, chosen)
+    score: float = price + offers[1]
+    return score
 
 
 @inner
 def _price_by_gpus(
     h: Holdings, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
 ) -> float:
-    """What `_one_host` says, where only whole GPUs count; NaN where shares are in the way.
+    """What the offer of a host for one task says, where only whole GPUs count; NaN where shares are in the way.
 
     ``least`` is room for the GPUs that might be freed, and one. O(entries * W).
     """
-    least[:] = INFINITE
-    least[0] = 0.0
+    for freed in range(least.shape[0]):
+        least[freed] = INFINITE if freed else 0.0
     done = 0
     entry = h.hosts[host].first
     while entry != NONE:
@@ -737,9 +762,7 @@ def victims_on(
     a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
 ) -> I64:
     """The attempts that go for a gang on one host. O(a host's offers)."""
-    entries = np.zeros(1, np.int64)
-    entries[0] = host
-    items = np.zeros(_most_items(h, entries), np.int64)
+    items = np.zeros(_entries_of(h, host), np.int64)
     price = np.zeros(2)
     chosen = np.zeros((2, items.shape[0]), np.bool_)
     count = offers_of(a, h, p, s, host, gpus, q.stranded, price, items, chosen)

@@ -392,7 +392,10 @@ def seat(
 def _fill(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64
 ) -> tuple[float, int]:
-    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left. O(n log n)."""
+    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left; ties to the first hosts.
+
+    O(n * rates that differ), of which there are few: a sort would take longer to compile than all the rest.
+    """
     rates = np.full(hosts.shape[0], INFINITE)
     for i in range(hosts.shape[0]):
         most = room[hosts[i]]
@@ -401,15 +404,30 @@ def _fill(
             rates[i] = (stranded[free - most * gpus] - stranded[free]) / most
     change = 0.0
     left = tasks
-    for i in np.argsort(rates, kind="mergesort"):
-        most = room[hosts[i]]
-        if most <= 0 or left - most < EXACT_TASKS:
-            break
-        free = a.whole[hosts[i]]
-        taken[i] = most
-        left -= most
-        change += stranded[free - most * gpus] - stranded[free]
+    rate = _next_above(-INFINITE, rates)
+    while rate < INFINITE:
+        for i in range(hosts.shape[0]):
+            if rates[i] != rate:
+                continue
+            most = room[hosts[i]]
+            if left - most < EXACT_TASKS:
+                return change, left
+            free = a.whole[hosts[i]]
+            taken[i] = most
+            left -= most
+            change += stranded[free - most * gpus] - stranded[free]
+        rate = _next_above(rate, rates)
     return change, left
+
+
+@inner
+def _next_above(bound: float, values: F64) -> float:
+    """The least value above the bound; infinite if there is none."""
+    least = INFINITE
+    for value in values:
+        if bound < value < least:
+            least = value
+    return least
 
 
 @inner

@@ -1,9 +1,11 @@
 """Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later.
 
-As a program it compiles those for gangs of several groups, while another process compiles the rest.
+As a program it compiles one part of them, while another process compiles another.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -22,7 +24,8 @@ from topmast.policies.base import Profile
 
 def warm_up() -> None:
     """Ask one question of every kind about a region of two hosts."""
-    load_plain()
+    load_free()
+    load_victims()
     load_mixed()
 
 
@@ -33,18 +36,26 @@ def is_compiled() -> bool:
     return not gangs.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
 
 
-def load_plain() -> None:
-    """Gangs of one group with whole GPUs, with and without victims."""
+def load_free() -> None:
+    """Gangs of one group with whole GPUs, where there is room: what a first job needs."""
+    columns, held, search = _region()
+    for cpus in (0.0, 1.0):
+        attempt = _hold(columns, held, search, cpus, preempt=False)
+        columns.let_go(held.pop(attempt.plan.job))
+    _look_for_room(columns, _ask(0.0, preempt=False))
+    columns.watched = False
+    columns.hold(attempt)
+    columns.let_go(attempt)
+
+
+def load_victims() -> None:
+    """The same gangs, where others have to go for them."""
     columns, held, search = _region()
     for cpus in (0.0, 1.0):
         for preempt in (False, True):
             attempt = _hold(columns, held, search, cpus, preempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
-    _look_for_room(columns, _ask(0.0, preempt=False))
-    columns.watched = False
-    columns.hold(attempt)
-    columns.let_go(attempt)
 
 
 def load_mixed() -> None:
@@ -109,4 +120,4 @@ def _ask(cpus: float, preempt: bool) -> Ask:
 
 
 if __name__ == "__main__":
-    load_mixed()
+    {"victims": load_victims, "mixed": load_mixed}[sys.argv[1]]()

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from topmast.fast.queue.durations import LONGEST_S, Durations
 from topmast.fast.queue.entitlements import Wanted
 from topmast.fast.queue.kin import Kin, Kindred, likeness_of
-from topmast.fast.queue.ranking import Key, Ranking, Waiting
+from topmast.fast.queue.lane import Key
+from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec

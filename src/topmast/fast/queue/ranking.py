@@ -10,9 +10,7 @@ jobs are passed over, many at a time.
 
 from __future__ import annotations
 
-import bisect
 import heapq
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -21,11 +19,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from topmast.fast.queue.lane import FIRST_CAPACITY, Key, Lane, with_room_for
 from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, Order, QueueView
-
-Key = tuple[float, ...]
-"""A place in the order: band (where it counts), the policy's keys, time of submission, number, row."""
 
 LATE_LIMIT = 1 << 16
 """So many inserts are kept beside the sorted rows before they are sorted in."""
@@ -33,7 +29,6 @@ MANY = 64
 """More inserts than this, and not few beside what is there, are sorted in at once."""
 FEW = 16
 """So many inserts, and a sixteenth of what is there, are worth keeping beside the sorted rows."""
-FIRST_CAPACITY = 1 << 10
 SCAN_FIRST, SCAN_MOST = 64, 1 << 16
 
 _TYPES: dict[str, type[np.generic]] = {
@@ -65,89 +60,6 @@ class Waiting(Struct, frozen=True):
     duration_s: float
     remaining_s: float
     attained_gpu_s: float = 0.0
-
-
-class Lane:
-    """The rows in one order: sorted ``base``, ``late`` inserts, and how far the search has come.
-
-    ``closed_from_s`` (lines): jobs of the line with at least this expected time left are passed over;
-    ``kin_closed_from_s`` (kin): the same for all lines of a kin, ``kin_of`` (lines) tells of which each is.
-    """
-
-    def __init__(self) -> None:
-        self.base: Ints = np.empty(0, dtype=np.int64)
-        self.late: list[Key] = []
-        self._late_rows: Ints = np.zeros(FIRST_CAPACITY, np.int64)
-        self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
-        self.kin_closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
-        self.kin_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
-        self.cursor, self.late_cursor = 0, 0
-        self.closed = 0
-        """Lines, and kin, of which some are passed over."""
-
-    def close(self, line: int, from_s: float) -> None:
-        """Pass over those of a line who need ``from_s`` or more. O(1)."""
-        before = self.closed_from_s.item(line)
-        self.closed += before == math.inf
-        self.closed_from_s[line] = min(before, from_s)
-
-    def open(self, line: int) -> None:
-        """Pass over nobody of a line. O(1)."""
-        self.closed -= self.closed_from_s.item(line) != math.inf
-        self.closed_from_s[line] = np.inf
-
-    def close_kin(self, kin: int, from_s: float) -> None:
-        """Pass over those of a kin who need ``from_s`` or more. O(1)."""
-        before = self.kin_closed_from_s.item(kin)
-        self.closed += before == math.inf
-        self.kin_closed_from_s[kin] = min(before, from_s)
-
-    def open_kin(self, kin: int) -> bool:
-        """Pass over nobody because of his kin; whether anybody was. O(1)."""
-        was_closed = self.kin_closed_from_s.item(kin) != math.inf
-        self.closed -= was_closed
-        self.kin_closed_from_s[kin] = np.inf
-        return was_closed
-
-    def open_all(self) -> None:
-        """Pass over nobody, and search from the head again. O(lines), in numpy."""
-        self.closed_from_s.fill(np.inf)
-        self.kin_closed_from_s.fill(np.inf)
-        self.closed = 0
-        self.rewind()
-
-    def insert(self, key: Key, row: int, *, is_open: bool) -> None:
-        """Let a row in; ``is_open``: it is looked at. O(late)."""
-        at, size = bisect.bisect(self.late, key), len(self.late)
-        self.late.insert(at, key)
-        if size == len(self._late_rows):
-            self._late_rows = np.concatenate([self._late_rows, np.zeros_like(self._late_rows)])
-        self._late_rows[at + 1 : size + 1] = self._late_rows[at:size]
-        self._late_rows[at] = row
-        if at <= self.late_cursor:
-            self.late_cursor = at if is_open else self.late_cursor + 1
-
-    @property
-    def late_rows(self) -> Ints:
-        """The rows of the late inserts, in order."""
-        return self._late_rows[: len(self.late)]
-
-    def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
-        """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
-        closed_from_s = np.minimum(
-            self.closed_from_s[lines], self.kin_closed_from_s[self.kin_of[lines]]
-        )
-        return left_s < closed_from_s
-
-    def rewind(self) -> None:
-        """Search from the head again. O(1)."""
-        self.cursor, self.late_cursor = 0, 0
-
-    def reset(self, base: Ints) -> None:
-        """Take up newly sorted rows."""
-        self.base = base
-        self.late = []
-        self.rewind()
 
 
 class Ranking:
@@ -190,10 +102,7 @@ class Ranking:
 
     def add(self, waiting: Waiting) -> None:
         """Let a job in; it is put in order when somebody looks. O(1)."""
-        if not self._free:
-            self._grow()
-        row = self._free.pop()
-        columns = self._columns
+        columns, row = self._columns, self._take_row(waiting.job)
         columns["alive"][row] = True
         columns["line"][row] = waiting.line
         columns["number"][row] = waiting.number
@@ -205,9 +114,16 @@ class Ranking:
         columns["duration_s"][row] = waiting.duration_s
         columns["remaining_s"][row] = waiting.remaining_s
         columns["attained_gpu_s"][row] = waiting.attained_gpu_s
-        self._jobs[row] = waiting.job
-        self._row_of[waiting.job] = row
+
+    def _take_row(self, job: str) -> int:
+        """A row for a job that is to be put in order."""
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        self._jobs[row] = job
+        self._row_of[job] = row
         self._staged.append(row)
+        return row
 
     def remove(self, job: str) -> bool:
         """Take a job out; tells whether it was in. O(1)."""
@@ -220,12 +136,13 @@ class Ranking:
 
     def change_band(self, job: str, band: Band) -> None:
         """Let a job count in another band. O(1)."""
-        row = self._row_of[job]
-        values = {name: column.item(row) for name, column in self._columns.items()}
-        values |= {"job": job, "band": band, "tenant": self._tenant_names[values["tenant"]]}
-        del values["alive"]
+        before = self._row_of[job]
         self.remove(job)
-        self.add(Waiting(**values))
+        row = self._take_row(job)
+        for column in self._columns.values():
+            column[row] = column[before]
+        self._columns["alive"][row] = True
+        self._columns["band"][row] = band
 
     def _tenant(self, name: str) -> int:
         known = self._tenants.get(name)
@@ -254,10 +171,7 @@ class Ranking:
             self._fairness[at] = self._fairness_of(name)
         self._staged = []
         rows = np.flatnonzero(self._columns["alive"])
-        keys = self._compute(rows)
-        if self._keys.shape[1] != keys.shape[1]:
-            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
-        self._keys[rows] = keys
+        self._set_keys(rows, self._compute(rows))
         self._sort(rows)
 
     def _compute(self, rows: Ints | slice) -> Floats:
@@ -296,27 +210,31 @@ class Ranking:
         self._open_if_told()
         if not self._staged:
             return
-        staged, self._staged = self._staged, []
         alive = self._columns["alive"]
-        staged = [row for row in staged if alive[row]]
+        staged, self._staged = [row for row in self._staged if alive.item(row)], []
         if not staged:
             return
         rows = slice(staged[0], staged[0] + 1) if len(staged) == 1 else np.array(staged)
-        keys = self._compute(rows)
-        if self._keys.shape[1] != keys.shape[1]:
-            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
-        self._keys[rows] = keys
-        many = len(staged) > MANY and 8 * len(staged) > len(self)
-        late = len(self._within.late) + len(staged)
-        # What was inserted is looked through one by one, what is sorted in, many at a time.
-        too_many = late > FEW + len(self) // 16
-        if many or too_many or late > LATE_LIMIT:
+        self._set_keys(rows, self._compute(rows))
+        if self._is_worth_a_sort(len(staged)):
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:
             for lane, over_quota in ((self._within, False), (self._over, True)):
-                is_open = self._is_open(lane, row)
-                lane.insert(self._key(row, over_quota), row, is_open=is_open)
+                key = self._key(row, over_quota)
+                if lane.insert(key, row) and self._is_open(lane, row):
+                    lane.step_back(key)
+
+    def _is_worth_a_sort(self, added: int) -> bool:
+        """Whether all rows are sorted: what was inserted is looked through one by one, what is sorted in, many at a time."""
+        many = added > MANY and 8 * added > len(self)
+        late = len(self._within.late) + added
+        return many or late > FEW + len(self) // 16 or late > LATE_LIMIT
+
+    def _set_keys(self, rows: Ints | slice, keys: Floats) -> None:
+        if self._keys.shape[1] != keys.shape[1]:
+            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
+        self._keys[rows] = keys
 
     def _key(self, row: int, over_quota: bool) -> Key:
         columns = self._columns
@@ -374,19 +292,28 @@ class Ranking:
         if not self._row_of:
             return None
         lane = self._over if over_quota else self._within
-        lane.cursor = self._seek(lane, lane.base, lane.cursor)
-        lane.late_cursor = self._seek(lane, lane.late_rows, lane.late_cursor)
-        found = None
-        if lane.cursor < len(lane.base):
-            found = self._key(lane.base.item(lane.cursor), over_quota)
-        if lane.late_cursor < len(lane.late):
-            late = lane.late[lane.late_cursor]
-            found = late if found is None else min(found, late)
+        found = self._head(lane, over_quota)
         exempt = None if self.exempt is None else self._row_of.get(self.exempt)
         if exempt is not None and self._is_line_open(lane, exempt):
             key = self._key(exempt, over_quota)
             found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def _head(self, lane: Lane, over_quota: bool) -> Key | None:
+        """The key of the first row that is looked at. O(1) unless something happened at the head."""
+        found = lane.head
+        if lane.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
+            return found
+        found = None
+        lane.cursor = self._seek(lane, lane.base, lane.cursor)
+        lane.late_cursor = self._seek(lane, lane.late_rows, lane.late_cursor)
+        if lane.cursor < len(lane.base):
+            found = self._key(lane.base.item(lane.cursor), over_quota)
+        if lane.late_cursor < len(lane.late):
+            late = lane.late[lane.late_cursor]
+            found = late if found is None else min(found, late)
+        lane.head, lane.knows_head = found, True
+        return found
 
     def all_within(self) -> bool:
         """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
@@ -456,15 +383,15 @@ class Ranking:
     def new_line(self, line: int, kin_within: int, kin_over: int) -> None:
         """A line that nobody is in yet begins open, but for what its kin were told. Amortised O(1)."""
         for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
-            lane.closed_from_s = _with_room_for(line, lane.closed_from_s, np.inf)
-            lane.kin_of = _with_room_for(line, lane.kin_of, 0)
+            lane.closed_from_s = with_room_for(line, lane.closed_from_s, np.inf)
+            lane.kin_of = with_room_for(line, lane.kin_of, 0)
             lane.kin_of[line] = kin
             lane.open(line)
 
     def new_kin(self, kin: int) -> None:
         """A kin that nobody is of yet begins open. Amortised O(1)."""
         for lane in (self._within, self._over):
-            lane.kin_closed_from_s = _with_room_for(kin, lane.kin_closed_from_s, np.inf)
+            lane.kin_closed_from_s = with_room_for(kin, lane.kin_closed_from_s, np.inf)
             lane.open_kin(kin)
 
     def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
@@ -494,13 +421,6 @@ class Ranking:
             self._all_open = False
             for lane in (self._within, self._over):
                 lane.open_all()
-
-
-def _with_room_for(at: int, values: NDArray[Any], fill: float) -> NDArray[Any]:
-    """The same values, with more after them if ``at`` is beyond the last. Amortised O(1)."""
-    if at < len(values):
-        return values
-    return np.concatenate([values, np.full(max(len(values), at), fill, values.dtype)])
 
 
 def _ascends(first: Floats, second: Ints) -> bool:

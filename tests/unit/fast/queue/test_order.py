@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.build import profile
-from topmast.fast.queue import ranking
+from topmast.fast.queue import lane, ranking
 from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.model.job import Band
 from topmast.policies.base import Order, QueueView
@@ -190,6 +190,7 @@ def test_any_changes_leave_what_a_sort_from_scratch_gives(
     """Inserts, removals, changes of band, re-ranks, closed lines: in any sequence."""
     monkeypatch.setattr(ranking, "MANY", many)
     monkeypatch.setattr(ranking, "FIRST_CAPACITY", 4)
+    monkeypatch.setattr(lane, "FIRST_CAPACITY", 4)
     monkeypatch.setattr(ranking, "SCAN_FIRST", 2)
     if many:
         monkeypatch.setattr(ranking, "LATE_LIMIT", 40)
@@ -242,4 +243,4 @@ def test_rows_of_those_who_left_are_used_again() -> None:
         both.add()
         both.remove()
         both.rerank()
-    assert len(both.real._jobs) == ranking.FIRST_CAPACITY
+    assert len(both.real._jobs) == lane.FIRST_CAPACITY
