@@ -21,8 +21,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Where jobs come from (the generator ``kind``, or ``file`` in the folder of public data), and what is changed.
 
     ``pool_gpus``: they run on one pool of hosts of 8 GPUs, whatever model they ask for; ``machines``: on this part of
-    the fleet that belongs to them. ``gpus_only``: tasks without GPUs are left out; ``most_gpus``: and those of
-    more; ``whole``: shares of a GPU are rounded up; ``longest_s``: longer ones are cut;
+    the fleet that belongs to them. ``gpus_only``: tasks without GPUs are left out; ``most_gpus``, ``most_tasks``: and those
+    that ask for more; ``whole``: shares of a GPU are rounded up; ``longest_s``: longer ones are cut;
     ``spread_s``: they arrive one after the other, so far apart. ``flexible``: tasks that ask for one of these models take any.
     ``by_request``: a job's tenant is the model that it asks for, so that figures by tenant are figures by request.
     """
@@ -34,6 +34,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     machines: float | None = None
     gpus_only: bool = False
     most_gpus: int | None = None
+    most_tasks: int | None = None
     whole: bool = False
     longest_s: float | None = None
     spread_s: float | None = None
@@ -87,7 +88,9 @@ def _changed(trace: Trace, workload: Workload) -> Trace:
     if workload.gpus_only:
         rows &= trace.gpus > 0
     if workload.most_gpus is not None:
-        rows &= np.ceil(trace.gpus) * trace.tasks <= workload.most_gpus
+        rows &= trace.total_gpus() <= workload.most_gpus
+    if workload.most_tasks is not None:
+        rows &= trace.tasks <= workload.most_tasks
     if not rows.all():
         trace = trace.take(np.flatnonzero(rows))
     requested = trace.gpu_models
