@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """What a machine made of one event: facts to journal, messages to send, an answer if asked."""
 
     facts: Sequence[Struct] = ()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -21,6 +23,38 @@ OutOption = Annotated[
 ]
 
 
+class FleetOptions(TypedDict):
+    """How large the fleet is, as `BenchOptions` has it."""
+
+    regions: int
+    clusters: int
+    hosts: int
+    gpus_per_host: int
+
+
+def _on_fleet(*, hosts: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command, in place of its second parameter, the options of a fleet of so many ``hosts``."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    size = {
+        "regions": (RegionsOption, 20), "clusters": (ClustersOption, 200),
+        "hosts": (HostsOption, hosts), "gpus_per_host": (GpusOption, 8),
+    }  # fmt: skip
+    added = [inspect.Parameter(n, kind, default=d, annotation=a) for n, (a, d) in size.items()]
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        def call(session: Session, **given: Any) -> None:
+            fleet = {name: given.pop(name) for name in size}
+            function(session, fleet, **given)
+
+        first, _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = [first, *added, *(parameter.replace(kind=kind) for parameter in own)]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        return call
+
+    return add
+
+
 def add(app: typer.Typer, root: Root) -> None:
     """Add the commands to those of `bench`."""
     _add_search(app, root)
@@ -35,12 +69,10 @@ def _add_search(app: typer.Typer, root: Root) -> None:
         example="topmast bench search --regions 20 --clusters 200 --hosts 20000 --json\n"
         "topmast bench search --scaling --out search/",
     )  # fmt: skip
+    @_on_fleet(hosts=20_000)
     def search(
         session: Session,
-        regions: RegionsOption = 20,
-        clusters: ClustersOption = 200,
-        hosts: HostsOption = 20_000,
-        gpus_per_host: GpusOption = 8,
+        fleet: FleetOptions,
         fill: Annotated[
             float, typer.Option(min=0.0, max=1.0, help="The part of the fleet that is held.")
         ] = 0.9,
@@ -59,8 +91,7 @@ def _add_search(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Measure how fast the search decides over a large fleet."""
         options = BenchOptions(
-            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
-            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, fill=fill,
+            jobs=jobs, seed=seed, state=session.state, json=session.json, fill=fill, **fleet,
             sizes_gpus=values.whole_numbers(sizes), scaling=scaling, first_use=first_use, out=out,
         )  # fmt: skip
         _show(session, root.bench("search", options))
@@ -68,12 +99,10 @@ def _add_search(app: typer.Typer, root: Root) -> None:
 
 def _add_queue(app: typer.Typer, root: Root) -> None:
     @command(app, "queue", example="topmast bench queue --jobs 100000 --duration 20s --json")
+    @_on_fleet(hosts=20_000)
     def queue(
         session: Session,
-        regions: RegionsOption = 20,
-        clusters: ClustersOption = 200,
-        hosts: HostsOption = 20_000,
-        gpus_per_host: GpusOption = 8,
+        fleet: FleetOptions,
         jobs: Annotated[
             int, typer.Option(min=1, help="Jobs that wait at the beginning.")
         ] = 100_000,
@@ -88,9 +117,8 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Measure how long jobs wait for a decision while others come and go."""
         options = BenchOptions(
-            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
-            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, rate=rate,
-            duration_s=values.duration_s(duration), out=out,
+            jobs=jobs, seed=seed, state=session.state, json=session.json, rate=rate,
+            duration_s=values.duration_s(duration), out=out, **fleet,
         )  # fmt: skip
         _show(session, root.bench("queue", options))
 
@@ -101,12 +129,10 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
         example="topmast bench simulate --jobs 50000 --profile mast --json\n"
         "topmast bench simulate --scaling --out simulate/",
     )  # fmt: skip
+    @_on_fleet(hosts=12_500)
     def simulate(
         session: Session,
-        regions: RegionsOption = 20,
-        clusters: ClustersOption = 200,
-        hosts: HostsOption = 12_500,
-        gpus_per_host: GpusOption = 8,
+        fleet: FleetOptions,
         jobs: Annotated[int, typer.Option(min=1, help="Jobs of the trace.")] = 20_000,
         load: Annotated[
             float, typer.Option(help="GPU time asked for over what there is as jobs arrive.")
@@ -120,9 +146,8 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Measure how fast the simulator runs generated jobs."""
         options = BenchOptions(
-            jobs=jobs, seed=seed, state=session.state, json=session.json, regions=regions,
-            clusters=clusters, hosts=hosts, gpus_per_host=gpus_per_host, load=load,
-            profile=profile, scaling=scaling, out=out,
+            jobs=jobs, seed=seed, state=session.state, json=session.json, load=load,
+            profile=profile, scaling=scaling, out=out, **fleet,
         )  # fmt: skip
         _show(session, root.bench("simulate", options))
 

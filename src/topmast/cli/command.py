@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topmast.cli.output import say_json
+from topmast.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -84,6 +84,20 @@ def session_of(context: typer.Context) -> Session:
             found[name] = found.get(name) or step.params.get(name)
         step = step.parent
     return Session(json=bool(found["json"]), server=found["server"], state=found["state"])
+
+
+def group(app: typer.Typer, name: str, *, help: str, panel: str, example: str) -> typer.Typer:
+    """A new group of commands in ``app``; called without one of them it shows its help."""
+
+    def alone(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            say(context.get_help())
+
+    made = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
+    made.callback(invoke_without_command=True)(alone)
+    alone.__doc__ = help
+    app.add_typer(made, name=name, help=help, rich_help_panel=panel, epilog=epilog(example))
+    return made
 
 
 def command(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import bench_fleet, bench_plan, bench_policies, up, values, whatif
-from topmast.cli.command import SYSTEM, Session, command, epilog
+from topmast.cli.command import SYSTEM, Session, command, group
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import (
@@ -27,8 +27,13 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_demo(app, root)
     _add_replay(app, root)
     whatif.add(app, root)
-    bench = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-    bench.callback(invoke_without_command=True)(_bench)
+    bench = group(
+        app,
+        "bench",
+        help="Measure this machine.",
+        panel=SYSTEM,
+        example="topmast bench submit --json",
+    )
     _add_benchmark(bench, root, "submit", "Measure how fast jobs are accepted.", "--jobs 10000")
     _add_benchmark(
         bench, root, "recover", "Measure how fast a killed server is back.", "--jobs 100000"
@@ -42,10 +47,6 @@ def add(app: typer.Typer, root: Root) -> None:
     bench_fleet.add(bench, root)
     bench_policies.add(bench, root)
     bench_plan.add(bench, root)
-    app.add_typer(
-        bench, name="bench", help="Measure this machine.", rich_help_panel=SYSTEM,
-        epilog=epilog("topmast bench submit --json"),
-    )  # fmt: skip
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:
@@ -93,12 +94,6 @@ def _say_past(document: object) -> None:
     say_document({"as of": moment(at_s)} | past)
     say()
     say_jobs(jobs, at_s)
-
-
-def _bench(context: typer.Context) -> None:
-    """Measure this machine."""
-    if context.invoked_subcommand is None:
-        say(context.get_help())
 
 
 def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, example: str) -> None:

@@ -22,6 +22,7 @@ from topmast.cli import (
     jobs,
     launch,
     plan,
+    policies,
     reproduce,
     simulate,
     traces,
@@ -94,6 +95,7 @@ def build(root: Root) -> typer.Typer:
     plan.add(app)
     simulate.add(app)
     reproduce.add(app)
+    policies.add(app)
     allocate.add(app)
     traces.add(app)
     completion.add(app)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import plan_capacity
-from topmast.cli.command import SYSTEM, Session, command, epilog
+from topmast.cli.command import SYSTEM, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
 from topmast.cli.text import number
@@ -29,6 +29,9 @@ SolverOption = Annotated[
         help="HiGHS alone, or prices and local search; else by the size of the problem.",
     ),
 ]  # fmt: skip
+DualsOption = Annotated[
+    bool, typer.Option(help="Put into the answer what the next plan can begin with.")
+]
 WarmOption = Annotated[
     Path | None,
     typer.Option("--warm-start", metavar="ANSWER.json", help="An earlier answer to begin with."),
@@ -40,37 +43,26 @@ AblationOption = Annotated[
         help="soft-gpu: the problem as it is; hard-gpu: no overload; storage-only: no GPUs.",
     ),
 ]  # fmt: skip
-DualsOption = Annotated[
-    bool, typer.Option(help="Put into the answer what the next plan can begin with.")
-]
 
 
 def add(app: typer.Typer) -> None:
     """Add the group and its commands."""
-    group = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(_plan)
+    plan = group(
+        app, "plan", help="Solve the slow path's problems on their own.", panel=SYSTEM,
+        example="topmast plan data problem.json",
+    )  # fmt: skip
     command(
-        group, "data",
+        plan, "data",
         example="topmast plan data problem.json\n"
         "topmast plan data --solver exact --time-limit 300 --json problem.json > answer.json\n"
         "topmast plan data --warm-start answer.json --json tomorrow.json",
     )(data)  # fmt: skip
     command(
-        group, "example",
+        plan, "example",
         example="topmast plan example --tables 2000 --workloads 2000 --out problem.json\n"
         "topmast plan example --kind dense --workloads 6000 --seed 7 --out dense.json",
     )(example)  # fmt: skip
-    plan_capacity.add_to(group)
-    app.add_typer(
-        group, name="plan", help="Solve the slow path's problems on their own.",
-        rich_help_panel=SYSTEM, epilog=epilog("topmast plan data problem.json"),
-    )  # fmt: skip
-
-
-def _plan(context: typer.Context) -> None:
-    """Solve the slow path's problems on their own."""
-    if context.invoked_subcommand is None:
-        say(context.get_help())
+    plan_capacity.add_to(plan)
 
 
 def data(

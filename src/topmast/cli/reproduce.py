@@ -12,7 +12,7 @@ from topmast.cli.command import RESEARCH, Session, command
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number
 
-EXPERIMENTS = "mast-balance, mast-federated or pai"
+EXPERIMENTS = "mast-balance, mast-federated, pai or tiresias"
 
 
 def add(app: typer.Typer) -> None:
@@ -38,15 +38,19 @@ def reproduce(
     scale: Annotated[
         str, typer.Option("--scale", metavar="small|full", help="How much to run.")
     ] = "small",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", metavar="DIR", envvar="TOPMAST_DATA", help="The folder of public data."
-        ),
-    ] = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, metavar="N", help="Runs at a time; else one a core."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            envvar="TOPMAST_DATA",
+            show_envvar=False,
+            help="Published traces, else $TOPMAST_DATA; without them, generated ones.",
+        ),
     ] = None,
 ) -> None:
     """Run published experiments and compare."""
@@ -62,10 +66,11 @@ def reproduce(
 
 def say_experiments(document: Mapping[str, Any]) -> None:
     """For each experiment: published and ours, then the figures of every contender."""
+    from topmast.experiments.page import size_of
+
     for name, found in document["experiments"].items():
         seeds = ", ".join(str(seed) for seed in found["seeds"])
-        span = "" if found["days"] is None else f" over {found['days']:g} days"
-        say(f"{name}: {found['jobs']} jobs{span}, seeds {seeds}")
+        say(f"{name}: {size_of(found)}, seeds {seeds}")
         say()
         _say_checks(found["checks"])
         _say_figures(found["means"])
@@ -74,14 +79,20 @@ def say_experiments(document: Mapping[str, Any]) -> None:
 def _say_checks(checks: list[Mapping[str, Any]]) -> None:
     if not checks:
         return
+    from topmast.experiments.page import VERDICTS
+
     titles = ("CASE", "FIGURE", "PUBLISHED", "PUBLIC CODE", "WANTED", "OURS", "")
     rows = [
-        [c["case"], c["figure"], c["published"], c["public_code"], c["wanted"], number(c["ours"]),
-         "reached" if c["reached"] else "not reached"]
+        [c["case"], c["figure"], c["published"], _number(c["public"]), c["wanted"],
+         _number(c["ours"]), VERDICTS[c["reached"]]]
         for c in checks
     ]  # fmt: skip
     say_table([Column(title) for title in titles], rows)
     say()
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else number(value)
 
 
 def _say_figures(means: list[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import RESEARCH, Session, command, epilog
+from topmast.cli.command import RESEARCH, Session, command, group
 from topmast.cli.composed import say_document
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number, plural
@@ -59,37 +59,29 @@ LoadOption = Annotated[
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-    group.callback(invoke_without_command=True)(_alone)
+    traces = group(
+        app, "traces", help="Convert, describe and generate traces of jobs.", panel=RESEARCH,
+        example="topmast traces describe philly.csv.gz --format philly",
+    )  # fmt: skip
     command(
-        group, "convert",
+        traces, "convert",
         example="topmast traces convert philly.csv.gz --format philly --out jobs.csv.gz\n"
         "topmast traces convert jobs.csv --out day2.parquet --from 1d --to 2d --load 1.2",
     )(convert)  # fmt: skip
     command(
-        group, "describe",
+        traces, "describe",
         example="topmast traces describe jobs.csv\n"
         "topmast traces describe pai_task_table.csv --format pai --out figures --json",
     )(describe)  # fmt: skip
     command(
-        group, "generate",
+        traces, "generate",
         example="topmast traces generate --kind mast-like --jobs 20000 --out jobs.csv "
         "--fleet-out fleet.yaml",
     )(generate)  # fmt: skip
     command(
-        group, "fleet",
+        traces, "fleet",
         example="topmast traces fleet pai_machine_spec.csv --format pai-machines --out fleet.yaml",
     )(fleet)  # fmt: skip
-    app.add_typer(
-        group, name="traces", rich_help_panel=RESEARCH,
-        help="Convert, describe and generate traces of jobs.",
-        epilog=epilog("topmast traces describe philly.csv.gz --format philly"),
-    )  # fmt: skip
-
-
-def _alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        say(context.get_help())
 
 
 def convert(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from importlib import resources
+from typing import Any
 
 import msgspec
 import yaml
@@ -30,6 +31,30 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     signals_s: tuple[float | None, ...] | None = None
 
 
+class StandIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is generated where a published trace is not there: a kind of trace, with so many jobs as the scale says.
+
+    ``load``: the work of all jobs over what the fleet can do while they arrive; None: as they come.
+    """
+
+    kind: str
+    load: float | None = None
+
+
+class Files(Struct, frozen=True, forbid_unknown_fields=True):
+    """A trace and a fleet on which cases run.
+
+    ``trace``: a file below the folder of published data, in ``format``; None: only ``stand_in`` there is.
+    ``fleet``: the document of a fleet file. ``host_gpus``: what one task holds at most; None: what the largest host has.
+    """
+
+    fleet: Mapping[str, Any]
+    stand_in: StandIn
+    trace: str | None = None
+    format: str = "topmast"
+    host_gpus: int | None = None
+
+
 class Measure(StrEnum):
     """What a case does with its jobs."""
 
@@ -41,8 +66,10 @@ class Measure(StrEnum):
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
 
-    ``signals``: whether it goes by a load signal, so that it runs once for every age of one. ``workload``: jobs of
-    its own; ``against``: the case that its savings are over; ``jobs``: so many times those of the scale.
+    ``signals``: whether it goes by a load signal, so that it runs once for every age of one. ``files``: on which of the
+    experiment's files it runs; empty: on its workload. Without ``overheads`` nothing but work takes time. An
+    ``oracle`` knows the total service of all jobs from the start, for the Gittins index. ``workload``: jobs of its own;
+    ``against``: the case that its savings are over.
     """
 
     name: str
@@ -50,21 +77,29 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
     set: dict[str, str] = {}
     placement: PlacementOptions | None = None
     signals: bool = False
+    files: str = ""
+    overheads: bool = True
+    oracle: bool = False
     workload: Workload | None = None
     against: str = ""
     measure: Measure = Measure.SIMULATE
-    jobs: float = 1.0
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
-    """A published figure, what the public code gives (on jobs of its own, as it says), and what ours must be."""
+    """A published figure, and what ours must be.
+
+    ``public``: what the public implementation prints; ours must be ``within`` this part of it. ``than``: ours is how
+    many times larger the figure of that case is. On files that are not there, or cut, nothing is checked.
+    """
 
     case: str
     figure: str
-    published: str
-    public_code: str = ""
+    published: str = ""
     at_most: float | None = None
     at_least: float | None = None
+    public: float | None = None
+    within: float | None = None
+    than: str | None = None
 
 
 class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,12 +113,13 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     title: str
     question: str
-    workload: str = ""
     scales: dict[str, Scale] = {}
     cases: tuple[Case, ...] = ()
     figures: tuple[str, ...] = ()
     savings: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    workload: str = ""
+    files: dict[str, Files] = {}
     notes: tuple[str, ...] = ()
     loads: tuple[float | None, ...] = (None,)
     signals_s: tuple[float | None, ...] = (None,)

@@ -13,6 +13,7 @@ from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.report import STYLE
 
 Means = Sequence[Mapping[str, Any]]
+VERDICTS = {True: "reached", False: "NOT reached", None: "not comparable"}
 
 
 def write_page(folder: Path, experiment: Experiment, document: Mapping[str, Any]) -> None:
@@ -45,13 +46,18 @@ def command_of(document: Mapping[str, Any]) -> str:
 def _setting(document: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in document["seeds"])
     return (
-        f"{document['jobs']:,} jobs{_span(document)}, seeds {seeds}, "
+        f"{size_of(document)}, seeds {seeds}, "
         f"version {document['version']}. Intervals are 95% confidence intervals over seeds."
     )
 
 
-def _span(document: Mapping[str, Any]) -> str:
-    return "" if document["days"] is None else f" over {document['days']:g} days"
+def size_of(document: Mapping[str, Any]) -> str:
+    """What an experiment ran on, in words."""
+    if not document["files"]:
+        days = "" if document["days"] is None else f" over {document['days']:g} days"
+        return f"{document['jobs']:,} jobs{days}"
+    files = "; ".join(f"{name}: {source}" for name, source in document["files"].items())
+    return f"{files} ({document['jobs']:,} jobs where they are generated)"
 
 
 def _write_runs(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -124,8 +130,8 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
     if not checks:
         return "<p>No figures were published to compare with.</p>"
     rows = [
-        (c["case"], c["figure"], c["published"], c["public_code"] or "-", c["wanted"], number(c["ours"]),
-         "reached" if c["reached"] else "NOT reached")
+        (c["case"], c["figure"], c["published"], number(c["public"]), c["wanted"],
+         number(c["ours"]), VERDICTS[c["reached"]])
         for c in checks
     ]  # fmt: skip
     return table(("case", "figure", "published", "public code", "ours must be", "ours", ""), rows)
@@ -133,27 +139,28 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
 
 def _figures(experiment: Experiment, means: Means) -> str:
     rows = [
-        (name, *(_with_interval(m["figures"].get(name)) for m in means))
-        for name in all_figures(experiment)
+        (m["label"], *(_with_interval(m["figures"].get(name)) for name in all_figures(experiment)))
+        for m in means
     ]
-    return table(("figure", *(m["label"] for m in means)), rows)
+    return table(("case", *all_figures(experiment)), rows)
 
 
 def _cases(cases: Sequence[Case]) -> str:
     rows = [
-        (
-            c.name,
-            c.profile or c.measure.value,
-            _jobs_of(c),
-            ", ".join(f"{k}={v}" for k, v in c.set.items()) or "as it is",
-        )
+        (c.name, c.profile or c.measure.value, _jobs_of(c), ", ".join(_options(c)) or "as it is")
         for c in cases
     ]
-    return table(("case", "profile", "jobs", "options"), rows)
+    return table(("case", "profile", "files", "options"), rows)
 
 
 def _jobs_of(case: Case) -> str:
-    return "those of the experiment" if case.workload is None else case.workload.label
+    return case.files or "-" if case.workload is None else case.workload.label
+
+
+def _options(case: Case) -> list[str]:
+    options = [f"{name}={value}" for name, value in case.set.items()]
+    options += [] if case.overheads else ["--overheads none"]
+    return [*options, "oracle"] if case.oracle else options
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -16,6 +16,8 @@ from msgspec import Struct, structs
 
 from topmast import __version__
 from topmast.adapters.kernels import load_kernels
+from topmast.experiments import workloads
+from topmast.experiments.checks import checked
 from topmast.experiments.config import (
     Case,
     Check,
@@ -25,18 +27,27 @@ from topmast.experiments.config import (
     all_figures,
     read_experiments,
 )
+from topmast.experiments.files import (
+    files_of,
+    is_published,
+    is_there,
+    offered_load,
+    open_files,
+    sources_of,
+)
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
 from topmast.experiments.predicting import prediction_figures
-from topmast.experiments.workloads import Workload, is_there, make
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI
 from topmast.policies.registry import load_profile
 from topmast.sim.recorder import Tables
 from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation
+from topmast.traces.generate import generate
 from topmast.traces.trace import Trace
 
 Figures = dict[str, float | None]
@@ -74,7 +85,7 @@ class Point(Struct, frozen=True):
 class ReproduceOptions(Struct, frozen=True, kw_only=True):
     """What to run. ``seeds`` None: as many as the scale says; they are numbered from 1.
 
-    ``workers``: runs at a time; None, one for each core. ``data``: the folder of public data.
+    ``workers``: runs at a time; None, one for each core. ``data``: the folder of published traces.
     """
 
     scale: str = "small"
@@ -111,6 +122,8 @@ def _kept(experiment: Experiment, options: ReproduceOptions) -> Kept:
     """What an earlier process found with the same setting."""
     scale = structs.replace(scale_of(experiment, options), seeds=0)  # more seeds keep what there is
     setting = {"version": __version__, "experiment": experiment, "scale": scale}
+    if experiment.files:
+        setting["files"] = sources_of(experiment, options.data)
     folder = None if options.out is None else options.out / experiment.name
     return Kept(folder, msgspec.to_builtins(setting))
 
@@ -124,17 +137,17 @@ def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> No
 
 
 def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
-    found = []
-    for name, document in documents.items():
-        found += [
-            f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
-            for c in document["checks"]
-            if not c["reached"]
-        ]
-        found += [
-            f"{name}: left out for want of public data (--data): {c}" for c in document["left_out"]
-        ]
-    return found
+    missed = [
+        f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
+        for name, document in documents.items()
+        for c in document["checks"]
+        if c["reached"] is False
+    ]
+    return missed + [
+        f"{name}: left out for want of published traces (--data): {case}"
+        for name, document in documents.items()
+        for case in document["left_out"]
+    ]
 
 
 def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
@@ -151,9 +164,8 @@ def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
 
 
 def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) -> list[Point]:
-    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one.
-
-    Cases whose jobs are in a public file that is not there are left out.
+    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one, one on a published trace
+    once for all seeds. Cases whose jobs are in a published file that is not there are left out.
     """
     loads = experiment.loads if scale.loads is None else scale.loads
     signals = experiment.signals_s if scale.signals_s is None else scale.signals_s
@@ -162,8 +174,9 @@ def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) ->
         for seed in range(1, scale.seeds + 1)
         for load in loads
         for case in experiment.cases
-        if case.workload is None or is_there(case.workload, data)
+        if case.workload is None or workloads.is_there(case.workload, data)
         for signal_s in (signals if case.signals else (None,))
+        if seed == 1 or not is_published(experiment, case, data)
     ]
 
 
@@ -201,7 +214,8 @@ def run_experiment(
         "seeds": list(range(1, scale.seeds + 1)),
         "runs": rows,
         "means": means,
-        "checks": [_checked(c, means) for c in experiment.checks if c.case in ran_cases],
+        "files": sources_of(experiment, options.data),
+        "checks": _checks(experiment, scale, means, options.data),
         "left_out": [c.name for c in experiment.cases if c.name not in ran_cases],
     }
 
@@ -229,20 +243,31 @@ def _ran(
 # ---------------------------------------------------------------------------------------------- one run
 
 
+def _files(
+    experiment: Experiment, scale: Scale, point: Point, data: Path | None
+) -> tuple[Trace, Fleet]:
+    own = point.case.workload
+    if own is not None:
+        return workloads.make(own, scale.jobs, point.seed, scale.days, data)
+    files = files_of(experiment, point.case)
+    if files is not None:
+        return open_files(files, scale, point.seed, data)
+    trace, document = generate(experiment.workload, scale.jobs, point.seed, scale.days)
+    return trace, parse_fleet(document)
+
+
 def run_point(
     experiment: Experiment, scale: Scale, point: Point, data: Path | None = None
 ) -> Figures:
-    """Make the jobs of a seed, run one contender on them, and return its figures."""
-    workload = point.case.workload or Workload(kind=experiment.workload)
-    jobs = round(point.case.jobs * scale.jobs)
-    trace, fleet = make(workload, jobs, point.seed, scale.days, data)
+    """Make the files of a seed, run one contender on them, and return its figures."""
+    trace, fleet = _files(experiment, scale, point, data)
     if scale.limit is not None:
         trace = trace.head(scale.limit)
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
     if point.case.measure is Measure.PREDICT:
-        summary: Mapping[str, Any] = prediction_figures(trace)
-        return {name: figure_of(summary, name) for name in experiment.figures}
+        found = prediction_figures(trace)
+        return {name: found.get(name) for name in experiment.figures}
     return _simulated(experiment, point, trace, fleet)
 
 
@@ -256,6 +281,11 @@ def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet)
     world = {k: v for k, v in options.items() if k.startswith(PREFIX)}
     own = {k: v for k, v in options.items() if not k.startswith(PREFIX)}
     settings = read_settings(world)
+    if not point.case.overheads:
+        settings = settings.without_overheads()
+        own = {"min_runtime_s": "0", **own}
+    if point.case.oracle:
+        own["gittins.known_gpu_s"] = repr(_services_gpu_s(trace))
     watch = _Watch(trace)
     simulation = Simulation(
         trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
@@ -269,11 +299,10 @@ def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet)
     return {name: figure_of(summary, name) for name in experiment.figures}
 
 
-def offered_load(trace: Trace, fleet: Fleet) -> float:
-    """The GPU-seconds of all jobs over those of the fleet while they are submitted."""
-    work = float((trace.gpus * trace.tasks * trace.duration_s).sum())
-    span_s = float(trace.submit_s.max() - trace.submit_s.min())
-    return work / (span_s * sum(fleet.gpus().values()))
+def _services_gpu_s(trace: Trace) -> list[float]:
+    """The total service of every job, as nobody knows it beforehand."""
+    values: list[float] = (trace.total_gpus() * trace.duration_s).tolist()
+    return values
 
 
 class _Watch:
@@ -332,8 +361,6 @@ class _Watch:
 
 def figure_of(summary: Mapping[str, Any], name: str) -> float | None:
     """A figure of a summary by its path (`by.band.high.wait_s.p90`); None where there is none."""
-    if name in summary:  # names of figures may have dots themselves
-        return None if summary[name] is None else float(summary[name])
     found: Any = summary
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -389,16 +416,17 @@ def _means(
     return means
 
 
-def _checked(check: Check, means: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What was published, what we found, whether it is what it must be."""
-    figures = [m["figures"].get(check.figure) for m in means if m["case"] == check.case]
-    found = [f["mean"] for f in figures if f is not None] or [math.nan]
-    ours = max(found) if check.at_most is not None else min(found)
-    low = check.at_least is None or ours >= check.at_least
-    high = check.at_most is None or ours <= check.at_most
-    wanted = f"<= {check.at_most:g}" if check.at_most is not None else f">= {check.at_least:g}"
-    return {
-        "case": check.case, "figure": check.figure, "published": check.published,
-        "public_code": check.public_code,
-        "ours": ours, "wanted": wanted, "reached": low and high,
-    }  # fmt: skip
+def _checks(
+    experiment: Experiment, scale: Scale, means: Sequence[dict[str, Any]], data: Path | None
+) -> list[dict[str, Any]]:
+    """Every published figure; those of published traces count only for all of their jobs."""
+    cases = {case.name: case for case in experiment.cases}
+
+    def comparable(check: Check) -> bool:
+        files = files_of(experiment, cases[check.case])
+        whole = scale.limit is None and (
+            files is None or files.trace is None or is_there(files, data)
+        )
+        return whole or files is None
+
+    return [checked(check, means, comparable(check)) for check in experiment.checks]

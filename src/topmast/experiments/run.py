@@ -170,14 +170,13 @@ def _warnings(setup: Setup, result: Result) -> list[str]:
     if setup.trace.skipped:
         found.append(f"{setup.trace.skipped} bad rows of the trace were skipped")
     for jobs, what in (
-        (result.set_aside, "can never start, not even on an empty fleet, and {} set aside"),
-        (result.waiting, "still wait and nothing can help them any more: the run ended, {} left"),
+        (result.set_aside, "can never start, not even on an empty fleet: set aside"),
+        (result.waiting, "had not started, or not ended, when nothing could happen any more"),
     ):
         if jobs:
             counts: dict[str, int] = {}
             for job in jobs:
                 counts[job.reason.value] = counts.get(job.reason.value, 0) + 1
             reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
-            verb = what.format("were" if len(jobs) > 1 else "was")
-            found.append(f"{len(jobs)} of {len(setup.trace)} jobs {verb} ({reasons})")
+            found.append(f"{len(jobs)} of {len(setup.trace)} jobs {what} ({reasons})")
     return found

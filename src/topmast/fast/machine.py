@@ -12,7 +12,7 @@ from topmast.model.messages import Message, Send
 from topmast.ports import Outcome
 
 
-class Fact(Struct, frozen=True, tag=True):
+class Fact(Struct, frozen=True, tag=True, gc=False):
     """Something a machine decided; applying it is the only way its state changes."""
 
 

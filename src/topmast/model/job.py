@@ -30,7 +30,7 @@ class Level(IntEnum):
     CLUSTER = 4
 
 
-class Accelerator(Struct, frozen=True):
+class Accelerator(Struct, frozen=True, gc=False):
     """One acceptable GPU model of a task, and how many of it a task takes.
 
     ``model`` None accepts any model. ``gpus_milli`` is in thousandths of a GPU: a multiple of 1000,
@@ -42,7 +42,7 @@ class Accelerator(Struct, frozen=True):
     speed: float = 1.0
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, gc=False):
     """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs.
 
     ``gpu_memory_bytes``: of the memory of each GPU, whole or in shares; 0: as much as its share.
@@ -54,7 +54,7 @@ class Resources(Struct, frozen=True):
     gpu_memory_bytes: int = 0
 
 
-class TaskGroup(Struct, frozen=True):
+class TaskGroup(Struct, frozen=True, gc=False):
     """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
 
     name: str
@@ -64,14 +64,14 @@ class TaskGroup(Struct, frozen=True):
     setup: str = ""
 
 
-class Topology(Struct, frozen=True):
+class Topology(Struct, frozen=True, gc=False):
     """How near to one another the tasks of a gang must be, and would like to be."""
 
     required: Level | None = None
     preferred: Level | None = None
 
 
-class Checkpoint(Struct, frozen=True):
+class Checkpoint(Struct, frozen=True, gc=False):
     """Where and how often the job checkpoints, and how long it needs after SIGTERM."""
 
     path: str = ""
@@ -79,11 +79,12 @@ class Checkpoint(Struct, frozen=True):
     grace_s: float = 30.0
 
 
-class JobSpec(Struct, frozen=True):
+class JobSpec(Struct, frozen=True, gc=False):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region where they would go by hand; empty: none is named.
+    region where they would go by hand; empty: none is named. ``skew``: the share of the model's parameters that its
+    largest tensor holds; None: not known.
     """
 
     name: str
@@ -102,18 +103,24 @@ class JobSpec(Struct, frozen=True):
     group: str = ""
     duration_s: float | None = None
     home: str = ""
+    skew: float | None = None
 
     @property
     def tasks(self) -> int:
         """The size of the gang."""
-        return sum(group.count for group in self.groups)
+        return sum([group.count for group in self.groups])
 
     def gpus_milli(self, choice: int = 0) -> int:
         """Thousandths of GPUs of the whole gang when every group takes its ``choice``-th model.
 
         A group that lists fewer models takes its last.
         """
-        return sum(self.gpus_by_model(choice).values())
+        milli = 0
+        for group in self.groups:
+            listed = group.resources.accelerators
+            if listed:
+                milli += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
+        return milli
 
     def gpus_by_model(self, choice: int = 0) -> dict[str | None, int]:
         """The same by model; None stands for any model."""

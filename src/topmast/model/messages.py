@@ -19,11 +19,11 @@ from topmast.model.states import HostState, Outcome
 from topmast.model.tree import Tree
 
 
-class Message(Struct, frozen=True, tag=True):
-    """Base of all messages."""
+class Message(Struct, frozen=True, tag=True, gc=False):
+    """Base of all messages. None can be part of a cycle, so that the collector need not look at them."""
 
 
-class Send(Struct, frozen=True):
+class Send(Struct, frozen=True, gc=False):
     """A message on its way to an address."""
 
     to: Address
@@ -150,7 +150,7 @@ class HoldTicket(Struct, frozen=True):
     expires_s: float
 
 
-class RegionTerms(Struct, frozen=True):
+class RegionTerms(Struct, frozen=True, gc=False):
     """What differs from region to region in a question about one job (see ``Ask``)."""
 
     data_bytes: int = 0
@@ -172,7 +172,7 @@ class AskFleet(Message, frozen=True):
     hold_s: float = 0.0
 
 
-class Offer(Struct, frozen=True):
+class Offer(Struct, frozen=True, gc=False):
     """A region's answer for one job: its best plan, or why there is none.
 
     ``retry_at_s``: time alone would change the answer then (a victim grows old enough).

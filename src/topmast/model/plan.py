@@ -7,7 +7,7 @@ from msgspec import Struct
 from topmast.model.job import MILLI, Band, Level, Resources, Topology
 
 
-class Seat(Struct, frozen=True):
+class Seat(Struct, frozen=True, gc=False):
     """The place of one task: its rank in the gang, its host, its GPU slots there.
 
     Each slot is held for ``slot_milli`` thousandths (1000: whole).
@@ -20,7 +20,7 @@ class Seat(Struct, frozen=True):
     slot_milli: int = MILLI
 
 
-class Victim(Struct, frozen=True):
+class Victim(Struct, frozen=True, gc=False):
     """A running attempt that a plan would stop, and the work it would lose.
 
     ``to``: the place found for it, where it goes on; None sends it back to the queue.
@@ -32,7 +32,7 @@ class Victim(Struct, frozen=True):
     to: Plan | None = None
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, gc=False):
     """One placement of one job. ``score`` is the weighted sum of ``terms``; lower is better.
 
     ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs. ``by_model``
@@ -61,17 +61,19 @@ class Plan(Struct, frozen=True):
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts used, in the order of ranks, each once."""
+        if len(self.seats) == 1:
+            return (self.seats[0].host,)
         return tuple(dict.fromkeys(seat.host for seat in self.seats))
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """Where a job was bound to run before it was looked for: a region, or one cluster of it."""
 
     region: str
     cluster: str | None = None
 
 
-class GroupAsk(Struct, frozen=True):
+class GroupAsk(Struct, frozen=True, gc=False):
     """What the search needs to know of a task group."""
 
     name: str
@@ -83,7 +85,7 @@ DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (
 """What tasks ask for while nobody has asked yet."""
 
 
-class Reservation(Struct, frozen=True):
+class Reservation(Struct, frozen=True, gc=False):
     """Seats where a waiting gang is expected to start at ``from_s``; others may use them until then."""
 
     job: str
@@ -94,7 +96,7 @@ class Reservation(Struct, frozen=True):
     groups: tuple[GroupAsk, ...]
 
 
-class Ask(Struct, frozen=True):
+class Ask(Struct, frozen=True, gc=False):
     """A question to a region: where would this job best run, at which cost?
 
     ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.model.job import Accelerator
+from topmast.model.job import Accelerator, JobSpec, Topology
 from topmast.model.plan import Ask
 
 Floats = NDArray[np.float64]
@@ -87,6 +87,49 @@ class Predict(StrEnum):
     """That, corrected by a regression tree that is grown on the jobs that finished."""
 
 
+class InsideQueue(StrEnum):
+    """Who goes first of those in one queue."""
+
+    RUNNING = "running"
+    """Those that run, by their first start; then those that wait, by since when."""
+    FIRST_START = "first-start"
+    """By the first start, running or not; then those that never ran, by submission."""
+
+
+class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Queues by attained service (Tiresias, section 3.2).
+
+    ``thresholds_gpu_s``: where each queue but the last ends, ascending. ``promote_knob``: a job that has waited,
+    since it last ran, so many times what it has executed rises to the top; None: nobody does.
+    """
+
+    thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
+    promote_knob: float | None = None
+    within: InsideQueue = InsideQueue.RUNNING
+
+
+class GittinsOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The Gittins index (Tiresias, section 3.2), counted in quanta of service.
+
+    ``quanta_ahead``: how far it looks ahead; None: as far as is best for each job. ``known_gpu_s``: the total
+    service of jobs, as it is known beforehand; empty: that of the jobs that succeeded so far.
+    """
+
+    quantum_gpu_s: float = 36_000.0
+    quanta_ahead: int | None = None
+    known_gpu_s: tuple[float, ...] = ()
+
+
+class SkewOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Placement by tensor skew (Tiresias, section 3.3).
+
+    ``threshold``: jobs of more skew are consolidated. ``strict``: one that a single host could hold waits for it.
+    """
+
+    threshold: float = 0.5
+    strict: bool = True
+
+
 class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a job waits: under the one queue for all regions (`late`), or where it was sent at submission.
 
@@ -131,6 +174,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
     ``reserve``: GPU models that are kept for some.
+    ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
     """
 
@@ -161,6 +205,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     bind: BindOptions = BindOptions()
     reserve: ReserveOptions = ReserveOptions()
     ask_ahead: int = 64
+    queues: QueueOptions = QueueOptions()
+    gittins: GittinsOptions = GittinsOptions()
+    skew: SkewOptions = SkewOptions()
 
 
 class QueueView(Struct, frozen=True):
@@ -169,6 +216,8 @@ class QueueView(Struct, frozen=True):
     ``fairness`` is 1 for the job of a tenant that used nothing lately, 0 at its fair share and beyond.
     ``duration_s`` is the whole run as expected, ``remaining_s`` what is left of it,
     ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
+    ``executed_s`` is the time it has held them; of one that rose to the top (`Drifting`) both count from
+    then on. ``first_start_s`` is infinite for one that never ran; ``since_s``: since when it is ``running``, or waits.
     """
 
     now_s: float
@@ -181,6 +230,10 @@ class QueueView(Struct, frozen=True):
     duration_s: Floats
     remaining_s: Floats
     attained_gpu_s: Floats
+    executed_s: Floats
+    first_start_s: Floats
+    since_s: Floats
+    running: Bools
 
 
 class Order(Protocol):
@@ -201,11 +254,42 @@ class Order(Protocol):
         ...
 
 
+@runtime_checkable
+class Drifting(Order, Protocol):
+    """An `Order` in which jobs change places by the service that they get, at times that it can tell."""
+
+    def drifts_s(self, view: QueueView) -> Floats:
+        """When each running job may come to rank lower, and each waiting one rises to the top; inf: never (n).
+
+        When a waiting job rises, what it has attained and executed is counted anew. A running one whose time has
+        come is asked about again; so many are looked at as change their place, not all.
+        """
+        ...
+
+
+@runtime_checkable
+class Empirical(Order, Protocol):
+    """An `Order` that goes by what jobs took that have succeeded."""
+
+    def learn(self, total_gpu_s: Floats) -> None:
+        """Take up a sample of the total service of jobs (n), in any order; the keys of all jobs change."""
+        ...
+
+
 class Score(Protocol):
     """Hook `score`: what a place costs, as the prices of the score's terms for one job."""
 
     def weights(self, ask: Ask) -> ScoreWeights:
         """The prices to be used for this question."""
+        ...
+
+
+@runtime_checkable
+class Shaping(Score, Protocol):
+    """A `Score` that decides, too, how near to one another the tasks of a job must sit."""
+
+    def topology(self, spec: JobSpec, on_one_host: bool) -> Topology:
+        """What is asked of the topology for a job; ``on_one_host``: some host, empty, would hold all of it."""
         ...
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import Floats, Profile, QueueView
@@ -10,6 +12,10 @@ from topmast.policies.base import Floats, Profile, QueueView
 class Credit:
     """Higher credit first: ``age * min(waited, cap)/cap + fairness * fairness``, within [0, 1]."""
 
+    source: ClassVar[str] = (
+        "MAST (Choudhury et al., OSDI '24): priority bands, credit inside a band"
+    )
+    options: ClassVar[tuple[str, ...]] = ("rank", "rerank_interval_s")
     by_band = True
     by_time = True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import BindView, Profile
@@ -10,6 +12,8 @@ from topmast.policies.base import BindView, Profile
 class Home:
     """The home region; where that could never hold the job, the largest cluster with its data."""
 
+    source: ClassVar[str] = "MAST (Choudhury et al., OSDI '24): what people did before"
+    options: ClassVar[tuple[str, ...]] = ("bind.policy",)
     whole_region = True
 
     def __init__(self, profile: Profile) -> None:

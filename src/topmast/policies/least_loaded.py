@@ -6,6 +6,8 @@ Two Choices in Randomized Load Balancing).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import BindView, Profile
@@ -14,6 +16,10 @@ from topmast.policies.base import BindView, Profile
 class LeastLoaded:
     """The least loaded cluster with the data; of all where no cluster has it."""
 
+    source: ClassVar[str] = (
+        "Federations as in MAST (OSDI '24); the power of d choices (Mitzenmacher, TPDS 12, 2001)"
+    )
+    options: ClassVar[tuple[str, ...]] = ("bind",)
     whole_region = False
 
     def __init__(self, profile: Profile) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import BindView, Profile
@@ -10,6 +12,8 @@ from topmast.policies.base import BindView, Profile
 class NearData:
     """A region with all the data: at home, if that is one, else the largest cluster; else as near as may be."""
 
+    source: ClassVar[str] = "Yugong (Huang et al., VLDB '19): projects near their data"
+    options: ClassVar[tuple[str, ...]] = ("bind.policy",)
     whole_region = True
 
     def __init__(self, profile: Profile) -> None:

@@ -6,6 +6,7 @@ And the policies that a profile names. To add one: a file with its class, and a 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -16,9 +17,12 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.policies.attained_service import AttainedService
 from topmast.policies.base import Bind, Order, Profile, Reserve, Score, ScoreWeights, WhenBlocked
+from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
 from topmast.policies.efficiency import Efficiency
+from topmast.policies.gittins_index import GittinsIndex
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
 from topmast.policies.near_data import NearData
@@ -30,7 +34,9 @@ from topmast.policies.submission import Submission
 from topmast.policies.weighted import Weighted
 
 ORDERS: dict[str, Callable[[Profile], Order]] = {
+    "attained-service": AttainedService,
     "credit": Credit,
+    "gittins-index": GittinsIndex,
     "remaining-service": RemainingService,
     "remaining-time": RemainingTime,
     "shortest": Shortest,
@@ -38,15 +44,24 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "efficiency": Efficiency,
+    "skew": Consolidate,
     "weighted": Weighted,
 }
 LATE = "late"
+_POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+"""Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
     "home": Home,
     "least-loaded": LeastLoaded,
     "near-data": NearData,
     "spill-over": SpillOver,
 }
+HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
+    "order": ORDERS,
+    "scoring": SCORINGS,
+    "bind.policy": BINDINGS,
+}
+"""By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
 
 Policy = TypeVar("Policy")
 
@@ -146,6 +161,7 @@ _ABOVE_ZERO = (
     "age_cap_s",
     "usage_half_life_s",
     "rerank_interval_s",
+    "quantum_gpu_s",
     "default_duration_s",
 )
 
@@ -195,7 +211,13 @@ def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
         if not isinstance(inner, dict):
             raise InvalidInput(f"'{part}' has no options", field=f"--set {key}")
         place = inner
+    place[last] = value_of(key, value)
+
+
+def value_of(key: str, text: str) -> Any:
+    """What ``--set KEY=TEXT`` means, as YAML; and 1e9 is a number. Raises InvalidInput for what is no value."""
     try:
-        place[last] = yaml.safe_load(value)
+        value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidInput("not a value", field=f"--set {key}") from error
+    return float(value) if isinstance(value, str) and _POWER_OF_TEN.fullmatch(value) else value

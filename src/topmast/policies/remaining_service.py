@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from topmast.policies.base import Floats, Profile, QueueView
 
 
 class RemainingService:
     """By the GPU-seconds that are left: a short large job and a long small one weigh alike."""
 
+    source: ClassVar[str] = (
+        "Shortest remaining service first, the clairvoyant peer of 2D-LAS in Tiresias (NSDI '19), section 3.2"
+    )
+    options: ClassVar[tuple[str, ...]] = ("default_duration_s",)
     by_band = False
     by_time = False
 

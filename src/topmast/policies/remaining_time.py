@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from topmast.policies.base import Floats, Profile, QueueView
 
 
 class RemainingTime:
     """By what is left of the run: work that was kept need not be done again."""
 
+    source: ClassVar[str] = "Shortest remaining time first (Schrage, Operations Research 16, 1968)"
+    options: ClassVar[tuple[str, ...]] = ("default_duration_s",)
     by_band = False
     by_time = False
 

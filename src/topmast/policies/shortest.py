@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from topmast.policies.base import Floats, Profile, QueueView
 
 
 class Shortest:
     """By the expected duration of the whole run: what a job has behind it does not count."""
 
+    source: ClassVar[str] = "Shortest job first (Smith, Naval Research Logistics 3, 1956)"
+    options: ClassVar[tuple[str, ...]] = ("default_duration_s",)
     by_band = False
     by_time = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import BindView, Profile
@@ -10,6 +12,8 @@ from topmast.policies.base import BindView, Profile
 class SpillOver:
     """The least loaded cluster at home; each time its patience is over, the least loaded other one."""
 
+    source: ClassVar[str] = "Hydra (Curino et al., NSDI '19): home sub-clusters that spill over"
+    options: ClassVar[tuple[str, ...]] = ("bind",)
     whole_region = False
 
     def __init__(self, profile: Profile) -> None:

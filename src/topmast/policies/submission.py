@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topmast.policies.base import Floats, Profile, QueueView
@@ -10,6 +12,8 @@ from topmast.policies.base import Floats, Profile, QueueView
 class Submission:
     """Time of submission, then number: which settle equal keys, so there are none here."""
 
+    source: ClassVar[str] = "First come, first served; the order of YARN's capacity scheduler"
+    options: ClassVar[tuple[str, ...]] = ()
     by_band = False
     by_time = False
 

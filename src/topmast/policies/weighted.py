@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from topmast.model.plan import Ask
 from topmast.policies.base import Profile, ScoreWeights
 
 
 class Weighted:
     """The profile's ``score`` options."""
+
+    source: ClassVar[str] = "MAST (Choudhury et al., OSDI '24): the score of a plan"
+    options: ClassVar[tuple[str, ...]] = ("score",)
 
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.score

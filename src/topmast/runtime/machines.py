@@ -35,15 +35,18 @@ class Machines:
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
-        self.queue = GlobalQueue(profile, policies.order, policies.bind, policies.reserve)
+        self.queue = GlobalQueue(
+            profile, policies.order, policies.bind, policies.score, policies.reserve
+        )
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()
         self.desk = Desk(self.placers, self.pool, profile, self._score)
         self.relays: dict[str, Relay] = {}
-        self._by_address: dict[str, Machine] = {}
+        self.known: dict[ids.Address, Machine] = {ids.DESK: self.desk}
+        """Those that were spoken to, by address; `at` makes the others."""
         if ids.QUEUE not in self._elsewhere:
-            self._by_address[ids.QUEUE] = self.queue
+            self.known[ids.QUEUE] = self.queue
         for relay in self._elsewhere.values():
             self.at(relay)  # it hears `Recovered` at every start
 
@@ -53,27 +56,25 @@ class Machines:
 
     def at(self, address: str) -> Machine | None:
         """The machine at an address; None for one that lies outside (an engine, the mover)."""
-        found = self._by_address.get(address)
+        found = self.known.get(address)
         if found is not None:
             return found
-        if address == ids.DESK:
-            return self.desk
         kind, _, name = address.partition("/")
         if kind == "placer":
             self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
-            self._by_address[address] = self.placers[name]
+            self.known[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(name, self.reconcile_s)
-            self._by_address[address] = self.clusters[name]
+            self.known[address] = self.clusters[name]
         elif kind == "relay":
             self.relays[name] = Relay(name)
-            self._by_address[address] = self.relays[name]
-        return self._by_address.get(address)
+            self.known[address] = self.relays[name]
+        return self.known.get(address)
 
     def leave(self, region: str) -> None:
         """A region that was placed here is placed elsewhere from now on."""
         if self.placers.pop(region, None) is not None:
-            del self._by_address[ids.placer(region)]
+            del self.known[ids.placer(region)]
 
     def copy_of_placer(self, region: str, books: bytes) -> RegionalPlacer:
         """A placer with the books of one that lives elsewhere, to look at."""
@@ -83,4 +84,4 @@ class Machines:
 
     def addressed(self) -> Iterator[tuple[str, Machine]]:
         """Every machine that keeps something, in the order in which they were first spoken to."""
-        yield from list(self._by_address.items())
+        yield from [item for item in self.known.items() if item[0] != ids.DESK]

@@ -37,7 +37,7 @@ class Admission:
 
     def refuses(self, spec: JobSpec) -> Verdict | None:
         """Why the job can never start; None if it can. A search for every kind, then O(1)."""
-        shape = shape_of(spec, ())
+        shape = shape_of(spec, self._machines.queue.shapes.topology_of(spec), ())
         if shape not in self._known:
             self._known[shape] = self._judge(spec)
         return self._known[shape]

@@ -156,7 +156,7 @@ class SimulatedEngine:
         """Go at the speed of these seats; those who sat there before may go slower."""
         gang, progress = attempt.gang, attempt.progress
         others = beside.sit(gang.spec, gang.job, gang.seats)
-        progress.rate *= beside.factor(gang.job, gang.seats)
+        progress.rate *= beside.factor(gang.spec, gang.job, gang.seats)
         self._change_speeds(beside, others)
 
     def _forget(self, attempt: Attempt) -> None:
@@ -171,7 +171,9 @@ class SimulatedEngine:
         now = self._clock.now_s
         for attempt in [self.attempts[job] for job in jobs] if beside.interfere else ():
             gang, progress = attempt.gang, attempt.progress
-            rate = self._speed(gang.spec, gang.seats) * beside.factor(gang.job, gang.seats)
+            rate = self._speed(gang.spec, gang.seats) * beside.factor(
+                gang.spec, gang.job, gang.seats
+            )
             if attempt.stopping or attempt.broken or rate == progress.speed():
                 continue
             progress.go(now, rate)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from topmast.model.ids import Address
-from topmast.model.messages import Message, Wake
+from topmast.model.messages import Message, Send, Wake
 from topmast.ports import Machine
 from topmast.runtime.machines import Machines
 from topmast.sim.clock import VirtualClock
@@ -74,7 +74,7 @@ class Loop:
         self._ticks = ticks
         self._due: dict[Address, float] = {}
         self._scope: dict[Address, str] = {}
-        self._inbox: deque[tuple[Address, Message]] = deque()
+        self._inbox: deque[Send] = deque()
         self._running = False
 
     def post(self, to: Address, messages: Sequence[Message]) -> Any:
@@ -82,7 +82,8 @@ class Loop:
 
         During a cascade they join it, last.
         """
-        self._inbox.extend((to, message) for message in messages)
+        for message in messages:
+            self._inbox.append(Send(to, message))
         if self._running or not messages:
             return None
         self._running = True
@@ -95,55 +96,72 @@ class Loop:
         """Deliver what is in the inbox and all that follows. It runs for every message of a run, so it
         is one plain loop.
         """
-        now, inbox, at = self.clock.now_s, self._inbox, self.machines.at
-        hears, carrier, ticks, spent_s = self._hears, self.carrier, self._ticks, self.spent_s
+        now, inbox, known = self.clock.now_s, self._inbox, self.machines.known
+        take, hears, carrier, ticks = inbox.popleft, self._hears, self.carrier, self._ticks
         touched: dict[Address, Machine] = {}
         ahead = self.ahead
-        reply, first = None, True
+        reply, first, handled = None, True, 0
         while inbox:
-            address, event = inbox.popleft()
-            machine = at(address)
+            sent = take()
+            address, event = sent.to, sent.message
+            machine = known.get(address) or self._machine_at(address)
             if machine is None:
                 self.outside[address](event)
                 continue
-            if ahead and type(event) in ahead:
-                self._first(ahead[type(event)](event))
+            kind = type(event)
+            if kind in ahead:
+                self._first(ahead[kind](event))
             touched[address] = machine
-            self.events += 1
+            handled += 1
             if ticks is None:
                 outcome = machine.handle(event, now)
             else:
                 begun_s = ticks()
                 outcome = machine.handle(event, now)
-                spent_s[self._scope_of(address)] += ticks() - begun_s
-            hear = hears.get(type(event))
-            if hear is not None:
-                hear(address, event, outcome.facts, now)
+                self._spent(address, ticks() - begun_s)
+            if kind in hears:
+                hears[kind](address, event, outcome.facts, now)
             if first:
                 reply, first = outcome.reply, False
-            for send in outcome.sends:
-                if carrier is not None and carrier.carries(address, send.to):
-                    carrier.send(address, send.to, send.message)
-                else:
-                    inbox.append((send.to, send.message))
+            if carrier is None:
+                inbox.extend(outcome.sends)
+            else:
+                self._carry(carrier, address, outcome.sends)
+        self.events += handled
+        self._look_at_clocks(touched)
+        return reply
+
+    def _machine_at(self, address: Address) -> Machine | None:
+        """One that was not spoken to yet; None for what lies outside."""
+        return None if address in self.outside else self.machines.at(address)
+
+    def _carry(self, carrier: Carrier, sender: Address, sends: Sequence[Send]) -> None:
+        for send in sends:
+            if carrier.carries(sender, send.to):
+                carrier.send(sender, send.to, send.message)
+            else:
+                self._inbox.append(send)
+
+    def _look_at_clocks(self, touched: Mapping[Address, Machine]) -> None:
+        """Note when machines that took part want to be woken."""
+        due = self._due
         for address, machine in touched.items():
             at_s = machine.next_wakeup_s()
-            if at_s is not None or address in self._due:
+            if at_s is not None or address in due:
                 self._note_wakeup(address, at_s)
-        return reply
 
     def _first(self, news: Sequence[tuple[Address, Message]]) -> None:
         """A cascade within a cascade."""
         if news:
-            later, self._inbox = self._inbox, deque(news)
+            later, self._inbox = self._inbox, deque(Send(to, message) for to, message in news)
             self._cascade()
             self._inbox = later
 
-    def _scope_of(self, address: Address) -> str:
+    def _spent(self, address: Address, took_s: float) -> None:
         scope = self._scope.get(address)
         if scope is None:
             scope = self._scope[address] = SCOPES[address.partition("/")[0]]
-        return scope
+        self.spent_s[scope] += took_s
 
     def _note_wakeup(self, address: Address, at_s: float | None) -> None:
         if at_s is None:

@@ -68,9 +68,10 @@ class Neighbours:
             found.update(dict.fromkeys(s.job for s in self._sitting[host] if s.job != job))
         return list(found)
 
-    def factor(self, job: str, seats: tuple[Seat, ...]) -> float:
+    def factor(self, spec: JobSpec, job: str, seats: tuple[Seat, ...]) -> float:
         """The speed of a gang in its seats over its speed alone on one host. O(neighbours)."""
-        near = self._distance({seat.host: None for seat in seats})
+        spreads = spec.skew is not None and spec.skew < self._settings.spread_skew
+        near = 1.0 if spreads else self._distance({seat.host: None for seat in seats})
         return near * min(self._beside(job, seat) for seat in seats)
 
     def _distance(self, hosts: Iterable[str]) -> float:

@@ -13,7 +13,7 @@ import math
 from msgspec import Struct
 
 
-class Progress(Struct):
+class Progress(Struct, gc=False):
     """One attempt. ``work_s`` is what is left, in seconds on the reference GPU; ``rate`` how fast it goes."""
 
     begun_s: float

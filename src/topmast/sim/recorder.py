@@ -46,7 +46,7 @@ class Tables(Struct, frozen=True):
     copies: Write
 
 
-class Job(Struct):
+class Job(Struct, gc=False):
     """One job that is not over, and its running attempt."""
 
     arrival: Arrival

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.policies.registry import value_of
 
 PREFIX = "sim."
 """`--set sim.KEY=VALUE` is for the world; other keys are for the profile."""
@@ -23,7 +23,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``host_repair_s``: the mean time a host is away. ``latency_s``: of a message between the queue and a
     placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
-    one host; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
+    one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
     CPUs are all held (full speed up to a half). 1 slows nobody.
     ``durations_told``: whether the queue is told how long each job will run; None: unless its profile predicts that.
     ``timeline_s``: the interval of `timeline.csv`, None for one that gives about a thousand rows.
@@ -41,6 +41,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     across_hosts: float = 1.0
     across_racks: float = 1.0
     across_pods: float = 1.0
+    spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
     timeline_s: float | None = None
@@ -58,18 +59,13 @@ _ABOVE_ZERO = (*_SPEEDS, "task_mtbf_s", "host_mtbf_s", "host_repair_s", "timelin
 
 def read_settings(options: Mapping[str, str]) -> Settings:
     """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
-    document = {}
-    for key, text in options.items():
-        try:
-            document[key.removeprefix(PREFIX)] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InvalidInput("not a value", field=f"--set {key}") from error
+    document = {key.removeprefix(PREFIX): value_of(key, text) for key, text in options.items()}
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
-        raise InvalidInput(
-            str(error), field="--set sim", remedy="see docs/reference/simulation"
-        ) from error
+        what, _, place = str(error).partition(" - at `$.")
+        field = f"--set sim.{place.rstrip('`')}" if place else "--set sim"
+        raise InvalidInput(what, field=field, remedy="see docs/reference/simulation") from error
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
         if value is None or isinstance(value, bool):

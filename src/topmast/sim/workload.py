@@ -24,7 +24,7 @@ MEMORY_GB = 2**30
 """A GB of memory is 2^30 bytes, as in job files."""
 
 
-class Arrival(Struct):
+class Arrival(Struct, gc=False):
     """A job on its way to the queue, with what the queue is not told."""
 
     row: int
@@ -72,7 +72,7 @@ class Workload:
             trace.cpus[rows].tolist(), trace.memory_gb[rows].tolist(),
             trace.gpu_memory_gb[rows].tolist(), trace.preemptible[rows].tolist(),
             trace.checkpoint_interval_s[rows].tolist(), trace.deadline_s[rows].tolist(),
-            _texts(trace.depends_on, rows), _texts(trace.model, rows),
+            _texts(trace.depends_on, rows), _texts(trace.model, rows), trace.skew[rows].tolist(),
         ]  # fmt: skip
         return zip(*columns, strict=True)
 
@@ -80,6 +80,7 @@ class Workload:
         (
             job, submit_s, duration_s, gpus, tasks, band, tenant, user, group, datasets, models,
             speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s, after, model,
+            skew,
         ) = values  # fmt: skip
         spec = JobSpec(
             name=job,
@@ -93,6 +94,7 @@ class Workload:
             group=group,
             duration_s=duration_s if self._told else None,
             home=home,
+            skew=None if skew != skew else skew,  # NaN: not known
         )
         return Arrival(
             row,

@@ -130,9 +130,7 @@ def test_every_option_with_its_default() -> None:
         if value is None
         else str(value).lower()
         if isinstance(value, bool)
-        else str(list(value))
-        if isinstance(value, tuple)
-        else str(value)
+        else str(list(value) if isinstance(value, tuple) else value)
         for name, value in options.items()
     }
 

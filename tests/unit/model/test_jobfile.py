@@ -501,3 +501,18 @@ def test_models_that_are_there() -> None:
     """Known models, any model, and no GPUs at all."""
     for accelerators in ("H100:8", 8, None):
         check_against_fleet(spec_of(resources={"accelerators": accelerators}), ["H100"])
+
+
+@pytest.mark.parametrize("skew", [0, 0.74, 1, "0.5"])
+def test_a_share_of_the_parameters_is_a_skew(skew: float | str) -> None:
+    """And is written back as it was read."""
+    found = spec_of(skew=skew)
+    assert found.skew == float(skew)
+    assert parse_job(dump_job(found)).spec == found
+
+
+@pytest.mark.parametrize("skew", [-0.1, 1.01, 2, "half", "nan", "1e9"])
+def test_more_than_all_parameters_is_none(skew: float | str) -> None:
+    """The error names the field and what would be right."""
+    with pytest.raises(InvalidInput, match=r"skew.*share"):
+        spec_of(skew=skew)

@@ -44,6 +44,14 @@ def test_options_are_laid_over_a_profile() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"), [("1e9", 1e9), ("+2.5E3", 2500.0), ("3", 3.0), ("1.5e2", 150.0)]
+)
+def test_numbers_are_written_as_people_write_them(text: str, seconds: float) -> None:
+    """YAML 1.1 takes 1e9 for a word."""
+    assert load_profile("mast", {"copy_limit_s": text}).copy_limit_s == seconds
+
+
+@pytest.mark.parametrize(
     ("options", "names"),
     [
         ({"order": "alphabet"}, "alphabet"),

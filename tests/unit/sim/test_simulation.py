@@ -225,6 +225,13 @@ def test_settings_that_make_no_sense_are_refused(text: str) -> None:
         read_settings({f"sim.{key}": value})
 
 
+def test_settings_are_read_as_people_write_them() -> None:
+    """1e9 is a number; what is none is named with its setting."""
+    assert read_settings({"sim.host_repair_s": "1e9"}).host_repair_s == 1e9
+    with pytest.raises(InvalidInput, match=r"--set sim\.host_repair_s: Expected `float`"):
+        read_settings({"sim.host_repair_s": "long"})
+
+
 def test_instants_that_are_one_in_decimals_are_one_here() -> None:
     """0.1 + 0.2 and 0.3 meet; and nobody is woken before the time that he wants."""
     assert instant(0.1 + 0.2) == instant(0.3)

@@ -19,7 +19,7 @@ class TaskPhase(StrEnum):
     ENDED = "ended"
 
 
-class Task(Struct):
+class Task(Struct, gc=False):
     """One task: ``code`` None after its end means that it left no exit status."""
 
     seat: Seat
@@ -35,7 +35,7 @@ class AttemptPhase(StrEnum):
     STOPPING = "stopping"
 
 
-class Attempt(Struct):
+class Attempt(Struct, gc=False):
     """A gang between launch and its last process.
 
     ``deadline_s``: when the present phase has lasted too long. ``kept_until_s``: work done before

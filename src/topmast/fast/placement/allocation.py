@@ -21,7 +21,7 @@ class Hold(StrEnum):
     STOPPING = "stopping"
 
 
-class Allocation(Struct):
+class Allocation(Struct, gc=False):
     """An attempt's slots. ``band`` is the effective one; ``waiting_for`` lists victims by job.
 
     ``expected_s``: how long it is expected to run. ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -150,15 +151,16 @@ class RegionAnswers(RegionState):
             if job in held
         }
 
-        def stopping(count: int) -> Plan | None:
-            search.allocations = dict(list(victims.items())[:count])
+        def stopping(jobs: Sequence[str]) -> Plan | None:
+            search.allocations = {job: victims[job] for job in jobs}
             return search.best(lowest).plan
 
-        found = fewest(len(victims), stopping)
-        if found is not None:
-            return Found(found[1])
-        search.allocations = victims
-        return search.best(lowest)
+        last_first = list(victims)
+        found = fewest(len(victims), lambda count: stopping(last_first[:count]))
+        if found is None:
+            search.allocations = victims
+            return search.best(lowest)
+        return Found(_sparing(last_first[: found[0]], found[1], stopping))
 
     def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
         """Where and when the gang is expected to start first; it is known that not before a time."""
@@ -178,3 +180,21 @@ class RegionAnswers(RegionState):
         if len(self.holds):
             return look()  # what is held for a moment is not in the version of the books
         return self.first_starts.find(ask, self.state.version, ends, look)
+
+
+def _sparing(
+    last_first: list[str], plan: Plan, stopping: Callable[[Sequence[str]], Plan | None]
+) -> Plan:
+    """The plan that stops, of these, whom it must: who ranks first is spared first. O(these) plans.
+
+    A plan that stops all of them cannot spare any: it is the cheapest.
+    """
+    gone = last_first
+    for job in reversed(last_first):
+        if len(plan.victims) == len(gone):
+            break
+        fewer = [other for other in gone if other != job]
+        without = stopping(fewer)
+        if without is not None:
+            gone, plan = fewer, without
+    return plan

@@ -30,7 +30,7 @@ KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
 
 
-class Choice(Struct, frozen=True):
+class Choice(Struct, frozen=True, gc=False):
     """One GPU model that the gang may use: which accelerator of its list that is, and how many."""
 
     index: int
@@ -38,7 +38,7 @@ class Choice(Struct, frozen=True):
     gpus: int
 
 
-class Seated(Struct, frozen=True):
+class Seated(Struct, frozen=True, gc=False):
     """Where the kernels put the gang."""
 
     region: str
@@ -80,7 +80,7 @@ def best_seats(
     question = question_of(index, ask, weights, choices, cluster_cost)
     room = _room(index, ask, choices) if _is_limited(ask) else None
     if room is None:
-        cluster, at_choice, level, place = kernels.best_place(index.arrays, question)
+        cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     else:
         found = kernels.best_limited_plan(index.arrays, question, room)
         _, cluster, at_choice, level, place = found
@@ -118,7 +118,7 @@ def question_of(
     key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
     known = index.questions.get(key)
     if known is not None:
-        return known._replace(cluster_cost=cluster_cost, stranded=stranded)
+        return Question(*known[:5], cluster_cost, stranded)
     if len(index.questions) >= KINDS_KEPT:
         index.questions.clear()
     index.questions[key] = question = Question(
@@ -182,13 +182,13 @@ def seated(
     columns = index.part_of[region]
     slots_of = columns.slots if overlay is None else overlay.slots
     own = [row - columns.first_row for row in rows]
-    group = ask.groups[0].name
+    group, gpus = ask.groups[0].name, choice.gpus
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
-        free = _lowest_whole(slots_of(row), count * choice.gpus)
-        for i in range(count):
-            slots = tuple(free[i * choice.gpus : (i + 1) * choice.gpus])
-            seats.append(Seat(group, len(seats), columns.hosts[row].name, slots, MILLI))
+        free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
+        for first in range(0, count * gpus, gpus):
+            slots = tuple(free[first : first + gpus])
+            seats.append(Seat(group, len(seats), host, slots, MILLI))
     return Seated(region, name, choice.index, level_of(columns, own), tuple(seats))
 
 

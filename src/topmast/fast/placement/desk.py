@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
-import numpy as np
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement import compiled, kernels, victims
@@ -276,10 +275,10 @@ def costs_of(
     only: str | None = None,
 ) -> Floats:
     """The cost of each cluster (C); infinite where the job is not asked about (``only``: one cluster)."""
-    costs = np.full(len(index.clusters), kernels.INFINITE)
-    for region, (low, high) in index.spans.items():
-        if region in terms:
-            costs[low:high] = fixed_cost(terms[region], weights)
+    costs = index.nowhere.copy()
+    for region, its in terms.items():
+        low, high = index.spans.get(region, (0, 0))
+        costs[low:high] = fixed_cost(its, weights)
     if only is not None:
         for number, (_, name) in enumerate(index.clusters):
             if name != only:

@@ -37,6 +37,8 @@ class Holders:
         self._free_rows = list(range(SPARE))[::-1]
         self._free_entries = list(range(SPARE))[::-1]
         self._scratch: Scratch | None = None
+        self._gone: I64 = np.zeros(SPARE, np.int64)
+        """Room for the entries that an attempt gives back."""
 
     def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
@@ -48,14 +50,11 @@ class Holders:
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
-        entry = int(self.held.attempts["entry"][row])
-        while entry != NONE:
-            holdings.link(self.arrays, self.held, entry)
-            entry = int(self.held.entries["more"][entry])
+        holdings.link_all_of(*self.arrays, *self.held, row)
 
     def count_anew(self, region: str, job: str) -> None:
         """Count the hosts of an attempt anew. O(their slots and entries)."""
-        holdings.refresh_all_of(self.arrays, self.held, self.rows[region, job])
+        holdings.refresh_all_of(*self.arrays, *self.held, self.rows[region, job])
 
     def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
         """An entry for each host, followed by those of its shares."""
@@ -83,19 +82,12 @@ class Holders:
     def remove(self, region: str, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""
         row = self.rows.pop((region, job))
-        entry = int(self.held.attempts["entry"][row])
-        hosts = []
-        while entry != NONE:
-            holdings.unlink(self.arrays, self.held, entry)
-            if self.held.entries["slot"][entry] == NONE:
-                hosts.append(int(self.held.entries["host"][entry]))
-            self._free_entries.append(entry)
-            entry = int(self.held.entries["more"][entry])
-        self.held.attempts["evictable"][row] = False
+        if len(self._gone) < len(self.held.entries):
+            self._gone = np.zeros(len(self.held.entries), np.int64)
+        count = holdings.remove(*self.arrays, *self.held, row, self._gone)
+        self._free_entries += self._gone[:count].tolist()
         self.of_region[row] = NONE
         self._free_rows.append(row)
-        for host in hosts:
-            holdings.refresh(self.arrays, self.held, host)
 
     def note(self, region: str, allocation: Allocation) -> None:
         """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topmast.fast.placement.jit import inner, kernel
 from topmast.fast.placement.kernels import F64, I64, MILLI, Arrays, count_whole
@@ -91,8 +92,8 @@ def weight_of(band: int) -> float:
     return 1.0 + band / 100.0
 
 
-@kernel
-def link(a: Arrays, h: Holdings, entry: int) -> None:
+@inner
+def _link(a: Arrays, h: Holdings, entry: int) -> None:
     """Put an entry at the end of its host's list. O(1)."""
     host = h.entries[entry].host
     last = h.hosts[host].last
@@ -104,8 +105,8 @@ def link(a: Arrays, h: Holdings, entry: int) -> None:
     h.hosts[host].last = entry
 
 
-@kernel
-def unlink(a: Arrays, h: Holdings, entry: int) -> None:
+@inner
+def _unlink(a: Arrays, h: Holdings, entry: int) -> None:
     """Take an entry out of its host's list. O(1)."""
     host, before, after = h.entries[entry].host, h.entries[entry].before, h.entries[entry].after
     if before == NONE:
@@ -206,9 +207,74 @@ def refresh_each(a: Arrays, h: Holdings, hosts: I64) -> None:
         refresh(a, h, host)
 
 
+# The next three run several times for every job, and take the fields of `Arrays` and `Holdings` one by one: a tuple
+# of arrays costs several times as much to hand over from Python.
+
+
 @kernel
-def refresh_all_of(a: Arrays, h: Holdings, attempt: int) -> None:
+def link_all_of(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
+    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
+    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
+    attempt: int,
+) -> None:  # fmt: skip
+    """Put the entries of an attempt at the ends of their hosts' lists. O(entries)."""
+    a = Arrays(
+        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
+        members, member_start, by_cluster,
+    )  # fmt: skip
+    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    entry = h.attempts[attempt].entry
+    while entry != NONE:
+        _link(a, h, entry)
+        entry = h.entries[entry].more
+
+
+@kernel
+def remove(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
+    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
+    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
+    attempt: int, gone: I64,
+) -> int:  # fmt: skip
+    """Take an attempt off its hosts, and count those anew. O(their slots and entries).
+
+    Fills ``gone`` with its entries, and returns how many they are.
+    """
+    a = Arrays(
+        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
+        members, member_start, by_cluster,
+    )  # fmt: skip
+    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    count, entry = 0, h.attempts[attempt].entry
+    while entry != NONE:
+        _unlink(a, h, entry)
+        gone[count] = entry
+        count += 1
+        entry = h.entries[entry].more
+    h.attempts[attempt].evictable = False
+    _refresh_hosts(a, h, attempt)
+    return count
+
+
+@kernel
+def refresh_all_of(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
+    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
+    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
+    attempt: int,
+) -> None:  # fmt: skip
     """Count the hosts of an attempt anew. O(their slots and entries)."""
+    a = Arrays(
+        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
+        members, member_start, by_cluster,
+    )  # fmt: skip
+    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    _refresh_hosts(a, h, attempt)
+
+
+@inner
+def _refresh_hosts(a: Arrays, h: Holdings, attempt: int) -> None:
     entry = h.attempts[attempt].entry
     while entry != NONE:
         if h.entries[entry].slot == NONE:

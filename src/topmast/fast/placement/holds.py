@@ -52,6 +52,8 @@ class Holds:
 
         Returns the id of what was let go, empty if there was nothing. O(holds + slots).
         """
+        if not self._held:
+            return ""
         named = [owner for owner, held in self._held.items() if hold_id and held.id == hold_id]
         return self.drop(columns, named[0] if named else job)
 

@@ -62,6 +62,8 @@ class Index:
         ends = np.cumsum([0, *(len(p.clusters) for p in parts)]).tolist()
         self.spans = {p.region: (ends[n], ends[n + 1]) for n, p in enumerate(parts)}
         """By region, which clusters are its own: the first, and after the last."""
+        self.nowhere = np.full(len(self.clusters), np.inf)
+        """(C) the cost of clusters that are not asked about."""
         self.of_model = self._of_model(names)
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""

@@ -221,11 +221,22 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
 
 
 @kernel
-def best_place(a: Arrays, q: Question) -> tuple[int, int, int, int]:
+def best_place(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
+    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
+    by_cluster: I64, tasks: int, choice_model: I64, choice_gpus: I64, choice_cost: F64,
+    level_cost: F64, cluster_cost: F64, stranded: F64,
+) -> tuple[int, int, int, int]:  # fmt: skip
     """`best_plan` without its score: cluster, choice, level, and the section or, at host level, the host.
 
-    As `best_plan`, and the hosts of the winning cluster.
+    As `best_plan`, and the hosts of the winning cluster. Takes the fields of `Arrays` and `Question` one by
+    one: a tuple of arrays costs six times as much to hand over from Python, which is most of a call.
     """
+    a = Arrays(
+        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
+        members, member_start, by_cluster,
+    )  # fmt: skip
+    q = Question(tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded)
     _, cluster, choice, level, place = best_plan(a, q)
     if cluster != NOWHERE and level == HOST_LEVEL:
         place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)

@@ -56,7 +56,7 @@ def score_terms(
 
 def total(terms: dict[str, float]) -> float:
     """The score: the sum of the terms, in a fixed order so that equal terms give equal bits."""
-    return sum(terms[name] for name in sorted(terms))
+    return sum([terms[name] for name in sorted(terms)])
 
 
 def accelerators_of(ask: Ask) -> tuple[Accelerator, ...]:
@@ -122,6 +122,8 @@ def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat
 
     A GPU in shares is half stranded by what is free of it. O(slots of the hosts used).
     """
+    if len(seats) == 1 and seats[0].slot_milli == MILLI:
+        return _whole_change(columns.slots(columns.index[seats[0].host]), table, seats[0].slots)
     taken: dict[int, dict[int, int]] = {}
     for seat in seats:
         slots = taken.setdefault(columns.index[seat.host], {})
@@ -141,13 +143,27 @@ def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat
     return change
 
 
+def _whole_change(free_milli: Ints, table: Floats, slots: tuple[int, ...]) -> float:
+    """`stranded_change` of one task with whole GPUs on a host. O(its slots)."""
+    whole, shares = _free_of(free_milli)
+    before = table.item(whole) + SHARE_STRANDED * shares / MILLI
+    for slot in slots:
+        had = free_milli.item(slot)
+        whole -= had == MILLI
+        shares -= _as_share(had)
+    return table.item(whole) + SHARE_STRANDED * shares / MILLI - before
+
+
 def _free_of(free_milli: Ints) -> tuple[int, int]:
     """A host's wholly free GPUs, and the thousandths free of those that are shared. O(its slots)."""
     if len(free_milli) > MANY_SLOTS:
         shared = free_milli[(free_milli > 0) & (free_milli < MILLI)]
         return int(np.count_nonzero(free_milli == MILLI)), int(shared.sum())
     values = free_milli.tolist()
-    return values.count(MILLI), sum(_as_share(value) for value in values if value != MILLI)
+    whole = values.count(MILLI)
+    if whole + values.count(0) == len(values):
+        return whole, 0
+    return whole, sum([_as_share(value) for value in values if value != MILLI])
 
 
 def _as_share(free_milli: int) -> int:

@@ -38,7 +38,7 @@ class Domain(Struct, frozen=True):
     choice: int
 
 
-class Found(Struct, frozen=True):
+class Found(Struct, frozen=True, gc=False):
     """The best plan of a search; ``too_young_until_s``: a victim too young now is not then."""
 
     plan: Plan | None
@@ -145,9 +145,7 @@ class Search:
 
     def plan_of(self, ask: Ask, found: compiled.Seated | mixed.Placed) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
-        none: Ints = np.zeros(0, np.int64)
-        domain = Domain(found.cluster, found.level, none, found.choice)
-        return self._plan(ask, self.columns, domain, found.seats, ())
+        return self._plan(ask, self.columns, found, found.seats, ())
 
     def plan_without(self, ask: Ask, index: Index, cleared: victims.Cleared) -> Plan:
         """The plan that sits where the kernels found that these victims make room."""
@@ -161,9 +159,7 @@ class Search:
             Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
             for a in gone
         )
-        none: Ints = np.zeros(0, np.int64)
-        domain = Domain(found.cluster, found.level, none, found.choice)
-        return self._plan(ask, columns, domain, found.seats, stopped)
+        return self._plan(ask, columns, found, found.seats, stopped)
 
     def _without(self, gone: Iterable[Allocation]) -> Overlay:
         overlay = Overlay(self.columns)
@@ -264,10 +260,8 @@ class Search:
         cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
 
         def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
-            none: Ints = np.zeros(0, np.int64)
-            domain = Domain(found.cluster, found.level, none, found.choice)
             stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
-            return self._plan(ask, columns, domain, found.seats, stopped)
+            return self._plan(ask, columns, found, found.seats, stopped)
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
         made = displacement.Displacement(
@@ -280,16 +274,16 @@ class Search:
         self,
         ask: Ask,
         columns: Columns | Overlay,
-        domain: Domain,
+        domain: Domain | compiled.Seated | mixed.Placed,
         seats: tuple[Seat, ...],
         stopped: tuple[Victim, ...],
     ) -> Plan:
         """The plan with its score; in ``columns`` those who are ``stopped`` are gone already."""
-        lost_gpu_s = sum(v.lost_gpu_s for v in stopped)
+        lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
         terms = score_terms(
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )
-        held = sum(g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups)
+        held = sum([g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups])
         with_gpus = next((seat.host for seat in seats if seat.slots), None)
         model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
         return Plan(

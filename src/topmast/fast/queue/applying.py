@@ -86,6 +86,14 @@ def _forgiven(queue: QueueState, fact: f.Forgiven, event: m.Message) -> None:
     queue.enqueue(record)
 
 
+def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
+    record = queue.jobs[fact.job]
+    queue.pending.remove(record.id)
+    record.uncounted_s = record.held_s
+    record.promotions += 1
+    queue.enqueue(record)
+
+
 def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
     record = queue.jobs[fact.job]
     _move(queue, record, fact.to)
@@ -94,6 +102,7 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
         record.start_s = queue.now
         if record.first_start_s is None:
             record.first_start_s = queue.now
+        queue.drifts.note(queue.pending, record, queue.now)
     if record.finished:
         _retire(queue, record)
 
@@ -137,7 +146,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         record.kept_s += event.kept_s
         queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
-    record.start_s = None
+    record.start_s, record.stopped_s = None, queue.now
     if event.step is not None:
         record.step = event.step
     if event.metrics:
@@ -156,6 +165,8 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     _move(queue, record, fact.to)
     if event.outcome is Outcome.SUCCEEDED:
         queue.durations.learn(record)
+        if queue.services.learn(record, gpus):
+            queue.pending.order_changed(queue.now)
     if record.finished:
         _retire(queue, record)
     else:
@@ -207,6 +218,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Planned: _planned,
     f.Unplanned: _unplanned,
     f.Forgiven: _forgiven,
+    f.Promoted: _promoted,
     f.Moved: _moved,
     f.Migrates: _migrates,
     f.CancelWanted: _cancel_wanted,

@@ -13,7 +13,7 @@ from topmast.model.plan import Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
-class Asking(Struct):
+class Asking(Struct, gc=False):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
     ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
@@ -38,6 +38,8 @@ class Asking(Struct):
 def winner(plans: Iterable[Plan | None]) -> Plan | None:
     """The plan with the lowest score; ties by region, then cluster name."""
     there = [plan for plan in plans if plan is not None]
+    if len(there) < 2:
+        return there[0] if there else None
     return min(there, key=lambda p: (p.score, p.region, p.cluster), default=None)
 
 
@@ -56,4 +58,8 @@ def no_region(costs: Iterable[DataCost]) -> PendingReason:
 
 def earliest(times_s: Iterable[float | None]) -> float | None:
     """The first of some times, if any."""
-    return min((t for t in times_s if t is not None), default=None)
+    first_s: float | None = None
+    for at_s in times_s:
+        if at_s is not None and (first_s is None or at_s < first_s):
+            first_s = at_s
+    return first_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topmast.fast.queue import facts as f
 from topmast.fast.queue.asking import ASK_TIMEOUT_S, consider
 from topmast.fast.queue.auction import Asking
 from topmast.fast.queue.deciding import auction
@@ -20,6 +21,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
         bind_again(queue, queue.jobs[job])
+    _drift(queue)
     queue.pending.reopen_due(queue.now)
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
         queue.pending.reopen()
@@ -35,6 +37,18 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         _offer_freed(queue)
         return
     advance(queue)
+
+
+def _drift(queue: QueueViews) -> None:
+    """Jobs change places by the service that they had, or did not have: ask about everybody again."""
+    due = queue.drifts.take_due(queue.jobs, queue.now)
+    for record in due:
+        if record.plan is None:
+            queue.decide(f.Promoted(record.id))
+        else:
+            queue.drifts.note(queue.pending, record, queue.now)
+    if due:
+        queue.pending.reopen()
 
 
 def _offer_freed(queue: QueueViews) -> None:

@@ -81,7 +81,7 @@ class Durations:
 
     def remaining_s(self, record: JobRecord) -> float:
         """What is left of the run when the job starts again from what it has kept. O(1)."""
-        return max(0.0, self.expected_s(record.spec) - record.kept_s)
+        return left_of(self.expected_s(record.spec), record)
 
     # --- the tree -----------------------------------------------------------------------------------
 
@@ -103,6 +103,11 @@ class Durations:
         self.histories = histories
         if self._learning is not None and learned is not None:
             self._learning = Learning(learned)
+
+
+def left_of(expected_s: float, record: JobRecord) -> float:
+    """What is left of a run that takes so long in all."""
+    return max(0.0, expected_s - record.kept_s)
 
 
 def recurrence(spec: JobSpec) -> str | None:

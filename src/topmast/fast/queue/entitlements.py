@@ -8,11 +8,13 @@ import msgspec
 
 from topmast.fast.queue.ledger import Ledger
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources
-from topmast.model.plan import Plan
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
+from topmast.model.plan import GroupAsk, Plan
 from topmast.model.reason import PendingReason
 from topmast.model.units import format_bytes
 
+KINDS_KEPT = 1_024
+"""Of so many kinds of gangs the groups are kept as they are asked about."""
 Wanted = tuple[dict[str, int], ...]
 """By choice, thousandths of GPUs by model."""
 
@@ -26,9 +28,11 @@ class Entitlements:
         self._model_of: dict[str, str] = {}
         self._memory_of: dict[str, int] = {}
         """By model, the memory of a GPU in bytes; models of which it is not known are not there."""
+        self._asked: dict[tuple[TaskGroup, ...], tuple[GroupAsk, ...]] = {}
 
     def configure(self, fleet: Fleet) -> None:
         """Take up a fleet. O(hosts)."""
+        self._asked = {}
         self._models = fleet.models()
         self._model_of = {
             h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
@@ -66,8 +70,9 @@ class Entitlements:
     def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model fits within the quota; opportunistic work does not use it."""
         has_room = self._ledger.has_room
-        opportunistic = spec.band is Band.OPPORTUNISTIC
-        return not opportunistic and all(has_room(spec.tenant, m, n) for m, n in milli.items())
+        if spec.band is Band.OPPORTUNISTIC:
+            return False
+        return all(has_room(spec.tenant, model, count) for model, count in milli.items())
 
     def may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model may run over quota: only what may be preempted borrows."""
@@ -112,6 +117,17 @@ class Entitlements:
         """A job's choices: the longest list of its groups, every model named."""
         lists = (self.named(group.resources).accelerators for group in spec.groups)
         return max(lists, key=len, default=())
+
+    def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupAsk, ...]:
+        """Task groups as a search knows them, every model named; made once for gangs alike. O(groups)."""
+        known = self._asked.get(groups)
+        if known is None:
+            if len(self._asked) >= KINDS_KEPT:
+                self._asked = {}
+            known = self._asked[groups] = tuple(
+                GroupAsk(g.name, g.count, self.named(g.resources)) for g in groups
+            )
+        return known
 
     def named(self, resources: Resources) -> Resources:
         """Any model means each model of the fleet: every one has a quota of its own.

@@ -51,6 +51,12 @@ class Forgiven(Fact, frozen=True):
     job: str
 
 
+class Promoted(Fact, frozen=True):
+    """A job that starved rose to the top of an order by attained service: what it has had counts no more."""
+
+    job: str
+
+
 class Moved(Fact, frozen=True):
     """A job changed its state."""
 
@@ -132,5 +138,6 @@ class ReplicaDropped(Fact, frozen=True):
 
 QueueFact = (
     FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
-    | Bound | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+    | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
+    | ReplicaDropped
 )  # fmt: skip

@@ -14,6 +14,8 @@ class KeptBack:
     def __init__(self, reserve: Reserve | None, patience_s: float | None) -> None:
         self._reserve = reserve
         self._patience_s = patience_s
+        self.is_anything = reserve is not None
+        """Whether anything may be kept from anybody."""
 
     def wasted(
         self, listed: Sequence[Accelerator], gpus: float, waited_s: float

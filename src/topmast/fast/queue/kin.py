@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import Band, JobSpec, Resources, Topology
 from topmast.model.plan import Place, Reservation
 from topmast.model.reason import PendingReason
 
 Likeness = tuple[Hashable, ...]
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Struct, frozen=True, gc=False):
     """What a job was told that found no place: the best of the reasons, and when time alone may help.
 
     ``choices``: the accelerators that it might have used; ``held``: the reservation that it had to respect.
@@ -105,15 +105,24 @@ class Kindred:
 
 
 def likeness_of(
-    spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None, over_quota: bool
+    spec: JobSpec,
+    topology: Topology,
+    avoid_hosts: tuple[str, ...],
+    bound: Place | None,
+    over_quota: bool,
 ) -> Likeness:
     """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
     return (
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
-        tuple((g.count, g.resources) for g in spec.groups),
-        spec.topology,
+        wanted_of(spec),
+        topology,
         spec.datasets,
         avoid_hosts,
         bound,
     )
+
+
+def wanted_of(spec: JobSpec) -> tuple[tuple[int, Resources], ...]:
+    """By group, how many tasks there are and what each needs. O(groups)."""
+    return tuple([(group.count, group.resources) for group in spec.groups])

@@ -103,7 +103,9 @@ class Ledger:
         self._move(tenant, region, model, -milli, over_quota)
 
     def _move(self, tenant: str, region: str, model: str, milli: int, over_quota: bool) -> None:
-        holding = self.held.setdefault((tenant, model), Holding())
+        holding = self.held.get((tenant, model))
+        if holding is None:
+            holding = self.held[tenant, model] = Holding()
         if over_quota:
             holding.borrowed += milli
         else:
@@ -137,6 +139,8 @@ class Ledger:
         """As of which change a tenant may do what it may: another number, another answer perhaps. O(1)."""
         if self.keeps_back:
             return self._changes
+        if self.tree.node(tenant).home is None:
+            return self._first_change  # nothing limits it, whatever anybody holds
         return self._changed.get(self.branch(tenant), self._first_change)
 
     def branch(self, tenant: str) -> str:
@@ -153,7 +157,9 @@ class Ledger:
         """Add to a tenant and all above it."""
         claimed, direct = milli, 0 if over_quota else milli
         for node in self.tree.node(tenant).up():
-            total = self.totals.setdefault((node.name, model), self._total(node, model))
+            total = self.totals.get((node.name, model))
+            if total is None:
+                total = self.totals[node.name, model] = _at_rest(node, model)
             before = node.claim(model, total.claimed)
             if over_quota:
                 total.borrowed += milli

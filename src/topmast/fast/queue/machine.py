@@ -53,6 +53,7 @@ class GlobalQueue(QueueViews):
             (
                 self.pending.next_release_s(),
                 self.pending.next_retry_s(),
+                self.drifts.next_s(self.jobs),
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
                 self.binding.next_s(),

@@ -7,6 +7,7 @@ from topmast.model.plan import DEFAULT_MIX
 
 HALF_LIFE_JOBS = 1_000
 """After so many jobs with GPUs one counts for half."""
+FADE = 0.5 ** (1.0 / HALF_LIFE_JOBS)
 FEWEST_JOBS = 20
 """With fewer seen, nothing is concluded from them."""
 SIZES = 8
@@ -36,9 +37,8 @@ class Mix:
         ]
         if not sizes:
             return
-        fade = 0.5 ** (1.0 / HALF_LIFE_JOBS)
         for size in self.weights:
-            self.weights[size] *= fade
+            self.weights[size] *= FADE
         for size in sizes:
             self.weights[size] = self.weights.get(size, 0.0) + 1.0 / len(sizes)
 

@@ -14,19 +14,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.durations import LONGEST_S, Durations
+from topmast.fast.queue.durations import LONGEST_S, Durations, left_of
 from topmast.fast.queue.entitlements import Wanted
-from topmast.fast.queue.kin import Kin, Kindred, likeness_of
+from topmast.fast.queue.kin import Kin, Kindred, likeness_of, wanted_of
 from topmast.fast.queue.lane import Key
 from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.shaping import Shapes
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Order
+from topmast.policies.base import Order, QueueView
 
 Shape = tuple[object, ...]
+TERMS_KEPT = 1_024
+"""With more terms than that, those of which the last line goes are forgotten: they often come again."""
 
 
 class Terms(Struct):
@@ -65,7 +68,7 @@ class Line(Struct):
     retry_at_s: float | None = None
 
 
-class Candidate(Struct, frozen=True):
+class Candidate(Struct, frozen=True, gc=False):
     """The next job to be tried: within its tenant's quota, or over it."""
 
     job: str
@@ -73,13 +76,15 @@ class Candidate(Struct, frozen=True):
     over_quota: bool
 
 
-def shape_of(spec: JobSpec, avoid_hosts: tuple[str, ...], bound: Place | None = None) -> Shape:
+def shape_of(
+    spec: JobSpec, topology: Topology, avoid_hosts: tuple[str, ...], bound: Place | None = None
+) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
         spec.tenant,
         spec.band,
-        tuple((g.count, g.resources) for g in spec.groups),
-        spec.topology,
+        wanted_of(spec),
+        topology,
         spec.datasets,
         spec.preemptible,
         avoid_hosts,
@@ -91,10 +96,15 @@ class Pending:
     """All jobs that may be placed now, and those that must wait out a back-off."""
 
     def __init__(
-        self, order: Order, fairness: Callable[[str], float], durations: Durations
+        self,
+        order: Order,
+        fairness: Callable[[str], float],
+        durations: Durations,
+        shapes: Shapes | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.durations = durations
+        self.shapes = shapes or Shapes(None)
         self.lines: dict[Shape, Line] = {}
         self.kindred = Kindred()
         self._terms: dict[Shape, Terms] = {}
@@ -124,13 +134,14 @@ class Pending:
             heapq.heappush(self._delayed, (record.not_before_s, record.number, record.id))
             self._delayed_jobs[record.id] = record
             return
-        shape = shape_of(record.spec, record.avoid_hosts, record.bound)
+        topology = self.shapes.topology_of(record.spec)
+        shape = shape_of(record.spec, topology, record.avoid_hosts, record.bound)
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
             kin = {
-                over: self.kindred.join(likeness_of(spec, avoided, bound, over), number)
+                over: self.kindred.join(likeness_of(spec, topology, avoided, bound, over), number)
                 for over in (False, True)
             }
             line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
@@ -150,8 +161,7 @@ class Pending:
 
     def _terms_of(self, spec: JobSpec) -> Terms:
         """The terms of one more line. O(groups)."""
-        wanted = tuple((g.count, g.resources) for g in spec.groups)
-        key = (spec.tenant, wanted, spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+        key = (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = Terms(key, spec)
@@ -159,7 +169,8 @@ class Pending:
 
     def _ranked(self, record: JobRecord, line: int) -> Waiting:
         spec = record.spec
-        gpus = spec.gpus_milli() / MILLI
+        gpus, expected_s = spec.gpus_milli() / MILLI, self.durations.expected_s(spec)
+        executed_s = record.held_s - record.uncounted_s
         return Waiting(
             job=record.id,
             number=record.number,
@@ -169,9 +180,12 @@ class Pending:
             submit_s=record.submit_s,
             gpus=gpus,
             tasks=spec.tasks,
-            duration_s=min(LONGEST_S, self.durations.expected_s(spec)),
-            remaining_s=min(LONGEST_S, self.durations.remaining_s(record)),
-            attained_gpu_s=record.held_s * gpus,
+            duration_s=min(LONGEST_S, expected_s),
+            remaining_s=min(LONGEST_S, left_of(expected_s, record)),
+            attained_gpu_s=executed_s * gpus,
+            executed_s=executed_s,
+            first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
+            since_s=record.submit_s if record.stopped_s is None else record.stopped_s,
         )
 
     def remove(self, job: str) -> None:
@@ -200,7 +214,7 @@ class Pending:
             if not readers:
                 del self._readers[dataset]
         del line.terms.lines[line.number]
-        if not line.terms.lines:
+        if not line.terms.lines and len(self._terms) > TERMS_KEPT:
             del self._terms[line.terms.key]
         self._forget_limits(line)
         self._free_numbers.append(line.number)
@@ -216,6 +230,11 @@ class Pending:
         self.ranking.rerank(now)
         if self._stopped is not None:
             self.reopen()  # somebody else may stand in front now
+
+    def order_changed(self, now: float) -> None:
+        """The order itself is another: rank all anew, and ask about everybody. O(jobs log jobs)."""
+        self.ranking.rerank(now)
+        self.reopen()
 
     @property
     def ranked_at_s(self) -> float:
@@ -247,16 +266,26 @@ class Pending:
 
     def keys_of_running(self, records: Sequence[JobRecord], now: float) -> list[Key]:
         """Where running jobs would rank among the waiting ones, without a row. O(running)."""
-        rows = []
-        for record in records:
-            ranked = self._ranked(record, line=0)
-            ran_s = 0.0 if record.start_s is None else max(0.0, now - record.start_s)
-            left_s = max(0.0, ranked.remaining_s - ran_s)
-            attained_gpu_s = ranked.attained_gpu_s + ran_s * ranked.gpus
-            rows.append(
-                replace(ranked, band=record.band, remaining_s=left_s, attained_gpu_s=attained_gpu_s)
-            )
-        return self.ranking.keys_of(rows)
+        return self.ranking.keys_of([self._ranked_as_running(record, now) for record in records])
+
+    def _ranked_as_running(self, record: JobRecord, now: float) -> Waiting:
+        ranked = self._ranked(record, line=0)
+        since_s = now if record.start_s is None else record.start_s
+        ran_s = max(0.0, now - since_s)
+        return replace(
+            ranked,
+            band=record.band,
+            remaining_s=max(0.0, ranked.remaining_s - ran_s),
+            attained_gpu_s=ranked.attained_gpu_s + ran_s * ranked.gpus,
+            executed_s=ranked.executed_s + ran_s,
+            since_s=since_s,
+        )
+
+    def view_of(self, record: JobRecord, now: float) -> QueueView:
+        """One job, running or waiting, as the order sees it. O(1)."""
+        if record.plan is None:
+            return self.ranking.view_of([self._ranked(record, line=0)], now, running=False)
+        return self.ranking.view_of([self._ranked_as_running(record, now)], now, running=True)
 
     def remaining_s(self, record: JobRecord) -> float:
         """How long a job is expected to need; settled when it began to wait."""

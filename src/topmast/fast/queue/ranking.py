@@ -11,6 +11,7 @@ jobs are passed over, many at a time.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -43,11 +44,14 @@ _TYPES: dict[str, type[np.generic]] = {
     "duration_s": np.float64,
     "remaining_s": np.float64,
     "attained_gpu_s": np.float64,
+    "executed_s": np.float64,
+    "first_start_s": np.float64,
+    "since_s": np.float64,
 }
 
 
 class Waiting(Struct, frozen=True):
-    """A job as it is ranked. ``line`` numbers those that fit alike."""
+    """A job as it is ranked. ``line`` numbers those that fit alike; ``since_s``: since when it waits, or runs."""
 
     job: str
     number: int
@@ -60,6 +64,9 @@ class Waiting(Struct, frozen=True):
     duration_s: float
     remaining_s: float
     attained_gpu_s: float = 0.0
+    executed_s: float = 0.0
+    first_start_s: float = math.inf
+    since_s: float = 0.0
 
 
 class Ranking:
@@ -114,6 +121,9 @@ class Ranking:
         columns["duration_s"][row] = waiting.duration_s
         columns["remaining_s"][row] = waiting.remaining_s
         columns["attained_gpu_s"][row] = waiting.attained_gpu_s
+        columns["executed_s"][row] = waiting.executed_s
+        columns["first_start_s"][row] = waiting.first_start_s
+        columns["since_s"][row] = waiting.since_s
 
     def _take_row(self, job: str) -> int:
         """A row for a job that is to be put in order."""
@@ -188,6 +198,10 @@ class Ranking:
                 duration_s=columns["duration_s"][rows],
                 remaining_s=columns["remaining_s"][rows],
                 attained_gpu_s=columns["attained_gpu_s"][rows],
+                executed_s=columns["executed_s"][rows],
+                first_start_s=columns["first_start_s"][rows],
+                since_s=columns["since_s"][rows],
+                running=np.zeros(len(columns["tenant"][rows]), dtype=np.bool_),
             )
         )
 
@@ -249,19 +263,27 @@ class Ranking:
         row = self._row_of.get(job)
         return None if row is None else self._key(row, over_quota)
 
-    def keys_of(self, others: Sequence[Waiting]) -> list[Key]:
-        """Where jobs that are not in would rank, with their band, without a row. O(others)."""
-        if not others:
-            return []
+    def view_of(self, others: Sequence[Waiting], now: float, *, running: bool) -> QueueView:
+        """Jobs that are not in, as the order sees them at a time. O(others)."""
         tenants = np.array([self._tenant(other.tenant) for other in others])
         columns = {
             name: np.array([getattr(other, name) for other in others], dtype=kind)
             for name, kind in _TYPES.items()
             if name not in ("alive", "tenant", "line", "number")
         }
-        view = QueueView(
-            now_s=self.ranked_at_s, tenant=tenants, fairness=self._fairness[tenants], **columns
+        return QueueView(
+            now_s=now,
+            tenant=tenants,
+            fairness=self._fairness[tenants],
+            running=np.full(len(others), running),
+            **columns,
         )
+
+    def keys_of(self, others: Sequence[Waiting]) -> list[Key]:
+        """Where running jobs would rank, with their band, without a row. O(others)."""
+        if not others:
+            return []
+        view = self.view_of(others, self.ranked_at_s, running=True)
         first = [(-float(o.band),) if self.order.by_band else () for o in others]
         keys = self.order.keys(view).tolist()
         return [

@@ -58,11 +58,15 @@ class Reach:
 
     def next_retry_s(self) -> float | None:
         """When the first silent region is asked again."""
+        if not self.absent:
+            return None
         times = [a.until_s for a in self.absent.values() if a.until_s is not None]
         return min(times, default=None)
 
     def retry(self, now: float) -> bool:
         """Give silent regions whose time has come another chance; whether there was any."""
+        if not self.absent:
+            return False
         due = [r for r, a in self.absent.items() if a.until_s is not None and a.until_s <= now]
         for region in due:
             del self.absent[region]

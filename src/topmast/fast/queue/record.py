@@ -10,12 +10,14 @@ from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
 
-class JobRecord(Struct):
+class JobRecord(Struct, gc=False):
     """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
 
     ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived. ``not_before_s``: back-off after a failure.
     ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
+    ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
+    by attained service, for the job rose to the top since, ``promotions`` times.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
@@ -52,6 +54,9 @@ class JobRecord(Struct):
     gpus_milli: int | None = None
     bound: Place | None = None
     bindings: int = 0
+    stopped_s: float | None = None
+    uncounted_s: float = 0.0
+    promotions: int = 0
 
     @property
     def finished(self) -> bool:

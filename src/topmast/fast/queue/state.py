@@ -15,6 +15,7 @@ from topmast.fast.queue.backfill import Backfill
 from topmast.fast.queue.binding import Binding
 from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
+from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.kept_back import KeptBack
@@ -24,11 +25,13 @@ from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.services import Services
+from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve
+from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score
 
 
 class Key(Struct):
@@ -56,6 +59,7 @@ class Saved(Struct):
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
     learned: Learned | None = None
+    services_gpu_s: list[float] = []
 
 
 class QueueState(EventMachine):
@@ -66,6 +70,7 @@ class QueueState(EventMachine):
         profile: Profile,
         order: Order,
         bind: Bind | None = None,
+        score: Score | None = None,
         reserve: Reserve | None = None,
     ) -> None:
         super().__init__()
@@ -81,6 +86,8 @@ class QueueState(EventMachine):
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s, profile.predict)
+        self.services = Services(order)
+        self.shapes = Shapes(score)
         self.mix = Mix()
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
@@ -94,6 +101,7 @@ class QueueState(EventMachine):
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.ahead = Ahead(profile.ask_ahead)
+        self.drifts = Drifts(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None
@@ -103,7 +111,9 @@ class QueueState(EventMachine):
         """Plans to be sought yet before others get their turn."""
 
     def _nobody_waits(self) -> Pending:
-        return Pending(self.order, lambda tenant: self.ledger.fairness(tenant), self.durations)
+        return Pending(
+            self.order, lambda tenant: self.ledger.fairness(tenant), self.durations, self.shapes
+        )
 
     @property
     def has_forgotten(self) -> bool:
@@ -117,6 +127,7 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.shapes.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
@@ -126,6 +137,7 @@ class QueueState(EventMachine):
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
+        self.drifts.note(self.pending, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.pending.reopen_line(record.id)
 
@@ -178,6 +190,7 @@ class QueueState(EventMachine):
                 self.durations.histories,
                 self.mix.weights,
                 self.durations.learned(),
+                self.services.total_gpu_s,
             )
         )
 
@@ -193,11 +206,15 @@ class QueueState(EventMachine):
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
+        self.services.restore(state.services_gpu_s)
+        self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
+                self.drifts.note(self.pending, record, self.now)
             elif record.state in WAITING:
                 self.pending.add(record, self.now)
+                self.drifts.note(self.pending, record, self.now)
                 self.binding.waits(record, self.now)

@@ -52,7 +52,8 @@ class Node:
 
     def claim(self, model: str, below: int) -> int:
         """What the node claims of the fleet when ``below`` is claimed by its own work and children."""
-        return max(below, self.kept.get(model, 0))
+        kept = self.kept.get(model, 0)
+        return below if below > kept else kept
 
 
 class Tree:

@@ -11,7 +11,7 @@ from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Ask, GroupAsk, Reservation
+from topmast.model.plan import Ask, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
@@ -47,6 +47,8 @@ class QueueViews(QueueState):
         self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
     ) -> tuple[int, ...]:
         """Those of a job's choices that are not kept for others now; one without a record is new."""
+        if not self.kept_back.is_anything:
+            return choices
         waited_s = 0.0 if record is None else self.now - record.submit_s
         listed = self.entitlements.accelerators(spec)
         wasted = self.kept_back.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
@@ -54,6 +56,8 @@ class QueueViews(QueueState):
 
     def kept_back_until_s(self, record: JobRecord) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
+        if not self.kept_back.is_anything:
+            return None
         listed, gpus = self.entitlements.accelerators(record.spec), record.spec.gpus_milli() / MILLI
         return self.kept_back.until_s(listed, gpus, record.submit_s, self.now)
 
@@ -87,10 +91,8 @@ class QueueViews(QueueState):
         """The question about a job, as far as it is the same for all regions."""
         return Ask(
             job=job,
-            groups=tuple(
-                GroupAsk(g.name, g.count, self.entitlements.named(g.resources)) for g in spec.groups
-            ),
-            topology=spec.topology,
+            groups=self.entitlements.asked_for(spec.groups),
+            topology=self.shapes.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             preempt=preempt,
             models=choices,
@@ -146,6 +148,8 @@ class QueueViews(QueueState):
         self, spec: JobSpec, record: JobRecord | None, over_quota: bool
     ) -> Reservation | None:
         """The seats reserved for another job that this one may not take now."""
+        if self.backfill.reservation is None:
+            return None
         if record is None:
             job, remaining_s = "", self.durations.expected_s(spec)
         else:

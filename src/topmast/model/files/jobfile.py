@@ -53,13 +53,14 @@ LEVELS = {level.name.lower(): level for level in Level}
 _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "resources", "priority", "envs", "workdir", "datasets",
     "topology", "checkpoint", "time_limit", "max_restarts", "preemptible", "group", "setup", "run",
-    "expected_duration", "groups",
+    "expected_duration", "skew", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "resources", "setup", "run")
 _RESOURCE_FIELDS = ("accelerators", "cpus", "memory", "gpu_memory")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CPUS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\+?")
+_SHARE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-[0-9]{1,3})?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -99,7 +100,7 @@ def _job(node: Node, where: str, tenant_default: str, user: str, name_default: s
     job = root.record(_JOB_FIELDS, TOP_FIELDS)
     tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
     restarts, preemptible, name = job.get("max_restarts"), job.get("preemptible"), job.get("name")
-    expected = job.get("expected_duration")
+    expected, skew = job.get("expected_duration"), job.get("skew")
     digest, folder = _workdir(job.get("workdir"))
     band = _band(job.get("priority"))
     if band is Band.OPPORTUNISTIC and preemptible and not preemptible.boolean():
@@ -121,6 +122,7 @@ def _job(node: Node, where: str, tenant_default: str, user: str, name_default: s
         preemptible=preemptible.boolean() if preemptible else True,
         group=group.name() if group else "",
         duration_s=_duration(expected, above_zero=True) if expected else None,
+        skew=skew.quantity(_parse_skew, "a share of the parameters, 0 to 1") if skew else None,
     )
     return JobFile(spec, folder)
 
@@ -318,6 +320,13 @@ def _checkpoint(value: Value | None) -> Checkpoint:
     )
 
 
+def _parse_skew(text: str) -> float:
+    remedy = "the share of the model's parameters that its largest tensor holds, such as 0.74"
+    if not _SHARE.fullmatch(text) or float(text) > 1:
+        raise InvalidInput(f"{show(text)} is not a share from 0 to 1", remedy=remedy)
+    return float(text)
+
+
 def _duration(value: Value, *, above_zero: bool = False) -> float:
     duration_s = value.quantity(parse_duration_s, "a duration: seconds, or 10m, 1h30m")
     if above_zero and duration_s <= 0:
@@ -342,6 +351,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
         "expected_duration": spec.duration_s,
     }
     document |= {field: value for field, value in optional.items() if value}
+    document |= {} if spec.skew is None else {"skew": spec.skew}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

@@ -41,7 +41,8 @@ class Model:
         view = QueueView(
             self.ranked_at_s, np.array([w.band]), np.array([w.submit_s]), np.array([w.gpus]),
             np.array([w.tasks]), np.array([0]), np.array([standing]), np.array([w.duration_s]),
-            np.array([w.remaining_s]), np.array([w.attained_gpu_s]),
+            np.array([w.remaining_s]), np.array([w.attained_gpu_s]), np.array([w.executed_s]),
+            np.array([w.first_start_s]), np.array([w.since_s]), np.array([False]),
         )  # fmt: skip
         band = (0.0 if over_quota else -float(w.band),) if self.order.by_band else ()
         return (*band, *self.order.keys(view)[0].tolist(), w.submit_s, w.number)
@@ -88,7 +89,8 @@ class Both:
             tenant=rng.choice(list(self.used)), band=rng.choice(BANDS),
             submit_s=float(max(0, self.now - rng.randrange(3))), gpus=float(rng.choice((1, 2, 8))),
             tasks=1, duration_s=duration_s, remaining_s=duration_s * rng.choice((0.5, 1.0)),
-            attained_gpu_s=float(rng.randrange(3)),
+            attained_gpu_s=float(rng.choice((0, 3_250, 7_200, 90_000))),
+            first_start_s=float(rng.randrange(3)), since_s=float(rng.randrange(3)),
         )  # fmt: skip
 
     def add(self) -> None:

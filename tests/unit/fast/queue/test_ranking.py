@@ -174,14 +174,16 @@ DIFFERENT: dict[str, JobSpec] = {
 @pytest.mark.parametrize("what", ALIKE)
 def test_jobs_that_fit_alike_stand_in_one_line(what: str) -> None:
     """What does not decide where a job may run does not divide the line."""
-    assert shape_of(ALIKE[what], ()) == shape_of(SHAPED, ())
+    assert shape_of(ALIKE[what], ALIKE[what].topology, ()) == shape_of(SHAPED, SHAPED.topology, ())
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_jobs_that_fit_differently_stand_in_different_lines(what: str) -> None:
     """One job's refusal must never close the line of another that could start."""
-    assert shape_of(DIFFERENT[what], ()) != shape_of(SHAPED, ())
-    assert shape_of(SHAPED, ("east-1-0",)) != shape_of(SHAPED, ())
+    assert shape_of(DIFFERENT[what], DIFFERENT[what].topology, ()) != shape_of(
+        SHAPED, SHAPED.topology, ()
+    )
+    assert shape_of(SHAPED, SHAPED.topology, ("east-1-0",)) != shape_of(SHAPED, SHAPED.topology, ())
 
 
 def _record(number: int, submit_s: float = 0.0, not_before_s: float = 0.0) -> JobRecord:

@@ -10,6 +10,7 @@ from topmast.policies.base import Floats, Ints
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.shares import Shares
 
+SOURCE = "AlloX (Le et al., EuroSys '20)"
 NAME = "allox"
 
 

@@ -1,0 +1,47 @@
+"""What jobs took in all that have succeeded, for orders that go by its distribution (`Empirical`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topmast.fast.queue.record import JobRecord
+from topmast.policies.base import Empirical, Order
+
+KEPT = 10_000
+"""Of so many of the latest jobs the total service is kept."""
+RENEWED_EVERY = 16
+"""The order takes up a new sample when a sixteenth more jobs than it knows have ended."""
+
+
+class Services:
+    """Total GPU-seconds of the latest jobs, oldest first; kept only for an order that learns from them."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order if isinstance(order, Empirical) else None
+        self.total_gpu_s: list[float] = []
+        self._unknown = 0
+        """Jobs that ended since the order took up a sample."""
+
+    def learn(self, record: JobRecord, gpus: float) -> bool:
+        """Take note of a job that succeeded; tells whether the keys of all jobs changed. Amortised O(log KEPT)."""
+        if self._order is None:
+            return False
+        if len(self.total_gpu_s) >= KEPT:
+            del self.total_gpu_s[: KEPT // RENEWED_EVERY]
+        self.total_gpu_s.append(record.held_s * gpus)
+        self._unknown += 1
+        if self._unknown * RENEWED_EVERY < len(self.total_gpu_s):
+            return False
+        self._renew()
+        return True
+
+    def restore(self, total_gpu_s: list[float]) -> None:
+        """Take up what a snapshot holds."""
+        self.total_gpu_s = total_gpu_s
+        if self._order is not None:
+            self._renew()
+
+    def _renew(self) -> None:
+        assert self._order is not None
+        self._unknown = 0
+        self._order.learn(np.array(self.total_gpu_s))

@@ -1,0 +1,33 @@
+"""Order `attained-service` (2D-LAS): who has had the fewest GPU-seconds goes first, queue by queue.
+
+Needs to know nothing of how long jobs run.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from topmast.policies.base import Floats, Profile, QueueView
+from topmast.policies.feedback import Feedback
+
+
+class AttainedService:
+    """By queue, then in the order that the profile keeps inside a queue; whatever the band."""
+
+    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19), section 3.2: discretised 2D-LAS"
+    options: ClassVar[tuple[str, ...]] = ("queues",)
+    by_band = False
+    by_time = False
+
+    def __init__(self, profile: Profile) -> None:
+        self._feedback = Feedback(profile.queues)
+
+    def keys(self, view: QueueView) -> Floats:
+        """The queue and two keys inside it (n x 3)."""
+        return np.column_stack((self._feedback.numbers(view), self._feedback.inside(view)))
+
+    def drifts_s(self, view: QueueView) -> Floats:
+        """When jobs leave their queue (n)."""
+        return self._feedback.drifts_s(view)

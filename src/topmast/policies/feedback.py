@@ -1,0 +1,78 @@
+"""Queues by attained service (multi-level feedback): what the orders that use them have in common.
+
+A job begins in the top queue and sinks to the next one when its attained service, GPUs x executed time,
+reaches a threshold (Tiresias, NSDI '19, section 3.2: discretised 2D-LAS). One that starves rises to the top
+again: what it has had until then counts no more.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from topmast.model.errors import InvalidInput
+from topmast.policies.base import Floats, InsideQueue, QueueOptions, QueueView
+
+HAIR_GPU_S = 1e-3
+"""So much short of a threshold counts as there: times are whole microseconds."""
+
+
+class Feedback:
+    """In which queue jobs are, and when they get into another."""
+
+    def __init__(self, options: QueueOptions) -> None:
+        """Raises InvalidInput for thresholds that do not ascend from above 0, or a knob of 0."""
+        _check(options)
+        self._options = options
+        self._ends: Floats = np.array([*options.thresholds_gpu_s, np.inf])
+
+    def numbers(self, view: QueueView) -> Floats:
+        """The queue of every job, 0 on top (n). O(n log queues)."""
+        reached = view.attained_gpu_s + HAIR_GPU_S
+        return np.searchsorted(self._ends, reached, side="right").astype(np.float64)
+
+    def inside(self, view: QueueView) -> Floats:
+        """Keys inside a queue (n x 2). O(n)."""
+        if self._options.within is InsideQueue.FIRST_START:
+            return np.column_stack((view.first_start_s, view.submit_s))
+        since_s = np.where(view.running, view.first_start_s, view.since_s)
+        return np.column_stack((~view.running, since_s))
+
+    def drifts_s(self, view: QueueView) -> Floats:
+        """When each job leaves its queue if nothing else happens; inf: never (n). O(n log queues)."""
+        queue = self.numbers(view)
+        sinks_s = reaches_s(view, self._ends[queue.astype(np.int64)])
+        return np.where(view.running, sinks_s, self._rises_s(view, queue))
+
+    def _rises_s(self, view: QueueView, queue: Floats) -> Floats:
+        knob = self._options.promote_knob
+        if knob is None:
+            return np.full(len(queue), np.inf)
+        starves_s = view.since_s + knob * view.executed_s
+        return np.where((queue > 0) & (view.executed_s > 0), starves_s, np.inf)
+
+
+def reaches_s(view: QueueView, service_gpu_s: Floats) -> Floats:
+    """When each job, if it runs on, has had so much service; inf for one without GPUs (n). O(n)."""
+    left_gpu_s = np.maximum(0.0, service_gpu_s - view.attained_gpu_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left_s = left_gpu_s / view.gpus
+    return np.where(view.gpus > 0, view.now_s + left_s, np.inf)
+
+
+def _check(options: QueueOptions) -> None:
+    bounds = (0.0, *options.thresholds_gpu_s)
+    if not all(low < high < math.inf for low, high in pairwise(bounds)):
+        raise InvalidInput(
+            "do not ascend from above 0",
+            field="--set queues.thresholds_gpu_s",
+            remedy="GPU-seconds, for example [3250, 7200]",
+        )
+    if options.promote_knob == 0:
+        raise InvalidInput(
+            "0 is out of range",
+            field="--set queues.promote_knob",
+            remedy="more than 0; null: nobody rises",
+        )
