@@ -15,7 +15,8 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
-from topmast.adapters.kernels import load_first_kernels
+from topmast.adapters.grower import Grower
+from topmast.adapters.kernels import load_first_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import PlannerProcess
@@ -91,6 +92,7 @@ class System:
         """Replicas that the fleet file names and that are not in their stores."""
         self.blobs = Blobs(state / "workdirs")
         self.mover = StoreMover(self._stores(), clock=self.clock)
+        self.grower = Grower(self._poster(ids.QUEUE))
         self.engines = self._engines()
         self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
         self.data_plans = DataPlans(
@@ -126,6 +128,7 @@ class System:
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
         load_first_kernels(log.info)
+        load_solvers(self.machines.profile)
         self._check_regions_apart()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
@@ -180,6 +183,9 @@ class System:
                 self.mover.start_copy(message)
             elif isinstance(message, m.DeleteReplica):
                 self.mover.delete_replica(message.dataset, message.region, message.path)
+            return
+        if isinstance(message, m.GrowTree):
+            self.grower.order(message)
             return
         engine = self.engines.get(send.to.removeprefix("engine/"))
         if engine is None:

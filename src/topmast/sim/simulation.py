@@ -18,13 +18,14 @@ from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
-from topmast.policies.base import Preemption, Profile
+from topmast.policies.base import Predict, Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
+from topmast.sim.grower import SimulatedGrower
 from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.links import Links
 from topmast.sim.loop import Loop, Ticks
@@ -87,7 +88,9 @@ class Simulation:
         self.clock = VirtualClock()
         self.heap = EventHeap()
         self.machines = Machines(profile, reconcile_s=None)  # its engines lose no news
-        self.workload = Workload(trace, fleet, throughputs)
+        told = settings.durations_told
+        told = profile.predict is not Predict.TREE if told is None else told
+        self.workload = Workload(trace, fleet, throughputs, durations_told=told)
         self.admission = Admission(Machines(profile), fleet)
         self.set_aside: list[Waits] = []
         self.submitted = 0
@@ -107,6 +110,8 @@ class Simulation:
             self.clock, self.heap, self.loop.post, self._copied, self.recorder.replica_went
         )
         self.loop.outside[ids.MOVER] = self.mover.order
+        grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
+        self.loop.outside[ids.GROWER] = grower.order
         self.engines = self._engines(streams)
         if profile.preemption is not Preemption.NONE:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
@@ -331,6 +336,12 @@ class Simulation:
         summary = summary_of(self.recorder, self.window)
         summary["never_startable"] = len(self.set_aside)
         summary["waiting"] = len(waiting)
+        rounds = queue.rounds
+        if rounds.is_on:
+            summary["rounds"] = {
+                "count": rounds.count, "solves": rounds.solves, "failures": rounds.failures,
+                "failure": rounds.last_failure, "named": rounds.named_in_all,
+            }  # fmt: skip
         if self.planning is not None:
             summary["data_plans"] = {
                 "applied": self.planning.plans,
