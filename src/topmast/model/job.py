@@ -43,11 +43,15 @@ class Accelerator(Struct, frozen=True, gc=False):
 
 
 class Resources(Struct, frozen=True, gc=False):
-    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs."""
+    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs.
+
+    ``gpu_memory_bytes``: of the memory of each GPU, whole or in shares; 0: as much as its share.
+    """
 
     accelerators: tuple[Accelerator, ...] = ()
     cpus: float = 0.0
     memory_bytes: int = 0
+    gpu_memory_bytes: int = 0
 
     def speed_on(self, model: str | None) -> float:
         """Work per second of a task on a GPU model, that of its first choice where it is not listed."""

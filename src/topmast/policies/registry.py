@@ -24,12 +24,15 @@ from topmast.policies.base import (
     Order,
     Preemption,
     Profile,
+    Reserve,
     Score,
+    ScoreWeights,
     Share,
     WhenBlocked,
 )
 from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
+from topmast.policies.efficiency import Efficiency
 from topmast.policies.gittins_index import GittinsIndex
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
@@ -53,6 +56,7 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
     "turn": Turn,
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
+    "efficiency": Efficiency,
     "skew": Consolidate,
     "weighted": Weighted,
 }
@@ -83,13 +87,17 @@ class Policies(Struct, frozen=True):
     score: Score
     bind: Bind | None = None
     share: Share | None = None
+    reserve: Reserve | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
     """The policies of a profile. Raises InvalidInput for a policy that does not exist."""
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
-    return Policies(profile, order(profile), scoring(profile), _binding(profile), _sharing(profile))
+    reserve = Efficiency(profile) if profile.reserve.models else None
+    return Policies(
+        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile), reserve
+    )
 
 
 def _sharing(profile: Profile) -> Share | None:
@@ -204,6 +212,9 @@ _ABOVE_ZERO = (
     "round_s",
     "memory_s",
     *BandWeights.__struct_fields__,
+    "plan_data_every_s",
+    "plan_data_limit_s",
+    "history_days",
 )
 
 
@@ -218,6 +229,9 @@ def _check_numbers(options: Struct, prefix: str) -> None:
                 _check_number(f"{prefix}{name}.{key}", amount, above_zero=True)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(f"{prefix}{name}", value, above_zero=name in _ABOVE_ZERO)
+    if isinstance(options, ScoreWeights):
+        for model, price in options.models:
+            _check_number(f"{prefix}models {model}", price, above_zero=False)
 
 
 def _check_number(option: str, value: float, *, above_zero: bool) -> None:

@@ -112,6 +112,19 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     queue.decide(what_becomes(queue, record, event))
     if queue.rounds.left(record.id):
         queue.pending.reopen()  # those who had to stop have: what is free is there for all
+    _grow_if_due(queue)
+
+
+def _grow_if_due(queue: QueueViews) -> None:
+    """Have a tree grown elsewhere: it takes seconds."""
+    order = queue.durations.wants_tree()
+    if order is not None:
+        queue.send(ids.GROWER, order)
+
+
+def tree_grown(queue: QueueViews, event: m.TreeGrown) -> None:
+    """Predict by another tree."""
+    queue.decide(f.TreeTaken())
 
 
 def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) -> f.Ended:

@@ -92,5 +92,6 @@ class GlobalQueue(QueueViews):
         m.AttemptCheckpointed: lifecycle.checkpointed,
         m.AttemptResumed: lifecycle.resumed,
         m.AttemptEnded: lifecycle.ended,
+        m.TreeGrown: lifecycle.tree_grown,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = APPLIERS

@@ -18,7 +18,9 @@ from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.kept_back import KeptBack
 from topmast.fast.queue.kinds import Kinds
+from topmast.fast.queue.learning import Learned
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
@@ -31,7 +33,7 @@ from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Score, Share
+from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score, Share
 
 
 class Key(Struct):
@@ -58,6 +60,7 @@ class Saved(Struct):
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
+    learned: Learned | None = None
     services_gpu_s: list[float] = []
 
 
@@ -71,11 +74,13 @@ class QueueState(EventMachine):
         bind: Bind | None = None,
         score: Score | None = None,
         share: Share | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
         self.binding = Binding(profile.bind, bind)
+        self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.regions: list[str] = []
         """By name."""
@@ -83,7 +88,7 @@ class QueueState(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
-        self.durations = Durations(profile.default_duration_s)
+        self.durations = Durations(profile.default_duration_s, profile.predict)
         self.services = Services(order)
         self.shapes = Shapes(score)
         self.mix = Mix()
@@ -191,6 +196,7 @@ class QueueState(EventMachine):
                 used,
                 self.durations.histories,
                 self.mix.weights,
+                self.durations.learned(),
                 self.services.total_gpu_s,
             )
         )
@@ -205,7 +211,7 @@ class QueueState(EventMachine):
         self.entitlements = Entitlements(self.ledger)
         self.take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        self.durations.histories = state.histories
+        self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
         self.services.restore(state.services_gpu_s)
         self.drifts = Drifts(self.order, self.profile.rerank_interval_s)

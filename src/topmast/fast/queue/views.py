@@ -55,6 +55,24 @@ class QueueViews(QueueState):
             terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
         return terms.choices
 
+    def allowed(
+        self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Those of a job's choices that are not kept for others now; one without a record is new."""
+        if not self.kept_back.is_anything:
+            return choices
+        waited_s = 0.0 if record is None else self.now - record.submit_s
+        listed = self.entitlements.accelerators(spec)
+        wasted = self.kept_back.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
+        return tuple(c for c in choices if c not in wasted) if wasted else choices
+
+    def kept_back_until_s(self, record: JobRecord) -> float | None:
+        """When a job may use what is kept for others now; None if nothing is, or for good."""
+        if not self.kept_back.is_anything:
+            return None
+        listed, gpus = self.entitlements.accelerators(record.spec), record.spec.gpus_milli() / MILLI
+        return self.kept_back.until_s(listed, gpus, record.submit_s, self.now)
+
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
         return self.entitlements.quota_reason(spec)
