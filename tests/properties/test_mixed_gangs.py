@@ -16,7 +16,7 @@ from topmast.fast.placement import mixed
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns, choose_slots
 from topmast.fast.placement.preemption import cost_gpu_s, eligible_victims
-from topmast.fast.placement.scoring import score_terms, slowdown, total
+from topmast.fast.placement.scoring import choice_cost, score_terms, total
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
@@ -35,6 +35,11 @@ from topmast.policies.base import ScoreWeights
 
 MODELS = ("H100", "A100")
 WEIGHTS = ScoreWeights(speed=2.0, locality=0.7, fragmentation=0.3)
+BALANCING = ScoreWeights(
+    speed=2.0, locality=0.7, fragmentation=0.3, allocated_gpus=1.0, allocated_cpus=0.7, allocated_memory=2.0,
+    models=(("A100", 0.9), ("T4", 3.0)),
+)  # fmt: skip
+"""Hosts cost by how much of them is allocated, and one of the models more than the other."""
 MIXES = (((1, 0.25), (2, 0.25), (4, 0.5)), ((1, 0.5), (3, 0.5)), ((2, 1.0),))
 SHARES = (100, 250, 300, 400, 500, 600, 700)
 
@@ -96,7 +101,7 @@ def _resources(rng: random.Random, kind: str) -> Resources:
 def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) -> Ask:
     kinds = rng.choice(
         (
-            ("share",), ("none",), ("whole", "none"), ("whole", "none"), ("whole", "share"),
+            ("share",), ("none",), ("whole",), ("whole", "none"), ("whole", "none"), ("whole", "share"),
             ("share", "share"), ("whole", "whole"), ("none", "none"), ("whole", "share", "none"),
             ("none", "share", "none"),
         )
@@ -143,29 +148,31 @@ def _check_seats(columns: Columns, ask: Ask, plan: Plan, *, tightest: bool = Tru
 # --- what the search promises ----------------------------------------------------------------------------------
 
 
-@bounded(1500)
-@given(st.integers(0, 2**32 - 1))
-def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(seed: int) -> None:
+@bounded(2500)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([WEIGHTS, BALANCING]))
+def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
+    seed: int, weights: ScoreWeights
+) -> None:
     """Several groups, shares, CPUs, memory, models, topology, hosts to avoid and out of service."""
     rng = random.Random(seed)
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
     ask = _ask(rng, columns, most_tasks=4)
-    found = Search("here", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(ask).plan
-    best = best_on_free(columns, ask, WEIGHTS)
+    found = Search("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    best = best_on_free(columns, ask, weights)
     assert (found is None) == (best is None)
     if found is not None:
         assert found.score == pytest.approx(best, abs=1e-7)
         _check_seats(columns, ask, found)
-        priced = score_terms(
-            ask, WEIGHTS, columns, found.seats, found.level, _choice_of(ask, found), 0.0
-        )
+        choice = _choice_of(ask, weights, found)
+        priced = score_terms(ask, weights, columns, found.seats, found.level, choice, 0.0)
         assert found.score == pytest.approx(total(priced))
 
 
-def _choice_of(ask: Ask, plan: Plan) -> int:
-    """The choice whose speed the plan is priced by."""
-    speeds = {choice: WEIGHTS.speed * slowdown(ask, choice) for choice in choices(ask)}
-    return min(speeds, key=lambda choice: abs(speeds[choice] - plan.terms["speed"]))
+def _choice_of(ask: Ask, weights: ScoreWeights, plan: Plan) -> int:
+    """The choice whose speed and model the plan is priced by."""
+    costs = {choice: choice_cost(ask, weights, choice) for choice in choices(ask)}
+    paid = plan.terms["speed"] + plan.terms.get("model", 0.0)
+    return min(costs, key=lambda choice: abs(costs[choice] - paid))
 
 
 # --- with victims ------------------------------------------------------------------------------------------------
@@ -212,16 +219,19 @@ def _displaced(rng: random.Random) -> tuple[Columns, dict[str, Allocation], Ask]
     return columns, allocations, _ask(rng, columns, most_tasks=3, preempt=True)
 
 
-@bounded(1200)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 5.0]))
-def test_no_set_of_victims_makes_a_plan_of_lower_score(seed: int, fragmentation: float) -> None:
+@bounded(1600)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 5.0]), st.booleans())
+def test_no_set_of_victims_makes_a_plan_of_lower_score(
+    seed: int, fragmentation: float, balances: bool
+) -> None:
     """Attempts of several bands, on one host or on several, young ones and such as must not be stopped.
 
     Nobody goes without need. Where attempts are on several hosts, that rule may cost what their going
     without need would have spared in fragmentation.
     """
     rng = random.Random(seed)
-    weights = ScoreWeights(preemption=36.0, speed=2.0, locality=0.7, fragmentation=fragmentation)
+    prices = BALANCING if balances else WEIGHTS
+    weights = replace(prices, preemption=36.0, fragmentation=fragmentation)
     columns, allocations, ask = _displaced(rng)
     options = profile(score=weights, min_runtime_s=10.0, restart_cost_s=rng.choice((0.0, 20.0)))
     search = Search("here", columns, allocations, options, 0, 100.0)

@@ -10,7 +10,15 @@ import pytest
 
 from tests.support.build import cluster, dataset, fleet
 from tests.support.simulated import mixed_trace, run
-from topmast.experiments.config import Experiment, Scale, experiment_names, read_experiment
+from topmast.experiments.config import (
+    Experiment,
+    Measure,
+    Scale,
+    all_figures,
+    experiment_names,
+    read_experiment,
+    read_experiments,
+)
 from topmast.experiments.kept import Kept
 from topmast.experiments.page import write_page
 from topmast.experiments.placement import PlacementOptions, overhead_of, place
@@ -95,12 +103,18 @@ def test_every_experiment_names_what_exists(name: str) -> None:
     """Profiles, options of profiles and of the world."""
     experiment = read_experiment(name)
     assert experiment.name == name
+    if experiment.parts:
+        assert set(experiment.parts) <= set(experiment_names())
+        return
     assert {"small", "full"} <= set(experiment.scales)
     assert {c.case for c in experiment.checks} <= {c.name for c in experiment.cases}
-    assert set(experiment.plots) <= set(experiment.figures)
+    assert set(experiment.plots) <= set(all_figures(experiment))
+    assert {c.figure for c in experiment.checks} <= set(all_figures(experiment))
+    assert {c.against for c in experiment.cases} - {""} <= {c.name for c in experiment.cases}
     for case in experiment.cases:
         own = {k: v for k, v in case.set.items() if not k.startswith("sim.")}
-        assert load_profile(case.profile, own).name == case.profile
+        if case.measure is Measure.SIMULATE:
+            assert load_profile(case.profile, own).name == case.profile
         read_settings({k: v for k, v in case.set.items() if k not in own})
 
 
@@ -117,6 +131,23 @@ def test_what_cannot_be_run_is_refused(names: list[str], options: ReproduceOptio
     """Before anything runs."""
     with pytest.raises(InvalidInput):
         reproduce(names, options)
+
+
+def test_an_experiment_of_parts_runs_them_all(tmp_path: Path) -> None:
+    """Savings are over the case that they are against; cases without their public file are left out and named."""
+    options = ReproduceOptions(scale="tiny", workers=1, out=tmp_path)
+    documents = reproduce(["pai-sharing", "pai-predictions"], options)
+    found = documents["experiments"]["pai-sharing"]
+    assert found["left_out"] == ["real pods, whole GPUs", "real pods, shares"]
+    assert any("real pods, shares" in warning for warning in documents["warnings"])
+    whole, shares = found["runs"]
+    assert whole["saving.gpus_in_use"] is None
+    saved = 1 - shares["gpus_in_use"] / whole["gpus_in_use"]
+    assert shares["saving.gpus_in_use"] == pytest.approx(saved)
+    assert 0.2 < saved <= shares["saving.allocation_rate"] + 1e-9, "no packing beats the shares"
+    assert (tmp_path / "pai-predictions" / "report.html").exists()
+    parts = [e.name for e in read_experiments(["pai", "pai-sjf"])]
+    assert parts == ["pai-predictions", "pai-sjf", "pai-sharing", "pai-reserve"]
 
 
 def test_an_interval_is_that_of_student() -> None:

@@ -123,7 +123,46 @@ def place_cost(
         return None
     above = 0 if preferred is None else max(0, level - preferred)
     data = weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
-    return weights.speed * slowdown(ask, choice) + weights.locality * above + data
+    listed = accelerators_of(ask)
+    model = sum(
+        points for name, points in weights.models if listed and name == listed[choice].model
+    )
+    return weights.speed * slowdown(ask, choice) + weights.locality * above + data + model
+
+
+def load_cost(
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    choice: int,
+    vector: dict[tuple[int, int], int],
+) -> float:
+    """The mean over the tasks of what is allocated of their hosts, host by host and resource by resource."""
+    prices = (weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory)
+    cost = 0.0
+    for row in {row for row, _ in vector}:
+        host, tasks, added = columns.hosts[row], 0, [0.0, 0.0, 0.0]
+        for (there, number), count in vector.items():
+            needed = ask.groups[number].resources
+            if there != row or not count:
+                continue
+            tasks += count
+            listed = needed.accelerators
+            milli = listed[min(choice, len(listed) - 1)].gpus_milli if listed else 0
+            added[0] += count * milli / MILLI
+            added[1] += count * needed.cpus
+            added[2] += count * needed.memory_bytes
+        sizes = (host.gpus, host.cpus, host.memory_bytes)
+        free = (
+            sum(max(0, milli) for milli in columns.slots(row).tolist()) / MILLI,
+            float(columns.free_cpus[row]),
+            float(columns.free_memory[row]),
+        )
+        before = sum(p * (s - f) / s for p, s, f in zip(prices, sizes, free, strict=True) if s)
+        after = sum(p * a / s for p, s, a in zip(prices, sizes, added, strict=True) if s)
+        most = sum(prices)
+        cost += tasks * (round(before / most * 100) * most / 100 + after / 2) if most else 0.0
+    return cost / sum(group.count for group in ask.groups)
 
 
 def best_on_free(columns: Columns, ask: Ask, weights: ScoreWeights) -> float | None:
@@ -131,10 +170,11 @@ def best_on_free(columns: Columns, ask: Ask, weights: ScoreWeights) -> float | N
     best: float | None = None
     for cluster in columns.clusters:
         for choice in choices(ask):
-            for change, rows, _ in Brute(columns, ask, choice, cluster).every():
+            for change, rows, vector in Brute(columns, ask, choice, cluster).every():
                 cost = place_cost(columns, ask, weights, choice, rows)
                 if cost is not None:
                     score = cost + weights.fragmentation * change
+                    score += load_cost(columns, ask, weights, choice, vector)
                     best = score if best is None else min(best, score)
     return best
 
@@ -166,6 +206,7 @@ def best_with_victims(
                         if cost is None:
                             continue
                         score = cost + weights.fragmentation * change + paid
+                        score += load_cost(columns, ask, weights, choice, vector)
                         if best is not None and score >= best:
                             continue
                         if not needed or not any(fewer.holds(vector) for fewer in rest):

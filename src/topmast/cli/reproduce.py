@@ -12,7 +12,7 @@ from topmast.cli.command import RESEARCH, Session, command
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number
 
-EXPERIMENTS = "mast-balance, mast-federated or tiresias"
+EXPERIMENTS = "mast-balance, mast-federated, pai or tiresias"
 
 
 def add(app: typer.Typer) -> None:

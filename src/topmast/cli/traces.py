@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRACE_FORMATS = "topmast, pai, pai-tasks, openb, philly, helios, helios-jobs, gavel, shockwave, tiresias, muri or sia"
 MACHINE_FORMATS = "pai-machines or openb-nodes"
-KINDS = "pai-like, philly-like or mast-like"
+KINDS = "pai-like, philly-like, mast-like or gavel-like"
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The trace.")]
 FormatOption = Annotated[
@@ -133,6 +133,13 @@ def describe(
     from_: FromOption = None,
     to: ToOption = None,
     load: LoadOption = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Say, too, what each kind of hosts of this fleet offers beside a GPU, and what jobs ask for.",
+        ),
+    ] = None,
 ) -> None:
     """Say what a trace is like: run times, waits, requests, gangs, recurrence, arrivals."""
     from topmast.traces.describe import describe as describe_trace
@@ -140,6 +147,11 @@ def describe(
     part = _Part(limit, values.duration_s(from_, "--from"), values.duration_s(to, "--to"), load)
     trace = part.of(_read(file, format, host_gpus, skip_bad_rows, throughputs))
     document: dict[str, Any] = describe_trace(trace)
+    if fleet is not None:
+        from topmast.model.files.fleetfile import read_fleet
+        from topmast.traces.capacity import capacity
+
+        document["capacity"] = capacity(trace, read_fleet(fleet))
     if out is not None:
         from topmast.traces.pictures import draw
 
@@ -271,6 +283,9 @@ def _say_description(document: dict[str, Any]) -> None:
         say()
         _say_shares(document[name], name.replace("_", " "))
     say()
+    if "capacity" in document:
+        _say_capacity(document["capacity"])
+        say()
     hours = " ".join(f"{share:.1%}" for share in arrivals["share_by_hour"])
     say_fields([("arrivals by hour", hours)])
     for path in document.get("figures", ()):
@@ -325,3 +340,28 @@ def _say_shares(records: list[dict[str, Any]], title: str) -> None:
         for record in records
     ]
     say_table(columns, rows, title=title)
+
+
+def _say_capacity(records: list[dict[str, Any]]) -> None:
+    """By kind of hosts: what is offered and requested beside a GPU, and the GPUs that are stranded."""
+    columns = [
+        Column("GPU MODEL", whole=True), Column("HOSTS", right=True), Column("GPUS", right=True),
+        Column("CPUS PER GPU", right=True), Column("REQUESTED", right=True),
+        Column("GB PER GPU", right=True), Column("REQUESTED", right=True), Column("STRANDED GPUS", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{record['gpu_model']} x {record['gpus_per_host']}",
+            f"{record['hosts']:,}",
+            f"{record['gpus']:,}",
+            *(_amount(record[name][key]) for name in ("cpus_per_gpu", "memory_gb_per_gpu")
+              for key in ("offered", "requested")),
+            f"{record['stranded_gpus']:,.0f}",
+        ]
+        for record in records
+    ]  # fmt: skip
+    say_table(columns, rows, title="capacity")
+
+
+def _amount(value: float | None) -> str:
+    return "any" if value is None else number(value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 from importlib import resources
 from typing import Any
 
@@ -12,6 +13,8 @@ import yaml
 from msgspec import Struct
 
 from topmast.experiments.placement import PlacementOptions
+from topmast.experiments.planned import PlanOptions
+from topmast.experiments.workloads import Workload
 from topmast.model.errors import InvalidInput
 
 
@@ -22,8 +25,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     jobs: int
-    days: float
     seeds: int
+    days: float | None = None
     limit: int | None = None
     loads: tuple[float | None, ...] | None = None
     signals_s: tuple[float | None, ...] | None = None
@@ -53,22 +56,37 @@ class Files(Struct, frozen=True, forbid_unknown_fields=True):
     host_gpus: int | None = None
 
 
+class Measure(StrEnum):
+    """What a case does with its jobs."""
+
+    SIMULATE = "simulate"
+    PREDICT = "predict"
+    """Tell how long they run."""
+
+
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
 
-    ``signals``: whether it goes by a load signal, so that it runs once for every age of one. ``files``: on which of the
-    experiment's files it runs; empty: on its workload. Without ``overheads`` nothing but work takes time. An
-    ``oracle`` knows the total service of all jobs from the start, for the Gittins index.
+    ``plan``: its data is placed by the planner from a forecast; ``placement``: by the simple placement
+    from the day's own demand. ``signals``: whether it goes by a load signal, so that it runs once for
+    every age of one. ``files``: on which of the experiment's files it runs; empty: on its workload.
+    Without ``overheads`` nothing but work takes time. An ``oracle`` knows the total service of all jobs
+    from the start, for the Gittins index. ``workload``: jobs of its own; ``against``: the case that its
+    savings are over.
     """
 
     name: str
-    profile: str
+    profile: str = ""
     set: dict[str, str] = {}
     placement: PlacementOptions | None = None
+    plan: PlanOptions | None = None
     signals: bool = False
     files: str = ""
     overheads: bool = True
     oracle: bool = False
+    workload: Workload | None = None
+    against: str = ""
+    measure: Measure = Measure.SIMULATE
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,14 +110,18 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """Contenders on the same files, over loads and ages of the load signal (None: as they come).
 
     ``placement`` is made for the cases that have none of their own; None leaves data where it is.
+    ``savings``: figures of which it is told, too, by which part they are below those of the case a case is ``against``.
+    ``parts``: the experiments that one is made of; it has nothing else then.
     """
 
     name: str
     title: str
     question: str
-    scales: dict[str, Scale]
-    cases: tuple[Case, ...]
-    figures: tuple[str, ...]
+    scales: dict[str, Scale] = {}
+    cases: tuple[Case, ...] = ()
+    figures: tuple[str, ...] = ()
+    savings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     workload: str = ""
     files: dict[str, Files] = {}
     notes: tuple[str, ...] = ()
@@ -108,6 +130,21 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     placement: PlacementOptions | None = None
     checks: tuple[Check, ...] = ()
     plots: tuple[str, ...] = ()
+
+
+def all_figures(experiment: Experiment) -> tuple[str, ...]:
+    """What is told of each run."""
+    return (*experiment.figures, *(f"saving.{name}" for name in experiment.savings))
+
+
+def read_experiments(names: Sequence[str]) -> list[Experiment]:
+    """The experiments ``names``, and in place of one that has parts, those; each once."""
+    found: dict[str, Experiment] = {}
+    for name in names:
+        experiment = read_experiment(name)
+        for part in [read_experiment(p) for p in experiment.parts] or [experiment]:
+            found[part.name] = part
+    return list(found.values())
 
 
 def experiment_names() -> tuple[str, ...]:

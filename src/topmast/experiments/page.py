@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topmast import plot
-from topmast.experiments.config import Case, Experiment
+from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.report import STYLE
 
 Means = Sequence[Mapping[str, Any]]
@@ -54,7 +54,8 @@ def _setting(document: Mapping[str, Any]) -> str:
 def size_of(document: Mapping[str, Any]) -> str:
     """What an experiment ran on, in words."""
     if not document["files"]:
-        return f"{document['jobs']:,} jobs over {document['days']:g} days"
+        days = "" if document["days"] is None else f" over {document['days']:g} days"
+        return f"{document['jobs']:,} jobs{days}"
     files = "; ".join(f"{name}: {source}" for name, source in document["files"].items())
     return f"{files} ({document['jobs']:,} jobs where they are generated)"
 
@@ -138,17 +139,22 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
 
 def _figures(experiment: Experiment, means: Means) -> str:
     rows = [
-        (m["label"], *(_with_interval(m["figures"].get(name)) for name in experiment.figures))
+        (m["label"], *(_with_interval(m["figures"].get(name)) for name in all_figures(experiment)))
         for m in means
     ]
-    return table(("case", *experiment.figures), rows)
+    return table(("case", *all_figures(experiment)), rows)
 
 
 def _cases(cases: Sequence[Case]) -> str:
     rows = [
-        (c.name, c.profile, c.files or "-", ", ".join(_options(c)) or "as it is") for c in cases
+        (c.name, c.profile or c.measure.value, _jobs_of(c), ", ".join(_options(c)) or "as it is")
+        for c in cases
     ]
     return table(("case", "profile", "files", "options"), rows)
+
+
+def _jobs_of(case: Case) -> str:
+    return case.files or "-" if case.workload is None else case.workload.label
 
 
 def _options(case: Case) -> list[str]:

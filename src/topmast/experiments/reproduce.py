@@ -15,9 +15,18 @@ import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_kernels, load_solvers
+from topmast.experiments import workloads
 from topmast.experiments.checks import checked
-from topmast.experiments.config import Case, Check, Experiment, Scale, read_experiment
+from topmast.experiments.config import (
+    Case,
+    Check,
+    Experiment,
+    Measure,
+    Scale,
+    all_figures,
+    read_experiments,
+)
 from topmast.experiments.files import (
     files_of,
     is_published,
@@ -29,9 +38,12 @@ from topmast.experiments.files import (
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
+from topmast.experiments.planned import planned
+from topmast.experiments.predicting import prediction_figures
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI
 from topmast.policies.registry import load_profile
 from topmast.sim.recorder import Tables
 from topmast.sim.settings import PREFIX, read_settings
@@ -90,7 +102,7 @@ def reproduce(
     """Run experiments, write the files of ``options.out``, and return one document for each."""
     if not names:
         raise InvalidInput("names no experiment", field="NAME", remedy="for example mast-balance")
-    experiments = [read_experiment(name) for name in dict.fromkeys(names)]
+    experiments = read_experiments(names)
     for experiment in experiments:
         scale_of(experiment, options)
     if options.out is not None:
@@ -126,11 +138,16 @@ def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> No
 
 
 def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
-    return [
+    missed = [
         f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
         for name, document in documents.items()
         for c in document["checks"]
         if c["reached"] is False
+    ]
+    return missed + [
+        f"{name}: left out for want of published traces (--data): {case}"
+        for name, document in documents.items()
+        for case in document["left_out"]
     ]
 
 
@@ -149,7 +166,7 @@ def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
 
 def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) -> list[Point]:
     """Every run, seed by seed; a case that goes by no signal runs once for all ages of one, one on a published trace
-    once for all seeds.
+    once for all seeds. Cases whose jobs are in a published file that is not there are left out.
     """
     loads = experiment.loads if scale.loads is None else scale.loads
     signals = experiment.signals_s if scale.signals_s is None else scale.signals_s
@@ -158,6 +175,7 @@ def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) ->
         for seed in range(1, scale.seeds + 1)
         for load in loads
         for case in experiment.cases
+        if case.workload is None or workloads.is_there(case.workload, data)
         for signal_s in (signals if case.signals else (None,))
         if seed == 1 or not is_published(experiment, case, data)
     ]
@@ -185,7 +203,9 @@ def run_experiment(
         rows.append(row)
         if tell is not None:
             tell(f"{experiment.name} {number}/{len(points)}: {point.name}")
+    _add_savings(experiment, rows)
     means = _means(experiment, points, rows)
+    ran_cases = dict.fromkeys(point.case.name for point in points)
     return {
         "experiment": experiment.name,
         "version": __version__,
@@ -197,6 +217,7 @@ def run_experiment(
         "means": means,
         "files": sources_of(experiment, options.data),
         "checks": _checks(experiment, scale, means, options.data),
+        "left_out": [c.name for c in experiment.cases if c.name not in ran_cases],
     }
 
 
@@ -226,6 +247,9 @@ def _ran(
 def _files(
     experiment: Experiment, scale: Scale, point: Point, data: Path | None
 ) -> tuple[Trace, Fleet]:
+    own = point.case.workload
+    if own is not None:
+        return workloads.make(own, scale.jobs, point.seed, scale.days, data)
     files = files_of(experiment, point.case)
     if files is not None:
         return open_files(files, scale, point.seed, data)
@@ -242,9 +266,14 @@ def run_point(
         trace = trace.head(scale.limit)
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
-    placement = point.case.placement or experiment.placement
-    if placement is not None:
-        fleet = place(trace, fleet, placement, point.seed)
+    if point.case.measure is Measure.PREDICT:
+        found = prediction_figures(trace)
+        return {name: found.get(name) for name in experiment.figures}
+    return _simulated(experiment, point, trace, fleet)
+
+
+def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet) -> Figures:
+    fleet, told = _placed(experiment, point, trace, fleet)
     options = dict(point.case.set)
     if point.signal_s is not None:
         options["bind.signal_s"] = repr(point.signal_s)
@@ -257,14 +286,29 @@ def run_point(
     if point.case.oracle:
         own["gittins.known_gpu_s"] = repr(_services_gpu_s(trace))
     watch = _Watch(trace)
-    simulation = Simulation(
-        trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
-    )
+    profile = load_profile(point.case.profile, own)
+    load_solvers(profile)
+    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed)
+    watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary
+    summary["gpus_in_use"] = watch.in_use()
     summary["allocation_rate_late"] = watch.allocated_late()
     summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
+    summary.update(told)
     return {name: figure_of(summary, name) for name in experiment.figures}
+
+
+def _placed(
+    experiment: Experiment, point: Point, trace: Trace, fleet: Fleet
+) -> tuple[Fleet, dict[str, Any]]:
+    """The fleet with its data where the case has it, and figures of the plan that put it there."""
+    case = point.case
+    if case.plan is not None:
+        made = planned(trace, fleet, experiment.workload, case.plan, point.seed)
+        return made.fleet, {"plan": made.answer, "forecast": made.errors.document()}
+    placement = case.placement or experiment.placement
+    return fleet if placement is None else place(trace, fleet, placement, point.seed), {}
 
 
 def _services_gpu_s(trace: Trace) -> list[float]:
@@ -282,6 +326,9 @@ class _Watch:
         self._held = self._present = 0.0
         self._seen: set[tuple[float, str]] = set()
         self.copied_for: dict[str, None] = {}
+        self.simulation: Simulation | None = None
+        self._window_s = first_s, last_s
+        self._used = self._looked_s = 0.0
 
     def tables(self) -> Tables:
         """Where a run writes."""
@@ -291,11 +338,26 @@ class _Watch:
         """GPU-seconds held over those present in the second half of the window, when the fleet is full."""
         return self._held / self._present if self._present else 0.0
 
+    def in_use(self) -> float:
+        """GPUs of which at least a share is held, in the mean over the time of submissions."""
+        return self._used / self._looked_s if self._looked_s else 0.0
+
+    def _look(self, length_s: float) -> None:
+        """Count the GPUs that are held now, in whole or in part, for an interval that ends here."""
+        assert self.simulation is not None
+        placers = self.simulation.machines.placers.values()
+        free = [placer.columns.free_milli for placer in placers]
+        self._used += length_s * sum(int(np.count_nonzero(f < MILLI)) for f in free)
+        self._looked_s += length_s
+
     def _nothing(self, row: Sequence[object]) -> None:
         pass
 
     def _interval(self, row: Sequence[Any]) -> None:
         start_s, end_s, region, _, present, _, allocated, _ = row
+        if end_s <= self._window_s[1] and (end_s, "") not in self._seen:
+            self._seen.add((end_s, ""))
+            self._look(end_s - start_s)
         length_s = min(end_s, self._late_s[1]) - max(start_s, self._late_s[0])
         if length_s <= 0:
             return
@@ -329,6 +391,21 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, float(t * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
+def _add_savings(experiment: Experiment, rows: list[dict[str, Any]]) -> None:
+    """By which part a figure is below that of the case it is against, in the run of the same seed and load."""
+    if not experiment.savings:
+        return
+    against = {case.name: case.against for case in experiment.cases}
+    found = {(r["case"], r["load"], r["signal_s"], r["seed"]): r for r in rows}
+    for row in rows:
+        base = found.get((against[row["case"]], row["load"], row["signal_s"], row["seed"]))
+        for name in experiment.savings:
+            there = None if base is None else base[name]
+            own = row[name]
+            saved = None if own is None or not there else 1.0 - own / there
+            row[f"saving.{name}"] = saved
+
+
 def _means(
     experiment: Experiment, points: Sequence[Point], rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -342,7 +419,7 @@ def _means(
             "case": point.case.name, "label": point.label, "load": point.load,
             "signal_s": point.signal_s, "seeds": len(numbers), "figures": {},
         }  # fmt: skip
-        for name in experiment.figures:
+        for name in all_figures(experiment):
             values = [rows[i][name] for i in numbers if rows[i][name] is not None]
             if values:
                 mean, half = interval(values)

@@ -96,3 +96,12 @@ class Fleet(Struct, frozen=True):
         for host in (h for r in self.regions for c in r.clusters for h in c.hosts if h.gpus):
             found[host.model] = found.get(host.model, 0) + host.gpus
         return found
+
+    def gpu_memory_bytes(self) -> dict[str, int]:
+        """The memory of a GPU by model, the least of its hosts; without models of which none says it."""
+        found: dict[str, int] = {}
+        for host in (h for r in self.regions for c in r.clusters for h in c.hosts if h.gpus):
+            if host.gpu_memory_bytes:
+                known = found.get(host.model, host.gpu_memory_bytes)
+                found[host.model] = min(known, host.gpu_memory_bytes)
+        return found

@@ -9,7 +9,7 @@ CopyId = str
 """``c`` and a number, for example ``c3``."""
 
 Address = str
-"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``.
+"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``, ``grower``.
 
 Between processes also ``relay/NAME``, the stand-in for a machine elsewhere, and ``link/NAME``, its way out.
 """
@@ -18,6 +18,8 @@ QUEUE: Address = "queue"
 DESK: Address = "desk"
 """Who knows which placers are of this process, and asks them all at once."""
 MOVER: Address = "mover"
+GROWER: Address = "grower"
+"""Who grows the tree by which durations are predicted."""
 
 
 def job_id(number: int) -> JobId:

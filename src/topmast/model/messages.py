@@ -16,6 +16,7 @@ from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Ask, Plan, Reservation, Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState, Outcome
+from topmast.model.tree import Tree
 
 
 class Message(Struct, frozen=True, tag=True, gc=False):
@@ -434,6 +435,19 @@ class AttemptEnded(Message, frozen=True):
     suspects: tuple[str, ...] = ()
 
 
+class GrowTree(Message, frozen=True):
+    """Grow a tree: ``rows`` are doubles, ``width`` for each job, features first and then the target."""
+
+    rows: bytes
+    width: int
+
+
+class TreeGrown(Message, frozen=True):
+    """A tree by which durations are to be predicted from now on."""
+
+    tree: Tree
+
+
 class HostChanged(Message, frozen=True):
     """A cluster's engine lost a host, or has it again."""
 
@@ -616,7 +630,7 @@ class Receipt(Struct, frozen=True):
 Event = (
     Wake | Recovered
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
-    | CopyDone | CopyFailed
+    | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | SetHost | CapacityChanged | WhoFits | MayFit
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning

@@ -7,6 +7,7 @@ numbers; it never sees a machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.model.job import JobSpec, Topology
+from topmast.model.job import Accelerator, JobSpec, Topology
 from topmast.model.plan import Ask
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,8 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     ``preemption`` per GPU-hour of lost work; ``speed`` per unit of slowdown against the job's best
     model; ``locality`` per level above the preferred one; ``fragmentation`` for a host left
     wholly stranded; ``data`` per hour until the data is there; ``balance`` per unit of
-    demand over supply.
+    demand over supply. ``models``: per plan on GPUs of a model. ``allocated_gpus``, ``allocated_cpus`` and
+    ``allocated_memory``: per task on a host of which all is allocated, in the mean over the tasks.
     """
 
     preemption: float = 10.0
@@ -37,6 +39,15 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     fragmentation: float = 0.5
     data: float = 6.0
     balance: float = 0.5
+    allocated_gpus: float = 0.0
+    allocated_cpus: float = 0.0
+    allocated_memory: float = 0.0
+    models: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def balances(self) -> bool:
+        """Whether hosts cost by how much of them is allocated."""
+        return bool(self.allocated_gpus or self.allocated_cpus or self.allocated_memory)
 
 
 class RankWeights(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +76,15 @@ class Preemption(StrEnum):
     """Work of lower bands, and work over quota."""
     RANK = "rank"
     """Work that ranks behind it now, from the last on, if that gives it room."""
+
+
+class Predict(StrEnum):
+    """How it is told how long a job will run whose people say nothing."""
+
+    MEDIAN = "median"
+    """The median of its group's latest runs."""
+    TREE = "tree"
+    """That, corrected by a regression tree that is grown on the jobs that finished."""
 
 
 class InsideQueue(StrEnum):
@@ -124,11 +144,81 @@ class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
     signal_s: float = 0.0
 
 
+class Within(StrEnum):
+    """How the jobs of one tenant share what is the tenant's, where tenants share first."""
+
+    FAIRNESS = "fairness"
+    FIFO = "fifo"
+
+
+class BandWeights(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job of each band weighs where time is shared by weight."""
+
+    critical: float = 1.0
+    high: float = 1.0
+    normal: float = 1.0
+    low: float = 1.0
+    opportunistic: float = 1.0
+
+
+class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs share the GPUs' time, in rounds (Gavel).
+
+    ``policy`` names who says which part of its time a job runs on which model (see registry); `none`: a job
+    that runs goes on running. ``aware``: the policy knows how fast jobs are on each model. ``round_s``: how
+    long a round is; ``recompute_s``: shares are not computed anew more often. ``reuse``: what comes free
+    within a round is given away at once, and not left idle until its end. ``weights`` of jobs by band;
+    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant.
+    """
+
+    policy: str = "none"
+    aware: bool = True
+    round_s: float = 360.0
+    recompute_s: float = 0.0
+    memory_s: float = 1_800.0
+    lease: float = 2.0
+    reuse: bool = True
+    weights: BandWeights = BandWeights()
+    prices: dict[str, float] = {}
+    within: Within = Within.FAIRNESS
+
+
+class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
+
+    ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
+    far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
+    for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
+    """
+
+    plan_data_every_s: float | None = None
+    plan_data_limit_s: float = 60.0
+    history_days: int = 28
+    scenarios: int = 6
+    growth: float = 0.7
+
+
+class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """High-end GPU ``models`` that are kept for jobs that use them.
+
+    ``power``: what a model can do, over any other; 1 if it is not named. A job that reaches less than ``least_efficiency`` of
+    its best speed over power there has to wait ``patience_s`` first (None: for good). Gangs of ``least_gpus`` or more
+    are taken to use any GPU. ``price``: points for a plan that uses nothing of its GPUs.
+    """
+
+    models: tuple[str, ...] = ()
+    power: dict[str, float] = {}
+    least_efficiency: float = 0.8
+    least_gpus: float = 4.0
+    patience_s: float | None = None
+    price: float = 0.0
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
-    ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
-    expected to run of which nothing is known.
+    ``order``, ``scoring`` and ``shares.policy`` name policies (see registry). ``default_duration_s``: how long a job is
+    expected to run of which nothing is known; ``predict``: what is made of those that finished.
     ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
@@ -137,8 +227,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment``: whether running work is moved for a job that found no room for
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
+    ``reserve``: GPU models that are kept for some.
     ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
+    ``slow``: the planners beside the queue.
     """
 
     name: str
@@ -159,13 +251,17 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0
+    predict: Predict = Predict.MEDIAN
     reserve_after_s: float | None = None
     defragment: bool = False
     defragment_after_s: float = 300.0
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
     bind: BindOptions = BindOptions()
+    shares: ShareOptions = ShareOptions()
+    reserve: ReserveOptions = ReserveOptions()
     ask_ahead: int = 64
+    slow: SlowOptions = SlowOptions()
     queues: QueueOptions = QueueOptions()
     gittins: GittinsOptions = GittinsOptions()
     skew: SkewOptions = SkewOptions()
@@ -179,6 +275,7 @@ class QueueView(Struct, frozen=True):
     ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
     ``executed_s`` is the time it has held them; of one that rose to the top (`Drifting`) both count from
     then on. ``first_start_s`` is infinite for one that never ran; ``since_s``: since when it is ``running``, or waits.
+    ``turn``: where time is shared, the job's place in this round.
     """
 
     now_s: float
@@ -195,6 +292,7 @@ class QueueView(Struct, frozen=True):
     first_start_s: Floats
     since_s: Floats
     running: Bools
+    turn: Floats
 
 
 class Order(Protocol):
@@ -254,6 +352,14 @@ class Shaping(Score, Protocol):
         ...
 
 
+class Reserve(Protocol):
+    """Hook `reserve`: GPU models that a job has to wait for longer than for others."""
+
+    def held_back(self, listed: Sequence[Accelerator], gpus: float) -> tuple[int, ...]:
+        """Which of the accelerators ``listed`` by a job of so many GPUs are held back from it; never all."""
+        ...
+
+
 class BindView(Struct, frozen=True):
     """The clusters (k, by region and name) that could hold one job if nothing ran there, in columns.
 
@@ -283,4 +389,59 @@ class Bind(Protocol):
 
     def choose(self, view: BindView) -> int:
         """The row of the cluster chosen; there is at least one."""
+        ...
+
+
+class SharesView(Struct, frozen=True):
+    """Jobs (n) that want to share the GPUs of the fleet (m models), in columns, to be read only.
+
+    ``speeds`` (n x m): work per second of the whole gang on each model, relative to the first that the job
+    lists; 0 where it cannot run. ``gpus`` (m) are those of the fleet, ``width`` (n) those of a gang.
+    ``left_s`` (n): work left, in seconds at speed 1. ``isolated_s`` (n): how long the work done so far would
+    have taken on a share of its own. ``deadline_s`` (n) from now, NaN if none. ``tenant`` (n) are rows of
+    ``tenant_weights``.
+    """
+
+    ids: tuple[str, ...]
+    models: tuple[str, ...]
+    gpus: Ints
+    speeds: Floats
+    width: Floats
+    weight: Floats
+    left_s: Floats
+    elapsed_s: Floats
+    isolated_s: Floats
+    deadline_s: Floats
+    submit_s: Floats
+    tenant: Ints
+    tenant_weights: Floats
+
+
+class Parts(Struct, frozen=True):
+    """What a policy answers: the part of its time that each job runs on each model (n x m).
+
+    ``isolated_speeds`` (n): of a job with the n-th part of every model for itself. ``named`` (by row): jobs
+    that get nothing, or whose deadline cannot be kept, and why.
+    """
+
+    fractions: Floats
+    isolated_speeds: Floats
+    named: dict[int, str]
+
+
+class Share(Protocol):
+    """Hook `shares`: for which part of the time each job runs, and on which GPU model.
+
+    ``moves``: a running job may be stopped, or moved to another model, when shares change; else it keeps
+    what it has. ``fills``: GPUs that nobody has a part in are given to those who wait.
+    """
+
+    moves: bool
+    fills: bool
+
+    def parts(self, view: SharesView) -> Parts:
+        """Fractions of time: at most 1 for a job, and for a model at most its GPUs.
+
+        Raises TopmastError if no answer was found.
+        """
         ...

@@ -35,7 +35,9 @@ class Machines:
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
-        self.queue = GlobalQueue(profile, policies.order, policies.bind, policies.score)
+        self.queue = GlobalQueue(
+            profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve
+        )
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()

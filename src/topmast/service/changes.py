@@ -72,7 +72,7 @@ class World(Struct, frozen=True):
         costs = queue.data_costs(spec)
         job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
         for over_quota in (False, True):
-            choices = queue.choices(spec, over_quota)
+            choices = queue.allowed(spec, record, queue.choices(spec, over_quota))
             held = queue.held_from(spec, record, over_quota)
             for region in sorted(self.placers) if choices else ():
                 cost = costs.get(region, DataCost())

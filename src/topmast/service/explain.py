@@ -109,7 +109,8 @@ def _inquire_as(
     now: float,
     over_quota: bool,
 ) -> _Inquiry:
-    choices = queue.choices(spec, over_quota) or tuple(range(64))
+    entitled = queue.choices(spec, over_quota)
+    choices = queue.allowed(spec, record, entitled) or entitled or tuple(range(64))
     costs = {} if queue.catalogue.unknown(spec.datasets) else queue.data_costs(spec)
     job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
     held = queue.held_from(spec, record, over_quota)

@@ -91,6 +91,7 @@ class Fork:
         self.loop = Loop(self.machines, self.clock, self.heap, hears or {})
         self.mover = SimulatedMover(self.clock, self.heap, self.loop.post, _ignore, _ignore)
         self.loop.outside[ids.MOVER] = self._move
+        self.loop.outside[ids.GROWER] = _ignore
         self.engines: dict[str, SimulatedEngine] = {}
         self._model_of: dict[str, str] = {}
         self._hire(self.machines.queue.fleet)

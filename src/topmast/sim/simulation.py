@@ -18,18 +18,20 @@ from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
-from topmast.policies.base import Preemption, Profile
+from topmast.policies.base import Predict, Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
+from topmast.sim.grower import SimulatedGrower
 from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.links import Links
 from topmast.sim.loop import Loop, Ticks
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.neighbours import Neighbours
+from topmast.sim.planning import SimulatedPlanning
 from topmast.sim.recorder import Job, Recorder, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.streams import Streams
@@ -86,13 +88,18 @@ class Simulation:
         self.clock = VirtualClock()
         self.heap = EventHeap()
         self.machines = Machines(profile, reconcile_s=None)  # its engines lose no news
-        self.workload = Workload(trace, fleet, throughputs)
+        told = settings.durations_told
+        told = profile.predict is not Predict.TREE if told is None else told
+        self.workload = Workload(trace, fleet, throughputs, durations_told=told)
         self.admission = Admission(Machines(profile), fleet)
         self.set_aside: list[Waits] = []
         self.submitted = 0
         self.arrivals_left = len(trace)
         self.work = Work()
-        self.recorder = self._recorder(tables)
+        self.planning = self._planning()
+        self.recorder = self._recorder(
+            tables if self.planning is None else self.planning.watched(tables)
+        )
         self.loop = Loop(self.machines, self.clock, self.heap, self.recorder.hears(), ticks)
         streams = Streams(seed)
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
@@ -103,6 +110,8 @@ class Simulation:
             self.clock, self.heap, self.loop.post, self._copied, self.recorder.replica_went
         )
         self.loop.outside[ids.MOVER] = self.mover.order
+        grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
+        self.loop.outside[ids.GROWER] = grower.order
         self.engines = self._engines(streams)
         if profile.preemption is not Preemption.NONE:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
@@ -137,6 +146,14 @@ class Simulation:
             stretches=self.settings.timeline_s is None,
         )
         return Recorder(self.fleet, tables, timeline, self.window, self._holds_data, self._kind_of)
+
+    def _planning(self) -> SimulatedPlanning | None:
+        if self.profile.slow.plan_data_every_s is None:
+            return None
+        return SimulatedPlanning(
+            self.profile.slow, self.settings.plan_s, self.seed, self.trace, self.machines.queue,
+            self.clock, self.heap, lambda to, messages: self.loop.post(to, messages),
+        )  # fmt: skip
 
     def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
         engines = {}
@@ -200,6 +217,8 @@ class Simulation:
                     dataset.name, "", region, dataset.size_bytes, now, now, "initial"
                 )
         self.faults.begin(self.fleet, self.engines)
+        if self.planning is not None:
+            self.planning.begin()
         self._arrivals = self.workload.arrivals()
         self._await_next()
 
@@ -317,6 +336,17 @@ class Simulation:
         summary = summary_of(self.recorder, self.window)
         summary["never_startable"] = len(self.set_aside)
         summary["waiting"] = len(waiting)
+        rounds = queue.rounds
+        if rounds.is_on:
+            summary["rounds"] = {
+                "count": rounds.count, "solves": rounds.solves, "failures": rounds.failures,
+                "failure": rounds.last_failure, "named": rounds.named_in_all,
+            }  # fmt: skip
+        if self.planning is not None:
+            summary["data_plans"] = {
+                "applied": self.planning.plans,
+                "discarded": self.planning.discarded,
+            }
         summary["seed"] = self.seed
         summary["version"] = __version__
         summary["config_hash"] = self.config_hash()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,13 +41,17 @@ class Arrival(Struct, gc=False):
 class Workload:
     """The arrivals of a trace, in order."""
 
-    def __init__(self, trace: Trace, fleet: Fleet, throughputs: Throughputs | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        fleet: Fleet,
+        throughputs: Throughputs | None = None,
+        *,
+        durations_told: bool = True,
+    ) -> None:
         self.trace = trace
+        self._told = durations_told
         self._throughputs = throughputs
-        self._memory_of: dict[str, int] = {}
-        for host in (h for r in fleet.regions for c in r.clusters for h in c.hosts if h.gpus):
-            known = self._memory_of.get(host.model, 0)
-            self._memory_of[host.model] = max(known, host.gpu_memory_bytes or 1 << 60)
         self._models = fleet.models()
         self._groups: dict[tuple[Any, ...], tuple[TaskGroup, ...]] = {}
         self._checkpoints: dict[float, Checkpoint] = {}
@@ -88,8 +93,9 @@ class Workload:
             checkpoint=self._checkpoint(interval_s),
             preemptible=preemptible,
             group=group,
-            duration_s=duration_s,
+            duration_s=duration_s if self._told else None,
             home=home,
+            deadline_s=None if math.isnan(deadline_s) else deadline_s,
             skew=None if skew != skew else skew,  # NaN: not known
         )
         return Arrival(
@@ -144,17 +150,11 @@ class Workload:
             names = [n for n in names if n in measured] or [*measured]
             names = names if models else sorted(names, key=lambda n: (-measured[n], n))
             rates = [measured[n] / measured[names[0]] for n in names]
-        memory_of = self._memory_of
-        if gpu_memory_gb:
-            need = gpu_memory_gb * MEMORY_GB
-            fits = [i for i, n in enumerate(names) if memory_of.get(n, 0) >= need]
-            # Where no model has the memory, keep them: then none of them is in the fleet.
-            names = [names[i] for i in fits] or ["(no GPU has the memory)"]
-            rates = [rates[i] for i in fits] or [1.0]
         accelerators = tuple(
             Accelerator(name, milli, rate) for name, rate in zip(names, rates, strict=True)
         )
-        resources = Resources(accelerators if milli else (), cpus, round(memory_gb * MEMORY_GB))
+        sizes = [round(gb * MEMORY_GB) for gb in (memory_gb, gpu_memory_gb)]
+        resources = Resources(accelerators if milli else (), cpus, *sizes)
         return TaskGroup("tasks", tasks, resources, run="")
 
     def _measured(self, work: Work) -> dict[str, float]:

@@ -108,7 +108,7 @@ class RegionAnswers(RegionState):
         """
         plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
         here = ask.held is not None and ask.held.region == self.region
-        return plain and here and applies(ask)
+        return plain and here and applies(ask, self.score.weights(ask))
 
     def _offer_beside(self, ask: Ask) -> m.Offer:
         """The best plan that leaves the reserved seats alone, without a copy of the columns."""

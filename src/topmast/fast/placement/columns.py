@@ -57,6 +57,12 @@ class Columns:
         self.memory: Floats = np.array(
             [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
         )
+        sizes: dict[tuple[int, float, int], int] = {}
+        self.size_of: Ints = np.array(
+            [sizes.setdefault((h.gpus, h.cpus, h.memory_bytes), len(sizes)) for h in self.hosts],
+            dtype=np.int64,
+        )
+        """Hosts of one number have as many GPUs and CPUs and as much memory."""
         self.domain = self._domains()
         ends = np.cumsum([0, *(len(c.hosts) for c in region.clusters)], dtype=np.int64).tolist()
         self.clusters: dict[str, Ints] = {

@@ -17,9 +17,9 @@ from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.scoring import (
     MANY_SLOTS,
+    choice_cost,
     fixed_cost,
     locality_cost,
-    slowdown,
     stranded_table,
 )
 from topmast.model.job import MILLI, Level
@@ -48,8 +48,13 @@ class Seated(Struct, frozen=True, gc=False):
     seats: tuple[Seat, ...]
 
 
-def applies(ask: Ask) -> bool:
-    """Whether the kernels answer this question."""
+def applies(ask: Ask, weights: ScoreWeights) -> bool:
+    """Whether the kernels answer this question: not where hosts with equally many free GPUs cost differently."""
+    return is_plain(ask) and not weights.balances
+
+
+def is_plain(ask: Ask) -> bool:
+    """Whether a gang is of one group of tasks with whole GPUs."""
     if len(ask.groups) != 1:
         return False
     listed = ask.groups[0].resources.accelerators
@@ -120,7 +125,7 @@ def question_of(
         tasks=ask.groups[0].count,
         choice_model=np.array([c.model for c in choices], np.int64),
         choice_gpus=np.array([c.gpus for c in choices], np.int64),
-        choice_cost=np.array([weights.speed * slowdown(ask, c.index) for c in choices]),
+        choice_cost=np.array([choice_cost(ask, weights, c.index) for c in choices]),
         level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
         cluster_cost=cluster_cost,
         stranded=stranded,

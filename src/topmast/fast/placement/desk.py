@@ -76,7 +76,7 @@ class Desk(EventMachine):
         if places:
             return places
         common = ask.outranked is None and ask.room_gpu_s is None
-        if common and compiled.applies(ask):
+        if common and compiled.applies(ask, self.score.weights(ask)):
             return self._common(ask, terms) or self._refusals(ask, terms)
         return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
 
@@ -102,7 +102,7 @@ class Desk(EventMachine):
         """What it takes for another question about the kin of this job to make sense."""
         ask = event.ask
         tasks, choices = 0, list[compiled.Choice]()
-        ordinary = ask.outranked is None and not ask.reserve and compiled.applies(ask)
+        ordinary = ask.outranked is None and not ask.reserve and compiled.is_plain(ask)
         if ordinary:
             tasks = ask.groups[0].count
             choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))

@@ -18,6 +18,7 @@ from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints, cpus_of
 from topmast.fast.placement.gangs import HAIR, Kinds
 from topmast.fast.placement.guises import GONE, OPEN, SPARED, Guises, Held, Prices
+from topmast.fast.placement.loads import with_loads
 from topmast.fast.placement.mixed import (
     Placed,
     Question,
@@ -31,6 +32,7 @@ from topmast.fast.placement.mixed import (
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan
+from topmast.policies.base import ScoreWeights
 
 MOST_BRANCHES = 128
 """So often victims on several hosts are settled for one question; the best plan until then is the answer."""
@@ -78,10 +80,17 @@ class Displacement:
     """One question that needs room made."""
 
     def __init__(
-        self, columns: Columns, ask: Ask, question: Question, attempts: Attempts, plan_of: PlanOf
+        self,
+        columns: Columns,
+        ask: Ask,
+        weights: ScoreWeights,
+        question: Question,
+        attempts: Attempts,
+        plan_of: PlanOf,
     ) -> None:
         self.columns = columns
         self.ask = ask
+        self.weights = weights
         self.q = question
         self.attempts = attempts
         self.plan_of = plan_of
@@ -160,7 +169,10 @@ class Displacement:
         kinds = gangs.kinds_of_hosts(seen.hosts, gang._replace(right=right), everywhere(count))
         states = len(gang.vectors)
         options, start, of_host = guises.put_together(seen, kinds, prices.own, hosts, states, total)
-        return gangs.summary(gang, options, start, of_host), seen
+        found = gangs.summary(gang, options, start, of_host)
+        if self.weights.balances:
+            found = with_loads(self.columns, gang, found, self.weights)
+        return found, seen
 
     # --- one domain -----------------------------------------------------------------------------------------
 

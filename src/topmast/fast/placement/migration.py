@@ -115,7 +115,7 @@ def _is_whole(columns: Columns, allocation: Allocation) -> bool:
 def _may_make_room(columns: Columns, ask: Ask, allocation: Allocation) -> bool:
     """Whether some host of an attempt could take more tasks without it: necessary for a single mover."""
     needs = ask.groups[0].resources
-    if not compiled.applies(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
+    if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
         return True
     overlay = Overlay(columns)
     overlay.give_back(allocation.plan.seats, allocation.needs())
@@ -148,7 +148,7 @@ def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan 
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
-    if compiled.applies(ask) and known:
+    if compiled.applies(ask, profile.score) and known:
         index = columns.lookup
         rows = index.holders.named(list(among))
         costs = compiled.costs_in(columns, ask, profile.score, None)
@@ -233,10 +233,10 @@ def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat
 
 def _score_now(search: Search, allocation: Allocation) -> float:
     """The score of the place that an attempt has, as `place_for` would see it."""
-    overlay = Overlay(search.columns)
-    overlay.give_back(allocation.plan.seats, allocation.needs())
+    there = search.columns.trial()
+    there.give_back(allocation.plan.seats, allocation.needs())
     ask, plan = as_it_runs(search.columns, allocation), allocation.plan
-    terms = score_terms(ask, search.profile.score, overlay, plan.seats, plan.level, 0, 0.0)
+    terms = score_terms(ask, search.profile.score, there, plan.seats, plan.level, 0, 0.0)
     return total(terms)
 
 

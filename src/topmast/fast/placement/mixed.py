@@ -14,13 +14,14 @@ from msgspec import Struct
 from topmast.fast.placement import gangs
 from topmast.fast.placement.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.gangs import NOWHERE, Gang, Hosts, Kinds, Places
+from topmast.fast.placement.loads import with_loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import gpus_of_task
 from topmast.fast.placement.scoring import (
     SHARE_STRANDED,
+    choice_cost,
     fixed_cost,
     locality_cost,
-    slowdown,
     stranded_table,
 )
 from topmast.model.job import MILLI, Level
@@ -55,14 +56,12 @@ class Question(Struct, frozen=True):
     places: Places
 
 
-def applies(columns: Columns, ask: Ask, allowed: tuple[int, ...]) -> bool:
+def applies(columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...]) -> bool:
     """Whether the gang is small enough to be searched exactly. O(hosts)."""
     states = math.prod(group.count + 1 for group in ask.groups)
     if states > EXACT_STATES:
         return False
-    groups = [ask.groups[number] for number in _order(ask) if number is not None]
-    if _order(ask)[-1] is not None:
-        groups.pop()
+    groups = [ask.groups[number] for number in _order(ask, weights)[:-1] if number is not None]
     return all(
         states * math.prod(_most_on(columns, group, choice) + 1 for group in groups) <= EXACT_WORK
         for choice in allowed
@@ -91,6 +90,8 @@ def best_seats(
     """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
     q = question_of(columns, ask, weights, allowed, cluster)
     kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
+    if weights.balances:
+        kinds = with_loads(columns, q.gang, kinds, weights)
     _, at_cluster, at_choice, hosts, picked = gangs.best_plan(q.gang, kinds, q.places)
     if at_cluster == NOWHERE:
         return None
@@ -112,13 +113,14 @@ def question_of(
         hosts=np.arange(len(columns.hosts)),
         cost=np.array(costs, np.float64),
     )
-    order = _order(ask)
+    order = _order(ask, weights)
     return Question(allowed, clusters, order, _gang(columns, ask, weights, allowed, order), places)
 
 
-def _order(ask: Ask) -> tuple[int | None, ...]:
-    """The groups with the filler last: of those without GPUs the one of most tasks."""
+def _order(ask: Ask, weights: ScoreWeights) -> tuple[int | None, ...]:
+    """The groups with the filler last: of those without GPUs the one of most tasks; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
+    loose = [] if weights.balances else loose
     filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
     return (*(i for i in range(len(ask.groups)) if i != filler), filler)
 
@@ -159,7 +161,7 @@ def _gang(
         vectors=vectors,
         stranded=weights.fragmentation * stranded_table(ask.mix, columns.width),
         share_price=weights.fragmentation * SHARE_STRANDED / MILLI,
-        choice_cost=np.array([weights.speed * slowdown(ask, c) for c in allowed], np.float64),
+        choice_cost=np.array([choice_cost(ask, weights, c) for c in allowed], np.float64),
         level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
     )
 

@@ -1,4 +1,4 @@
-"""The score of a plan: six terms, each kept by name; the lower sum wins (fast-path: score)."""
+"""The score of a plan: its terms, each kept by name; the lower sum wins (fast-path: score)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from topmast.fast.placement.columns import Columns, Floats, Ints
+from topmast.fast.placement.loads import allocation_cost
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.messages import RegionTerms
@@ -38,7 +39,7 @@ def score_terms(
     if price:
         change = stranded_change(columns, stranded_table(ask.mix, columns.width), seats)
         fragmentation = price * change
-    return {
+    terms = {
         "preemption": weights.preemption * lost_gpu_s / 3600.0,
         "speed": weights.speed * slowdown(ask, choice),
         "locality": locality_cost(ask, weights, level),
@@ -46,6 +47,11 @@ def score_terms(
         "data": weights.data * ask.data_s / 3600.0,
         "balance": weights.balance * ask.balance,
     }
+    if weights.models:
+        terms["model"] = model_cost(ask, weights, choice)
+    if weights.balances:
+        terms["allocation"] = allocation_cost(columns, ask, weights, seats)
+    return terms
 
 
 def total(terms: dict[str, float]) -> float:
@@ -77,6 +83,19 @@ def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
     if required is not None and level > required:
         return float("inf")
     return weights.locality * (0 if preferred is None else max(0, level - preferred))
+
+
+def model_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+    """What a plan pays for the GPU model of its choice; nothing for a model without a name or a price."""
+    listed = accelerators_of(ask)
+    if not weights.models or not listed:
+        return 0.0
+    return dict(weights.models).get(listed[choice].model or "", 0.0)
+
+
+def choice_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+    """The terms that are the same for all plans of a choice: speed and model."""
+    return weights.speed * slowdown(ask, choice) + model_cost(ask, weights, choice)
 
 
 def fixed_cost(ask: Ask | RegionTerms, weights: ScoreWeights) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -11,15 +11,16 @@ from topmast.fast.placement import compiled, displacement, mixed, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
+from topmast.fast.placement.loads import Loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
 from topmast.fast.placement.preemption import Chooser, cost_gpu_s, eligible_victims
 from topmast.fast.placement.scoring import (
     accelerators_of,
+    choice_cost,
     fixed_cost,
     locality_cost,
     score_terms,
-    slowdown,
     stranded_table,
     total,
 )
@@ -102,7 +103,7 @@ class Search:
         Without preemption only free capacity counts; with it, victims make room.
         """
         cluster = ask.cluster if cluster is None else cluster
-        if compiled.applies(ask) and (not ask.preempt or self._is_indexed()):
+        if compiled.applies(ask, self.profile.score) and (not ask.preempt or self._is_indexed()):
             plans = self._compiled(ask, cluster)
         else:
             plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
@@ -168,7 +169,7 @@ class Search:
 
     def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         allowed = choices_of(ask)
-        if not mixed.applies(self.columns, ask, allowed):
+        if not mixed.applies(self.columns, ask, self.profile.score, allowed):
             yield from self._one_by_one(ask, cluster)
             return
         found = mixed.best_seats(self.columns, ask, self.profile.score, allowed, cluster)
@@ -178,7 +179,8 @@ class Search:
     def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
-        seen: set[tuple[str, int, tuple[int, ...]]] = set()
+        seen: set[tuple[object, ...]] = set()
+        alike = self._alike(columns)
         one_task = sum(group.count for group in ask.groups) == 1
         for domain in domains(columns, ask, capacities):
             if cluster not in (None, domain.cluster):
@@ -187,7 +189,7 @@ class Search:
                 # Hosts with the same free shares of GPUs score alike; ties go to the first that
                 # takes the gang: groups that fit one by one may not fit together.
                 free = sorted(columns.slots(int(domain.rows[0])).tolist())
-                kind = (domain.cluster, domain.choice, tuple(free))
+                kind = (domain.cluster, domain.choice, tuple(free), *alike(int(domain.rows[0])))
                 if kind in seen:
                     continue
             elif one_task:
@@ -199,11 +201,18 @@ class Search:
                 seen.add(kind)
             yield self._plan(ask, columns, domain, seats, ())
 
+    def _alike(self, columns: Columns) -> Callable[[int], tuple[int, ...]]:
+        """What tells hosts apart that have the same free shares of GPUs, as far as the score goes."""
+        if not self.profile.score.balances:
+            return lambda row: ()
+        step = Loads(columns, self.profile.score).step
+        return lambda row: (int(step[row]), int(columns.size_of[row]))
+
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
         if not eligible:
             return
-        if mixed.applies(self.columns, ask, choices_of(ask)):
+        if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
             yield from self._displacing(ask, cluster, eligible)
         else:
             yield from self._clearing(ask, cluster, eligible)
@@ -228,7 +237,7 @@ class Search:
             if cluster not in (None, domain.cluster):
                 continue
             spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
-            least = fixed_cost(ask, weights) + weights.speed * slowdown(ask, domain.choice)
+            least = fixed_cost(ask, weights) + choice_cost(ask, weights, domain.choice)
             least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
             if least >= best:
                 continue
@@ -255,7 +264,9 @@ class Search:
             return self._plan(ask, columns, found, found.seats, stopped)
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
-        made = displacement.Displacement(self.columns, ask, question, attempts, plan_of).plan()
+        made = displacement.Displacement(
+            self.columns, ask, weights, question, attempts, plan_of
+        ).plan()
         if made is not None:
             yield made
 

@@ -34,6 +34,7 @@ def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
             record.bound, record.bindings = fact.places[offset], 1
             queue.binding.note(record, queue.now)
         queue.mix.saw(spec)
+        queue.durations.submitted(record)
         queue.enqueue(record)
     queue.next_job = fact.first_number + len(event.jobs)
     if event.key:
@@ -120,7 +121,9 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
 def _retire(queue: QueueState, record: JobRecord) -> None:
     """A job is over: out of its line, and after a while out of memory."""
     queue.waits_no_more(record)
+    queue.durations.over(record.id)
     queue.binding.forget(record.id, queue.now)
+    queue.rounds.forget(record.id)
     record.finish_s = queue.now
     queue.finished.append(record.id)
     if len(queue.finished) > FINISHED_KEPT:
@@ -142,6 +145,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         held_s = event.end_s - event.start_s
         record.held_s += held_s
         record.kept_s += event.kept_s
+        record.worked_s += event.kept_s * record.spec.speed_on(record.model)
         queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
     record.start_s, record.stopped_s = None, queue.now
@@ -178,6 +182,10 @@ def _checkpointed(queue: QueueState, fact: f.Checkpointed, event: m.Message) -> 
 
 def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
     queue.jobs[fact.job].resumed_from_step = fact.step
+
+
+def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:
+    queue.durations.take_tree(event.tree)
 
 
 def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> None:
@@ -219,6 +227,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Ended: _ended,
     f.Checkpointed: _checkpointed,
     f.ResumedFrom: _resumed,
+    f.TreeTaken: _tree,
     f.DatasetAdded: _dataset,
     f.CopyBegun: _copy_begun,
     f.CopyReady: _copy_ready,

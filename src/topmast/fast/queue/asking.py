@@ -21,6 +21,8 @@ from topmast.model.reason import PendingReason
 from topmast.policies.base import Preemption, WhenBlocked
 
 ASK_TIMEOUT_S = 5.0
+NOT_ITS_TURN = "others have their turn in this round"
+KEPT_FOR_OTHERS = "the GPU models that its quota leaves are kept for others"
 
 
 def consider(queue: QueueViews, candidate: Candidate) -> None:
@@ -37,6 +39,14 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
             close(queue, candidate, *queue.quota_reason(record.spec))
         else:
             _pass_over(queue, candidate)
+        return
+    if not queue.rounds.may_start(candidate.job):
+        close(queue, candidate, PendingReason.INSUFFICIENT_CAPACITY, NOT_ITS_TURN)
+        return
+    choices = queue.allowed(record.spec, record, choices)
+    if not choices:
+        full, until_s = PendingReason.INSUFFICIENT_CAPACITY, queue.kept_back_until_s(record)
+        close(queue, candidate, full, KEPT_FOR_OTHERS, until_s)
         return
     refusal = _was_told(queue, record, candidate, choices)
     if refusal is not None:
@@ -162,7 +172,11 @@ def _upcoming(
     found = []
     for candidate in following(queue.pending.ranking, first, count):
         record = queue.jobs[candidate.job]
-        choices = queue.choices(record.spec, candidate.over_quota)
+        line = queue.pending.line(candidate.job)
+        choices = queue.choices_of(line, candidate.over_quota)
+        choices = queue.allowed(record.spec, record, choices)
+        if not queue.rounds.may_start(candidate.job):
+            break
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue
         costs = _costs(queue, record)
@@ -229,7 +243,8 @@ def refuse(
         band = effective_band(record.spec.band, candidate.over_quota)
         anew_at_s = queue.backfill.found_no_room(record, band, offered, queue.now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
-        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s))
+        kept_until_s = queue.kept_back_until_s(record)
+        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s, kept_until_s))
     held = refusal.held
     close(queue, candidate, refusal.reason, refusal.detail, retry_at_s, held, refused=True)
     if _goes_for_all(queue, record, refusal):

@@ -8,9 +8,10 @@ import msgspec
 
 from topmast.fast.queue.ledger import Ledger
 from topmast.model.fleet import Fleet
-from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.model.plan import GroupAsk, Plan
 from topmast.model.reason import PendingReason
+from topmast.model.units import format_bytes
 
 KINDS_KEPT = 1_024
 """Of so many kinds of gangs the groups are kept as they are asked about."""
@@ -25,6 +26,8 @@ class Entitlements:
         self._ledger = ledger
         self._models: tuple[str, ...] = ()
         self._model_of: dict[str, str] = {}
+        self._memory_of: dict[str, int] = {}
+        """By model, the memory of a GPU in bytes; models of which it is not known are not there."""
         self._asked: dict[tuple[TaskGroup, ...], tuple[GroupAsk, ...]] = {}
 
     def configure(self, fleet: Fleet) -> None:
@@ -34,11 +37,13 @@ class Entitlements:
         self._model_of = {
             h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
         }
+        self._memory_of = fleet.gpu_memory_bytes()
 
     def by(self, ledger: Ledger) -> Entitlements:
         """The same in the eyes of another ledger. O(1)."""
         other = Entitlements(ledger)
         other._models, other._model_of = self._models, self._model_of
+        other._memory_of = self._memory_of
         return other
 
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
@@ -125,12 +130,19 @@ class Entitlements:
         return known
 
     def named(self, resources: Resources) -> Resources:
-        """Any model means each model of the fleet: every one has a quota of its own."""
+        """Any model means each model of the fleet: every one has a quota of its own.
+
+        Of each, a task takes what its memory needs: see `with_memory`.
+        """
         listed = resources.accelerators
-        if len(listed) != 1 or listed[0].model is not None or not self._models:
+        if len(listed) == 1 and listed[0].model is None and self._models:
+            listed = tuple(msgspec.structs.replace(listed[0], model=m) for m in self._models)
+            resources = msgspec.structs.replace(resources, accelerators=listed)
+        if not resources.gpu_memory_bytes or not listed:
             return resources
-        named = tuple(msgspec.structs.replace(listed[0], model=model) for model in self._models)
-        return msgspec.structs.replace(resources, accelerators=named)
+        need = resources.gpu_memory_bytes
+        sized = tuple(with_memory(a, need, self._memory_of.get(a.model or "", 0)) for a in listed)
+        return msgspec.structs.replace(resources, accelerators=sized)
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
@@ -142,3 +154,20 @@ class Entitlements:
         above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
         of = f"the quota of {above}" if above else "its quota"
         return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"
+
+
+def with_memory(wanted: Accelerator, need_bytes: int, there_bytes: int) -> Accelerator:
+    """What a task takes of a GPU of which it needs so much memory; ``there_bytes`` 0: that is not known.
+
+    A share of a GPU is that share of its memory, so the larger of the two is taken: then no GPU's memory is
+    ever given away twice. A model with too little of it is no model of the fleet.
+    """
+    if not there_bytes:
+        return wanted
+    if need_bytes > there_bytes:
+        model = f"{wanted.model} with {format_bytes(need_bytes)}"
+        return msgspec.structs.replace(wanted, model=model)
+    milli = -(-need_bytes * MILLI // there_bytes)
+    if wanted.gpus_milli >= MILLI or milli <= wanted.gpus_milli:
+        return wanted
+    return msgspec.structs.replace(wanted, gpus_milli=milli)

@@ -102,6 +102,10 @@ class ResumedFrom(Fact, frozen=True):
     step: int
 
 
+class TreeTaken(Fact, frozen=True):
+    """Durations are predicted by the tree of the event from now on."""
+
+
 class DatasetAdded(Fact, frozen=True):
     """The dataset of the event is in the catalogue."""
 
@@ -134,5 +138,6 @@ class ReplicaDropped(Fact, frozen=True):
 
 QueueFact = (
     FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
-    | Bound | Promoted | Checkpointed | ResumedFrom | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped
+    | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
+    | ReplicaDropped
 )  # fmt: skip

@@ -18,18 +18,22 @@ from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.kept_back import KeptBack
+from topmast.fast.queue.kinds import Kinds
+from topmast.fast.queue.learning import Learned
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds import Rounds
 from topmast.fast.queue.services import Services
 from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Score
+from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score, Share
 
 
 class Key(Struct):
@@ -56,6 +60,7 @@ class Saved(Struct):
     used_gpu_s: dict[str, float] = {}
     histories: dict[str, History] = {}
     sizes: dict[int, float] = {}
+    learned: Learned | None = None
     services_gpu_s: list[float] = []
 
 
@@ -63,12 +68,19 @@ class QueueState(EventMachine):
     """The state of the queue, and the bookkeeping that more than one fact needs."""
 
     def __init__(
-        self, profile: Profile, order: Order, bind: Bind | None = None, score: Score | None = None
+        self,
+        profile: Profile,
+        order: Order,
+        bind: Bind | None = None,
+        score: Score | None = None,
+        share: Share | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         super().__init__()
         self.profile = profile
         self.order = order
         self.binding = Binding(profile.bind, bind)
+        self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.regions: list[str] = []
         """By name."""
@@ -76,10 +88,12 @@ class QueueState(EventMachine):
         self.catalogue = Catalogue()
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
-        self.durations = Durations(profile.default_duration_s)
+        self.durations = Durations(profile.default_duration_s, profile.predict)
         self.services = Services(order)
         self.shapes = Shapes(score)
         self.mix = Mix()
+        self.rounds = Rounds(profile.shares, share)
+        self.kinds = Kinds(self.fleet, self.entitlements)
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
         self.next_job = 1
@@ -102,9 +116,8 @@ class QueueState(EventMachine):
         """Plans to be sought yet before others get their turn."""
 
     def _nobody_waits(self) -> Pending:
-        return Pending(
-            self.order, lambda tenant: self.ledger.fairness(tenant), self.durations, self.shapes
-        )
+        fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
+        return Pending(self.order, fairness, self.durations, self.shapes, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -118,6 +131,8 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.kinds = Kinds(fleet, self.entitlements)
+        self.rounds.reset()
         self.shapes.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
@@ -126,6 +141,7 @@ class QueueState(EventMachine):
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
+        self.rounds.changed = True
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
         self.drifts.note(self.pending, record, self.now)
@@ -180,6 +196,7 @@ class QueueState(EventMachine):
                 used,
                 self.durations.histories,
                 self.mix.weights,
+                self.durations.learned(),
                 self.services.total_gpu_s,
             )
         )
@@ -194,7 +211,7 @@ class QueueState(EventMachine):
         self.entitlements = Entitlements(self.ledger)
         self.take_fleet(state.fleet)
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        self.durations.histories = state.histories
+        self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
         self.services.restore(state.services_gpu_s)
         self.drifts = Drifts(self.order, self.profile.rerank_interval_s)

@@ -33,7 +33,19 @@ class QueueViews(QueueState):
         return self.choices_by_mode(line)[over_quota]
 
     def choices_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
-        """By mode, the `choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        """By mode, the `choices` of the jobs of a line, or of these the one that it is granted."""
+        allowed = self.allowed_by_mode(line)
+        if line.granted is None:
+            return allowed
+        return {mode: tuple(c for c in of if c == line.granted) for mode, of in allowed.items()}
+
+    def weight_of(self, record: JobRecord) -> float:
+        """What a job weighs where time is shared by weight."""
+        weight: float = getattr(self.profile.shares.weights, record.spec.band.name.lower())
+        return weight
+
+    def allowed_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
+        """By mode, what a tenant may use; looked up while nothing was booked in its branch."""
         terms = line.terms
         as_of = self.ledger.as_of(terms.spec.tenant)
         if terms.as_of != as_of:
@@ -42,6 +54,24 @@ class QueueViews(QueueState):
                 terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
             terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
         return terms.choices
+
+    def allowed(
+        self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Those of a job's choices that are not kept for others now; one without a record is new."""
+        if not self.kept_back.is_anything:
+            return choices
+        waited_s = 0.0 if record is None else self.now - record.submit_s
+        listed = self.entitlements.accelerators(spec)
+        wasted = self.kept_back.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
+        return tuple(c for c in choices if c not in wasted) if wasted else choices
+
+    def kept_back_until_s(self, record: JobRecord) -> float | None:
+        """When a job may use what is kept for others now; None if nothing is, or for good."""
+        if not self.kept_back.is_anything:
+            return None
+        listed, gpus = self.entitlements.accelerators(record.spec), record.spec.gpus_milli() / MILLI
+        return self.kept_back.until_s(listed, gpus, record.submit_s, self.now)
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
@@ -185,6 +215,7 @@ class QueueViews(QueueState):
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
         reason, detail = self._reason_of_line(line)
+        detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and reason in never:
             # Only those that could be asked have said never.

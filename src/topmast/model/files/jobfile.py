@@ -56,7 +56,7 @@ _JOB_FIELDS = (
     "expected_duration", "skew", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "resources", "setup", "run")
-_RESOURCE_FIELDS = ("accelerators", "cpus", "memory")
+_RESOURCE_FIELDS = ("accelerators", "cpus", "memory", "gpu_memory")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CPUS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\+?")
@@ -206,12 +206,13 @@ def _resources(value: Value | None) -> Resources:
     if value is None:
         return Resources()
     fields = value.record(_RESOURCE_FIELDS, RESOURCE_FIELDS)
-    cpus, memory = fields.get("cpus"), fields.get("memory")
+    cpus, memory, gpu_memory = (fields.get(f) for f in ("cpus", "memory", "gpu_memory"))
     wanted = "an amount of memory: GB as a number, or 64GiB"
     return Resources(
         accelerators=read_accelerators(fields.get("accelerators")),
         cpus=cpus.quantity(_parse_cpus, "a number of CPUs: 32, 32+ or 0.5") if cpus else 0.0,
         memory_bytes=memory.quantity(parse_memory_gb, wanted) if memory else 0,
+        gpu_memory_bytes=gpu_memory.quantity(parse_memory_gb, wanted) if gpu_memory else 0,
     )
 
 
@@ -375,6 +376,8 @@ def _dump_work(group: TaskGroup) -> dict[str, Any]:
         resources["cpus"] = group.resources.cpus
     if group.resources.memory_bytes:
         resources["memory"] = exact_bytes(group.resources.memory_bytes)
+    if group.resources.gpu_memory_bytes:
+        resources["gpu_memory"] = exact_bytes(group.resources.gpu_memory_bytes)
     work: dict[str, Any] = {"resources": resources} if resources else {}
     return work | ({"setup": group.setup} if group.setup else {}) | {"run": group.run}
 

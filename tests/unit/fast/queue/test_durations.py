@@ -2,11 +2,18 @@
 
 import pytest
 
-from tests.support.build import job
+from tests.support.build import cluster, fleet, job, profile
+from tests.support.world import World
 from topmast.fast.queue import durations
 from topmast.fast.queue.durations import Durations
+from topmast.fast.queue.learning import FIRST
 from topmast.fast.queue.record import JobRecord
+from topmast.model import ids
+from topmast.model import messages as m
 from topmast.model.job import JobSpec
+from topmast.model.tree import Tree
+from topmast.policies.base import Predict
+from topmast.predict.growing import answer
 
 RECURRING = job(group="g", user="ann")
 
@@ -41,9 +48,9 @@ def test_what_is_expected(story: str, spec: JobSpec, want_s: float) -> None:
 def test_what_is_left_is_what_was_not_kept() -> None:
     """Work that a checkpoint saved need not be done again; lost work must."""
     known = _learned()
-    record = JobRecord("j1", 1, job(duration_s=60.0), 0.0, held_s=50.0, kept_s=20.0)
+    record = JobRecord("j1", 1, job(duration_s=60.0), 0.0, held_s=50.0, kept_s=20.0, worked_s=20.0)
     assert known.remaining_s(record) == 40.0
-    record.kept_s = 90.0
+    record.worked_s = 90.0
     assert known.remaining_s(record) == 0.0
 
 
@@ -61,3 +68,79 @@ def test_the_memory_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         known.learn(JobRecord("j1", 1, job(group=group), 0.0, held_s=6.0))
     assert known.expected_s(RECURRING) == 100.0
     assert known.expected_s(job(group="h")) == 6.0
+
+
+# --- predicted by a tree ---------------------------------------------------------------------------
+
+
+def _predicting() -> World:
+    options = profile(predict=Predict.TREE, order="shortest")
+    return World(fleet(cluster("east-1", hosts=4, gpus=8)), options)
+
+
+def _run(world: World, *, times: int, took_s: float, **who: str) -> None:
+    """Jobs one after the other that take so long."""
+    for _ in range(times):
+        (name,) = world.submit(job(**who))  # type: ignore[arg-type]
+        world.settle()
+        world.advance(took_s)
+        world.finish(name)
+        world.settle()
+
+
+def test_a_tree_is_ordered_when_enough_jobs_have_finished() -> None:
+    """Once, with what was known of each job at its submission; not again while it grows, and then for a quarter more."""
+    world = _predicting()
+    _run(world, times=FIRST, took_s=10.0, group="g", user="ann")
+    assert world.orders(m.GrowTree) == [], "the first of them had nobody to learn from"
+    _run(world, times=10, took_s=10.0, group="g", user="ann")
+    (order,) = world.orders(m.GrowTree)
+    assert len(order.rows) == FIRST * order.width * 8
+    world.tell(ids.QUEUE, m.TreeGrown(answer(order)))
+    _run(world, times=15, took_s=10.0, group="g", user="ann")
+    assert len(world.orders(m.GrowTree)) == 1
+    _run(world, times=15, took_s=10.0, group="g", user="ann")
+    assert len(world.orders(m.GrowTree)) == 2
+
+
+def test_the_tree_is_what_durations_are_predicted_by() -> None:
+    """Before there is one, the history of the group speaks; a hint goes before both, a limit holds."""
+    world = _predicting()
+    durations_of = world.queue.durations
+    assert durations_of.expected_s(RECURRING) == world.options.default_duration_s
+    _run(world, times=3, took_s=50.0, group="g", user="ann")
+    assert durations_of.expected_s(RECURRING) == pytest.approx(50.0)
+    world.tell(ids.QUEUE, m.TreeGrown(Tree((-1,), (0.0,), (-1,), (-1,), (3.0,), (2.0,))))
+    assert durations_of.expected_s(RECURRING) == pytest.approx(150.0)
+    assert durations_of.expected_s(job(group="g", user="ann", time_limit_s=60.0)) == 60.0
+    assert durations_of.expected_s(job(group="g", user="ann", duration_s=7.0)) == 7.0
+
+
+def test_predictions_survive_a_restart() -> None:
+    """From the journal alone and from a snapshot: the same tree, the same samples, the same predictions."""
+    world = _predicting()
+    _run(world, times=FIRST + 5, took_s=20.0, group="g", user="ann")
+    (order,) = world.orders(m.GrowTree)
+    world.tell(ids.QUEUE, m.TreeGrown(answer(order)))
+    _run(world, times=2, took_s=90.0, group="h", user="bob")
+    specs = (RECURRING, job(group="h", user="bob"), job(gpus=2))
+    before = [world.queue.durations.expected_s(spec) for spec in specs]
+    for snapshot in (False, True):
+        if snapshot:
+            world.snapshot()
+        world.restart()
+        assert [world.queue.durations.expected_s(spec) for spec in specs] == before
+        assert world.queue.durations.learned() is not None
+
+
+def test_jobs_that_did_not_succeed_teach_nothing() -> None:
+    """Cancelled, failed: nothing is kept of them."""
+    world = _predicting()
+    _run(world, times=1, took_s=5.0)
+    (name,) = world.submit(job())
+    world.settle()
+    world.cancel(name)
+    world.settle()
+    learned = world.queue.durations.learned()
+    assert learned is not None
+    assert (learned.finished, learned.noted, learned.samples) == (1, {}, b"")
