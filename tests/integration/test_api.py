@@ -115,7 +115,7 @@ ROUTES = {
     "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
     "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
-    "get /usage", "get /health", "get /events",
+    "get /plans/data", "get /usage", "get /health", "get /events",
 }  # fmt: skip
 """Those that the tests of this file go through."""
 
@@ -306,6 +306,12 @@ def test_usage_is_accounted(http: httpx.Client) -> None:
         for row in report["usage"]:
             assert row["held_gpu_h"] == pytest.approx(row["kept_gpu_h"] + row["lost_gpu_h"])
     assert http.get("/usage", params={"since": 0, "until": 1}).json()["usage"] == []
+
+
+def test_where_nothing_is_planned_the_data_plan_says_so(http: httpx.Client) -> None:
+    """A server plans data only when told to."""
+    plan = http.get("/plans/data").json()
+    assert (plan["every_s"], plan["number"], plan["trouble"]) == (None, None, None)
 
 
 # --- the event stream -----------------------------------------------------------------------------

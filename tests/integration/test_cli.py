@@ -175,7 +175,7 @@ def test_an_operators_day(shell: Shell) -> None:
     shell.file("data/shard-0", "x" * 10_000)
     added = shell.json("datasets", "add", "shards", "--region", "east", "--source", "data")
     assert added["size_bytes"] == 10_000
-    assert added["replicas"] == [{"region": "east", "state": "complete"}]
+    assert added["replicas"] == [{"region": "east", "state": "complete", "why": ""}]
     shell.run("datasets", "replicate", "shards", "west")
     shell.file(
         "reads.yaml", "tenant: vision\ndatasets: [shards]\nrun: cat $TOPMAST_DATASET_SHARDS/shard-0\n"
