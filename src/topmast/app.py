@@ -75,7 +75,7 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
-    from topmast.bench import FleetOptions, PlanDataOptions, run_bench
+    from topmast.bench import FleetOptions, PlanDataOptions, SlowPathOptions, run_bench
 
     return run_bench(
         name,
@@ -107,6 +107,12 @@ def bench(name: str, options: BenchOptions) -> object:
             peer=options.peer,
             limit_s=options.duration_s,
             out=options.out,
+        ),
+        slow=SlowPathOptions(
+            size_bytes=options.size_bytes,
+            files=options.files,
+            domains=options.domains,
+            limit_s=options.duration_s,
         ),
     )
 

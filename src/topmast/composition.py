@@ -16,9 +16,10 @@ import structlog
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.grower import Grower
-from topmast.adapters.kernels import load_first_kernels
+from topmast.adapters.kernels import load_first_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
+from topmast.adapters.planner import PlannerProcess
 from topmast.adapters.store import open_journal
 from topmast.model import ids
 from topmast.model import messages as m
@@ -32,9 +33,11 @@ from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.dataplans import DataPlans
 from topmast.service.hub import Hub
 from topmast.service.regions import Regions
 from topmast.service.service import Service
+from topmast.slow.data.planner import Options
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +95,10 @@ class System:
         self.grower = Grower(self._poster(ids.QUEUE))
         self.engines = self._engines()
         self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
+        self.data_plans = DataPlans(
+            self.runtime, self.journal, self.clock, self.hub, profile.slow,
+            lambda: PlannerProcess(Options(time_limit_s=profile.slow.plan_data_limit_s)),
+        )  # fmt: skip
         self.service = Service(
             self.runtime,
             self.journal,
@@ -107,6 +114,7 @@ class System:
                 {region: Peer(region, url, token) for region, url in self.apart.items()},
                 lambda region: self.ends[region].up,
             ),
+            self.data_plans,
         )
 
     def _recover(self) -> Rebuilt:
@@ -120,6 +128,7 @@ class System:
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
         load_first_kernels(log.info)
+        load_solvers(self.machines.profile)
         self._check_regions_apart()
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
@@ -133,10 +142,12 @@ class System:
             end.open(uuid.uuid4().hex)
         self.runtime.start()
         configured.result()
+        self.data_plans.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.hub.close()
+        self.data_plans.close()
         for end in self.ends.values():
             end.close()
         self.runtime.stop()

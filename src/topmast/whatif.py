@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.store import open_journal
 from topmast.cli.root import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
@@ -38,6 +38,8 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     moment, fleet = _moment(options, base)
     wanted = _changed(fleet, options)
     load_kernels()
+    load_solvers(base)
+    load_solvers(changed)
     before = Outlook(moment, base, options.for_s, settings).run(tell)
     future = Outlook(moment, changed, options.for_s, settings)
     if wanted != fleet:

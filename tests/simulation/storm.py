@@ -30,7 +30,7 @@ from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.states import TERMINAL, WAITING, HostState
-from topmast.policies.base import Preemption, Profile, WhenBlocked
+from topmast.policies.base import Preemption, Profile, ShareOptions, WhenBlocked
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
@@ -94,6 +94,11 @@ PROFILES: tuple[dict[str, Any], ...] = (
     {"order": "shortest", "preemption": Preemption.NONE},
     {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
     {"defragment": True, "defragment_after_s": 10.0, "defragment_gain": 0.1},
+    {
+        "order": "turn",
+        "preemption": Preemption.NONE,
+        "shares": ShareOptions(policy="max-min-fairness", round_s=20.0),
+    },
 )
 
 

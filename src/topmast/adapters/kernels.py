@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 
 from topmast.fast.placement import warm
+from topmast.policies.base import Profile
+from topmast.policies.registry import NO_SHARES
 
 FIRST_TIME = "compiling the search kernels for the first time: half a minute"
 FIRST_SERVED = (
@@ -18,6 +20,14 @@ FIRST_SERVED = (
 def _to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+def load_solvers(profile: Profile) -> None:
+    """Load the compiled solver of a profile that shares time; at the first use on a machine, compile it."""
+    if profile.shares.policy != NO_SHARES:
+        from topmast.policies.shares import interior
+
+        interior.load()
 
 
 def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:

@@ -139,6 +139,13 @@ def _datasets(router: APIRouter, service: Service) -> None:
         by = text(body, "user")
         return answer(await service.replicate(name, text(body, "region"), by), 202)
 
+    @router.get(
+        "/plans/data", tags=["datasets"], summary="The plan of where data lies",
+        **returns(v.DataPlanView),
+    )  # fmt: skip
+    async def data_plan() -> Response:
+        return answer(await service.data_plan())
+
     @router.delete(
         "/datasets/{name}/replicas/{region}",
         tags=["datasets"],

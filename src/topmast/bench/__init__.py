@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.options import FleetOptions, PlanDataOptions
+from topmast.bench.options import FleetOptions, PlanDataOptions, SlowPathOptions
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
-__all__ = ["FleetOptions", "PlanDataOptions", "run_bench"]
+__all__ = ["FleetOptions", "PlanDataOptions", "SlowPathOptions", "run_bench"]
 
 
 def run_bench(
@@ -26,34 +27,66 @@ def run_bench(
     throughputs: Path | None = None,
     peer: bool = True,
     plans: PlanDataOptions | None = None,
+    slow: SlowPathOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
-    if name == "submit":
-        return measure_submission(jobs or 10_000, clients or 64, duration_s or 5.0, seed, state)
-    if name == "recover":
-        return measure_recovery(jobs or 100_000, seed, state)
-    if name == "ranking":
-        return measure_ranking(jobs or 1_000_000, seed)
-    if name == "search":
-        return _search(fleet or FleetOptions(), jobs, seed)
-    if name == "queue":
-        return _queue(fleet or FleetOptions(), jobs, duration_s, seed)
-    if name == "simulate":
-        return _simulate(fleet or FleetOptions(), jobs, seed)
-    if name == "eta":
-        from topmast.bench.eta import measure_eta
+    size = fleet or FleetOptions()
+    runs: dict[str, Callable[[], dict[str, Any]]] = {
+        "submit": lambda: measure_submission(
+            jobs or 10_000, clients or 64, duration_s or 5.0, seed, state
+        ),
+        "recover": lambda: measure_recovery(jobs or 100_000, seed, state),
+        "ranking": lambda: measure_ranking(jobs or 1_000_000, seed),
+        "search": lambda: _search(size, jobs, seed),
+        "queue": lambda: _queue(size, jobs, duration_s, seed),
+        "simulate": lambda: _simulate(size, jobs, seed),
+        "eta": lambda: _eta(jobs, seed),
+        "plan-data": lambda: _plan_data(plans or PlanDataOptions(seed=seed)),
+        "plan-capacity": lambda: _plan_capacity(size, slow or SlowPathOptions(), seed),
+        "mover": lambda: _mover(slow or SlowPathOptions(), seed, state),
+        "apart": lambda: _apart(size, jobs, seed, state),
+        "policies": lambda: _policies(jobs, seed, throughputs, peer),
+    }
+    if name not in runs:
+        raise InvalidInput(f"no benchmark '{name}'", remedy=f"known: {', '.join(runs)}")
+    return runs[name]()
 
-        return measure_eta(jobs or 10_000, seed)
-    if name == "plan-data":
-        from topmast.bench.plandata import measure_plan_data
 
-        return measure_plan_data(plans or PlanDataOptions(seed=seed))
-    if name == "apart":
-        return _apart(fleet or FleetOptions(), jobs, seed, state)
-    if name == "policies":
-        return _policies(jobs, seed, throughputs, peer)
-    known = "submit, recover, ranking, search, queue, simulate, apart, eta, policies or plan-data"
-    raise InvalidInput(f"no benchmark '{name}'", remedy=known)
+def _eta(jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.eta import measure_eta
+
+    return measure_eta(jobs or 10_000, seed)
+
+
+def _plan_data(options: PlanDataOptions) -> dict[str, Any]:
+    from topmast.bench.plandata import measure_plan_data
+
+    return measure_plan_data(options)
+
+
+def _plan_capacity(fleet: FleetOptions, slow: SlowPathOptions, seed: int) -> dict[str, Any]:
+    from topmast.bench.plancapacity import PlanCapacityOptions, measure_plan_capacity
+
+    usual = PlanCapacityOptions()
+    options = PlanCapacityOptions(
+        hosts=fleet.hosts or usual.hosts,
+        clusters=fleet.clusters or usual.clusters,
+        domains=slow.domains or usual.domains,
+        seed=seed,
+        limit_s=slow.limit_s or usual.limit_s,
+        out=fleet.out,
+    )
+    return measure_plan_capacity(options)
+
+
+def _mover(slow: SlowPathOptions, seed: int, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.mover import MoverOptions, measure_mover
+
+    usual = MoverOptions()
+    options = MoverOptions(
+        size_bytes=slow.size_bytes or usual.size_bytes, files=slow.files or usual.files, seed=seed
+    )
+    return measure_mover(options, state)
 
 
 def _policies(jobs: int | None, seed: int, throughputs: Path | None, peer: bool) -> dict[str, Any]:

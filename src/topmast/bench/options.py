@@ -45,3 +45,12 @@ class PlanDataOptions(Struct, frozen=True, kw_only=True):
     peer: bool = True
     limit_s: float | None = None
     out: Path | None = None
+
+
+class SlowPathOptions(Struct, frozen=True, kw_only=True):
+    """Of `mover`: bytes and files; of `plan-capacity`: fault domains and the time for one plan."""
+
+    size_bytes: int | None = None
+    files: int | None = None
+    domains: int | None = None
+    limit_s: float | None = None

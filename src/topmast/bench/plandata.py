@@ -16,11 +16,11 @@ from topmast.slow.data.answer import quality_of
 from topmast.slow.data.columns import Columns, columns_of
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.generate import Kind, Shape, make
-from topmast.slow.data.highs import curve_of
 from topmast.slow.data.ledger import constant_of, loads
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.reading import convert_problem
 from topmast.slow.data.warmup import compile_kernels
+from topmast.slow.highs import curve_of
 
 CHANGED = 0.01
 """Of the workloads, the part whose demand changes before the plan is made again."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import bench_fleet, bench_plan, bench_policies, up, values, whatif
+from topmast.cli import bench_fleet, bench_plan, bench_policies, bench_slow, up, values, whatif
 from topmast.cli.command import SYSTEM, Session, command, group
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
@@ -47,6 +47,7 @@ def add(app: typer.Typer, root: Root) -> None:
     bench_fleet.add(bench, root)
     bench_policies.add(bench, root)
     bench_plan.add(bench, root)
+    bench_slow.add(bench, root)
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:

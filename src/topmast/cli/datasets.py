@@ -19,10 +19,11 @@ from topmast.cli.command import (
     session_of,
 )
 from topmast.cli.completion import complete_datasets, complete_regions
-from topmast.cli.output import Column, note, say_table
+from topmast.cli.output import Column, note, say, say_table
+from topmast.model.errors import NotFound
 
 if TYPE_CHECKING:
-    from topmast.model.views import CopyView, DatasetView
+    from topmast.model.views import CopyView, DataPlanView, DatasetView
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="DATASET", help="Its name.", autocompletion=complete_datasets)
@@ -43,6 +44,8 @@ def add(app: typer.Typer) -> None:
     )(add_one)  # fmt: skip
     command(group, "replicate", example="topmast datasets replicate imagenet west")(replicate)
     command(group, "drop", example="topmast datasets drop imagenet west")(drop)
+    command(group, "plan", example="topmast datasets plan")(plan)
+    command(group, "why", example="topmast datasets why imagenet")(why)
     app.add_typer(
         group, name="datasets", rich_help_panel=FLEET,
         help="List datasets, add one, replicate it, drop a replica.",
@@ -123,6 +126,49 @@ def drop(session: Session, name: NameArgument, region: RegionArgument) -> None:
     with session.client() as client:
         view = client.drop(name, region)
     session.show(view, lambda: _say([view]))
+
+
+def plan(session: Session) -> None:
+    """The plan of where data lies: how good it is, how far it is carried out, what went wrong."""
+    with session.client() as client:
+        view = client.data_plan()
+    session.show(view, lambda: _say_plan(view))
+
+
+def why(session: Session, name: NameArgument) -> None:
+    """Why a dataset is where it is, region by region."""
+    with session.client() as client:
+        found = [row for row in client.datasets() if row.name == name]
+    if not found:
+        raise NotFound(f"no dataset '{name}'")
+    session.show(found[0], lambda: _say_why(found[0]))
+
+
+def _say_why(view: DatasetView) -> None:
+    causes = {copy.target: f"copied for {copy.cause}" for copy in view.copies}
+    columns = [Column("REGION", whole=True), Column("STATE"), Column("WHY")]
+    unplanned = "no plan speaks of it"
+    rows = [[r.region, r.state, r.why or causes.get(r.region, unplanned)] for r in view.replicas]
+    say_table(columns, rows)
+
+
+def _say_plan(view: DataPlanView) -> None:
+    if view.every_s is None:
+        say("Nothing is planned; `topmast up --plan-data-every 1d` would.")
+        return
+    if view.number is None:
+        say("There is no plan yet.")
+    else:
+        figures = view.figures
+        gap = "no bound" if figures["gap"] is None else f"gap {figures['gap']:.2%}"
+        say(f"Plan {view.number}: {gap}, worst demand/supply {figures['max_demand_supply']:.2f},"
+            f" {figures['replication_overhead']:.0%} more bytes than there must be")  # fmt: skip
+        say(f"Moves: {view.done} done, {view.copies_in_flight} copies on their way,"
+            f" {view.copies_left} to come, {view.drops_left} drops to come")  # fmt: skip
+    for text in view.given_up:
+        say(f"Given up: {text}")
+    if view.trouble is not None:
+        say(f"The last plan failed: {view.trouble}")
 
 
 def _say(found: Sequence[DatasetView]) -> None:

@@ -97,6 +97,9 @@ class BenchOptions:
     throughputs: Path | None = None
     cases: tuple[int, ...] | None = None
     peer: bool = True
+    domains: int | None = None
+    size_bytes: int | None = None
+    files: int | None = None
 
 
 @dataclass(frozen=True)

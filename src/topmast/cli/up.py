@@ -56,6 +56,13 @@ Checkpoints = Annotated[
     typer.Option(metavar="DIR", help="Where jobs keep checkpoints: the same for all processes."),
 ]
 
+PlanDataEvery = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Plan so often where data lies, and move it. Default: never."
+    ),
+]
+
 
 def add(app: typer.Typer, root: Root) -> None:
     """Add the command."""
@@ -80,6 +87,7 @@ def add(app: typer.Typer, root: Root) -> None:
         link: Link = None,
         token_file: TokenFile = None,
         checkpoints: Checkpoints = None,
+        plan_data_every: PlanDataEvery = None,
     ) -> int:
         """Run the whole system in one process, until Ctrl-C.
 
@@ -93,7 +101,7 @@ def add(app: typer.Typer, root: Root) -> None:
             host=host,
             port=port,
             profile=profile,
-            settings=values.assignments(settings or [], "--set"),
+            settings=_settings(settings or [], plan_data_every),
             json=session.json,
             role=role.value,
             placers=values.assignments(placer or [], "--placer"),
@@ -105,6 +113,13 @@ def add(app: typer.Typer, root: Root) -> None:
         )
         _check(options, role)
         return root.serve(options)
+
+
+def _settings(given: list[str], plan_data_every: str | None) -> dict[str, str]:
+    """What --set says, and the options that stand for one of its keys."""
+    every_s = values.duration_s(plan_data_every, "--plan-data-every")
+    more = {} if every_s is None else {"slow.plan_data_every_s": repr(every_s)}
+    return {**values.assignments(given, "--set"), **more}
 
 
 def _has_token(file: Path | None) -> bool:

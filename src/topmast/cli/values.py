@@ -23,6 +23,19 @@ def duration_s(text: str | None, option: str = "") -> float | None:
         raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
 
 
+def size_bytes(text: str | None, option: str = "") -> int | None:
+    """Bytes of ``1GB``, ``512MiB``."""
+    if text is None:
+        return None
+    from topmast.model.errors import InvalidInput
+    from topmast.model.units import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
+
+
 def moment_s(text: str | None, option: str = "") -> float | None:
     """Seconds since the epoch of ``2h`` (two hours ago), ``2030-01-31T12:00`` or such a number."""
     if text is None:

@@ -27,6 +27,7 @@ from topmast.model.states import TERMINAL
 from topmast.model.views import (
     BulkReceipt,
     ClusterView,
+    DataPlanView,
     DatasetView,
     DrainView,
     EventView,
@@ -328,6 +329,10 @@ class Client:
     def datasets(self) -> list[DatasetView]:
         """Every dataset: its replicas, and the copies on their way."""
         return self._transport.get(dict[str, list[DatasetView]], "/datasets")["datasets"]
+
+    def data_plan(self) -> DataPlanView:
+        """The plan of where data lies: its figures, what is done of it, what went wrong."""
+        return self._transport.get(DataPlanView, "/plans/data")
 
     def add_dataset(
         self,

@@ -13,6 +13,7 @@ import yaml
 from msgspec import Struct
 
 from topmast.experiments.placement import PlacementOptions
+from topmast.experiments.planned import PlanOptions
 from topmast.experiments.workloads import Workload
 from topmast.model.errors import InvalidInput
 
@@ -66,16 +67,19 @@ class Measure(StrEnum):
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
 
-    ``signals``: whether it goes by a load signal, so that it runs once for every age of one. ``files``: on which of the
-    experiment's files it runs; empty: on its workload. Without ``overheads`` nothing but work takes time. An
-    ``oracle`` knows the total service of all jobs from the start, for the Gittins index. ``workload``: jobs of its own;
-    ``against``: the case that its savings are over.
+    ``plan``: its data is placed by the planner from a forecast; ``placement``: by the simple placement
+    from the day's own demand. ``signals``: whether it goes by a load signal, so that it runs once for
+    every age of one. ``files``: on which of the experiment's files it runs; empty: on its workload.
+    Without ``overheads`` nothing but work takes time. An ``oracle`` knows the total service of all jobs
+    from the start, for the Gittins index. ``workload``: jobs of its own; ``against``: the case that its
+    savings are over.
     """
 
     name: str
     profile: str = ""
     set: dict[str, str] = {}
     placement: PlacementOptions | None = None
+    plan: PlanOptions | None = None
     signals: bool = False
     files: str = ""
     overheads: bool = True

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from topmast import __version__
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments import workloads
 from topmast.experiments.checks import checked
 from topmast.experiments.config import (
@@ -37,6 +37,7 @@ from topmast.experiments.files import (
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.placement import place
+from topmast.experiments.planned import planned
 from topmast.experiments.predicting import prediction_figures
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
@@ -271,9 +272,7 @@ def run_point(
 
 
 def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet) -> Figures:
-    placement = point.case.placement or experiment.placement
-    if placement is not None:
-        fleet = place(trace, fleet, placement, point.seed)
+    fleet, told = _placed(experiment, point, trace, fleet)
     options = dict(point.case.set)
     if point.signal_s is not None:
         options["bind.signal_s"] = repr(point.signal_s)
@@ -286,16 +285,29 @@ def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet)
     if point.case.oracle:
         own["gittins.known_gpu_s"] = repr(_services_gpu_s(trace))
     watch = _Watch(trace)
-    simulation = Simulation(
-        trace, fleet, load_profile(point.case.profile, own), settings, watch.tables(), point.seed
-    )
+    profile = load_profile(point.case.profile, own)
+    load_solvers(profile)
+    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed)
     watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary
     summary["gpus_in_use"] = watch.in_use()
     summary["allocation_rate_late"] = watch.allocated_late()
     summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
+    summary.update(told)
     return {name: figure_of(summary, name) for name in experiment.figures}
+
+
+def _placed(
+    experiment: Experiment, point: Point, trace: Trace, fleet: Fleet
+) -> tuple[Fleet, dict[str, Any]]:
+    """The fleet with its data where the case has it, and figures of the plan that put it there."""
+    case = point.case
+    if case.plan is not None:
+        made = planned(trace, fleet, experiment.workload, case.plan, point.seed)
+        return made.fleet, {"plan": made.answer, "forecast": made.errors.document()}
+    placement = case.placement or experiment.placement
+    return fleet if placement is None else place(trace, fleet, placement, point.seed), {}
 
 
 def _services_gpu_s(trace: Trace) -> list[float]:

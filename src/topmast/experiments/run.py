@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
@@ -111,6 +111,7 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
     profile, settings = world_of(options)
     setup = load(options)
     load_kernels()
+    load_solvers(profile)
     jobs, overview = len(setup.trace), Overview()
     with tables_in(options.out, overview.note) as tables:
         simulation = Simulation(
@@ -169,6 +170,12 @@ def _warnings(setup: Setup, result: Result) -> list[str]:
     found = []
     if setup.trace.skipped:
         found.append(f"{setup.trace.skipped} bad rows of the trace were skipped")
+    rounds = result.summary.get("rounds")
+    if rounds and rounds["failures"]:
+        found.append(
+            f"the solver failed in {rounds['failures']} of {rounds['solves']} attempts, and parts of the "
+            f"time stayed as they were ({rounds['failure']})"
+        )
     for jobs, what in (
         (result.set_aside, "can never start, not even on an empty fleet: set aside"),
         (result.waiting, "had not started, or not ended, when nothing could happen any more"),

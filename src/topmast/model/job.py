@@ -53,6 +53,11 @@ class Resources(Struct, frozen=True, gc=False):
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
 
+    def speed_on(self, model: str | None) -> float:
+        """Work per second of a task on a GPU model, that of its first choice where it is not listed."""
+        listed = self.accelerators
+        return next((a.speed for a in listed if a.model == model), listed[0].speed)
+
 
 class TaskGroup(Struct, frozen=True, gc=False):
     """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
@@ -83,8 +88,8 @@ class JobSpec(Struct, frozen=True, gc=False):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region where they would go by hand; empty: none is named. ``skew``: the share of the model's parameters that its
-    largest tensor holds; None: not known.
+    region where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
+    it should be over. ``skew``: the share of the model's parameters that its largest tensor holds; None: not known.
     """
 
     name: str
@@ -103,6 +108,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     group: str = ""
     duration_s: float | None = None
     home: str = ""
+    deadline_s: float | None = None
     skew: float | None = None
 
     @property
@@ -121,6 +127,11 @@ class JobSpec(Struct, frozen=True, gc=False):
             if listed:
                 milli += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
         return milli
+
+    def speed_on(self, model: str | None) -> float:
+        """Work per second on a GPU model, 1 on the first that is listed; of several groups the slowest decides."""
+        speeds = (g.resources.speed_on(model) for g in self.groups if g.resources.accelerators)
+        return min(speeds, default=1.0)
 
     def gpus_by_model(self, choice: int = 0) -> dict[str | None, int]:
         """The same by model; None stands for any model."""

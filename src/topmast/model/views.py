@@ -288,10 +288,11 @@ class TenantView(Struct, frozen=True):
 
 
 class ReplicaView(Struct, frozen=True):
-    """A dataset in one region: ``complete`` or ``copying``."""
+    """A dataset in one region: ``complete`` or ``copying``; ``why`` the data plan has it there, if one does."""
 
     region: str
     state: str
+    why: str = ""
 
 
 class CopyView(Struct, frozen=True):
@@ -317,6 +318,29 @@ class DatasetView(Struct, frozen=True):
     min_replicas: int
     replicas: tuple[ReplicaView, ...]
     copies: tuple[CopyView, ...]
+
+
+class DataPlanView(Struct, frozen=True):
+    """The plan of where data lies. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
+
+    ``figures`` are those of the planner's answer, ``forecast`` its errors on days held out (empty: too few
+    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force.
+    """
+
+    every_s: float | None
+    next_s: float | None
+    solving: bool
+    number: int | None
+    applied_s: float | None
+    figures: dict[str, Any]
+    forecast: dict[str, Any]
+    copies_left: int
+    copies_in_flight: int
+    drops_left: int
+    done: int
+    given_up: tuple[str, ...]
+    trouble: str | None
+    trouble_s: float | None
 
 
 class UsageRow(Struct, frozen=True):

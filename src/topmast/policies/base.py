@@ -144,6 +144,60 @@ class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
     signal_s: float = 0.0
 
 
+class Within(StrEnum):
+    """How the jobs of one tenant share what is the tenant's, where tenants share first."""
+
+    FAIRNESS = "fairness"
+    FIFO = "fifo"
+
+
+class BandWeights(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job of each band weighs where time is shared by weight."""
+
+    critical: float = 1.0
+    high: float = 1.0
+    normal: float = 1.0
+    low: float = 1.0
+    opportunistic: float = 1.0
+
+
+class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs share the GPUs' time, in rounds (Gavel).
+
+    ``policy`` names who says which part of its time a job runs on which model (see registry); `none`: a job
+    that runs goes on running. ``aware``: the policy knows how fast jobs are on each model. ``round_s``: how
+    long a round is; ``recompute_s``: shares are not computed anew more often. ``reuse``: what comes free
+    within a round is given away at once, and not left idle until its end. ``weights`` of jobs by band;
+    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant.
+    """
+
+    policy: str = "none"
+    aware: bool = True
+    round_s: float = 360.0
+    recompute_s: float = 0.0
+    memory_s: float = 1_800.0
+    lease: float = 2.0
+    reuse: bool = True
+    weights: BandWeights = BandWeights()
+    prices: dict[str, float] = {}
+    within: Within = Within.FAIRNESS
+
+
+class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
+
+    ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
+    far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
+    for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
+    """
+
+    plan_data_every_s: float | None = None
+    plan_data_limit_s: float = 60.0
+    history_days: int = 28
+    scenarios: int = 6
+    growth: float = 0.7
+
+
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """High-end GPU ``models`` that are kept for jobs that use them.
 
@@ -163,7 +217,7 @@ class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
-    ``order`` and ``scoring`` name policies (see registry). ``default_duration_s``: how long a job is
+    ``order``, ``scoring`` and ``shares.policy`` name policies (see registry). ``default_duration_s``: how long a job is
     expected to run of which nothing is known; ``predict``: what is made of those that finished.
     ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
@@ -176,6 +230,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``reserve``: GPU models that are kept for some.
     ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
+    ``slow``: the planners beside the queue.
     """
 
     name: str
@@ -203,8 +258,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
     bind: BindOptions = BindOptions()
+    shares: ShareOptions = ShareOptions()
     reserve: ReserveOptions = ReserveOptions()
     ask_ahead: int = 64
+    slow: SlowOptions = SlowOptions()
     queues: QueueOptions = QueueOptions()
     gittins: GittinsOptions = GittinsOptions()
     skew: SkewOptions = SkewOptions()
@@ -218,6 +275,7 @@ class QueueView(Struct, frozen=True):
     ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
     ``executed_s`` is the time it has held them; of one that rose to the top (`Drifting`) both count from
     then on. ``first_start_s`` is infinite for one that never ran; ``since_s``: since when it is ``running``, or waits.
+    ``turn``: where time is shared, the job's place in this round.
     """
 
     now_s: float
@@ -234,6 +292,7 @@ class QueueView(Struct, frozen=True):
     first_start_s: Floats
     since_s: Floats
     running: Bools
+    turn: Floats
 
 
 class Order(Protocol):
@@ -330,4 +389,59 @@ class Bind(Protocol):
 
     def choose(self, view: BindView) -> int:
         """The row of the cluster chosen; there is at least one."""
+        ...
+
+
+class SharesView(Struct, frozen=True):
+    """Jobs (n) that want to share the GPUs of the fleet (m models), in columns, to be read only.
+
+    ``speeds`` (n x m): work per second of the whole gang on each model, relative to the first that the job
+    lists; 0 where it cannot run. ``gpus`` (m) are those of the fleet, ``width`` (n) those of a gang.
+    ``left_s`` (n): work left, in seconds at speed 1. ``isolated_s`` (n): how long the work done so far would
+    have taken on a share of its own. ``deadline_s`` (n) from now, NaN if none. ``tenant`` (n) are rows of
+    ``tenant_weights``.
+    """
+
+    ids: tuple[str, ...]
+    models: tuple[str, ...]
+    gpus: Ints
+    speeds: Floats
+    width: Floats
+    weight: Floats
+    left_s: Floats
+    elapsed_s: Floats
+    isolated_s: Floats
+    deadline_s: Floats
+    submit_s: Floats
+    tenant: Ints
+    tenant_weights: Floats
+
+
+class Parts(Struct, frozen=True):
+    """What a policy answers: the part of its time that each job runs on each model (n x m).
+
+    ``isolated_speeds`` (n): of a job with the n-th part of every model for itself. ``named`` (by row): jobs
+    that get nothing, or whose deadline cannot be kept, and why.
+    """
+
+    fractions: Floats
+    isolated_speeds: Floats
+    named: dict[int, str]
+
+
+class Share(Protocol):
+    """Hook `shares`: for which part of the time each job runs, and on which GPU model.
+
+    ``moves``: a running job may be stopped, or moved to another model, when shares change; else it keeps
+    what it has. ``fills``: GPUs that nobody has a part in are given to those who wait.
+    """
+
+    moves: bool
+    fills: bool
+
+    def parts(self, view: SharesView) -> Parts:
+        """Fractions of time: at most 1 for a job, and for a model at most its GPUs.
+
+        Raises TopmastError if no answer was found.
+        """
         ...

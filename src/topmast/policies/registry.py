@@ -18,7 +18,18 @@ from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
 from topmast.policies.attained_service import AttainedService
-from topmast.policies.base import Bind, Order, Profile, Reserve, Score, ScoreWeights, WhenBlocked
+from topmast.policies.base import (
+    BandWeights,
+    Bind,
+    Order,
+    Preemption,
+    Profile,
+    Reserve,
+    Score,
+    ScoreWeights,
+    Share,
+    WhenBlocked,
+)
 from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
 from topmast.policies.efficiency import Efficiency
@@ -31,6 +42,7 @@ from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
 from topmast.policies.spill_over import SpillOver
 from topmast.policies.submission import Submission
+from topmast.policies.turn import Turn
 from topmast.policies.weighted import Weighted
 
 ORDERS: dict[str, Callable[[Profile], Order]] = {
@@ -41,13 +53,14 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
     "remaining-time": RemainingTime,
     "shortest": Shortest,
     "submission": Submission,
+    "turn": Turn,
 }
 SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "efficiency": Efficiency,
     "skew": Consolidate,
     "weighted": Weighted,
 }
-LATE = "late"
+LATE, NO_SHARES, TURN = "late", "none", "turn"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
@@ -73,6 +86,7 @@ class Policies(Struct, frozen=True):
     order: Order
     score: Score
     bind: Bind | None = None
+    share: Share | None = None
     reserve: Reserve | None = None
 
 
@@ -81,7 +95,39 @@ def policies_of(profile: Profile) -> Policies:
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
     reserve = Efficiency(profile) if profile.reserve.models else None
-    return Policies(profile, order(profile), scoring(profile), _binding(profile), reserve)
+    return Policies(
+        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile), reserve
+    )
+
+
+def _sharing(profile: Profile) -> Share | None:
+    """Who says which part of the time jobs run; None where a job that runs goes on running.
+
+    Imported here: its solvers take a while to load.
+    """
+    options = profile.shares
+    if options.policy == NO_SHARES:
+        return None
+    from topmast.policies.shares.registry import POLICIES
+    from topmast.policies.shares.running import Running
+
+    _named(POLICIES, options.policy, "shares.policy")
+    if options.lease < 1:
+        message = f"{options.lease:g} would have jobs stopped for running"
+        raise InvalidInput(message, field="profile.shares.lease", remedy="1 or more")
+    needs = (
+        ("order", TURN, profile.order == TURN),
+        ("bind.policy", LATE, profile.bind.policy == LATE),
+        ("when_blocked", "skip", profile.when_blocked is WhenBlocked.SKIP),
+        ("preemption", "none", profile.preemption is Preemption.NONE),
+        ("reserve_after_s", "null", profile.reserve_after_s is None),
+        ("defragment", "false", not profile.defragment),
+    )
+    for field, remedy, holds in needs:
+        if not holds:
+            message = "does not go with shares of time, whose rounds say who runs"
+            raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
+    return Running(profile)
 
 
 def _binding(profile: Profile) -> Bind | None:
@@ -163,6 +209,12 @@ _ABOVE_ZERO = (
     "rerank_interval_s",
     "quantum_gpu_s",
     "default_duration_s",
+    "round_s",
+    "memory_s",
+    *BandWeights.__struct_fields__,
+    "plan_data_every_s",
+    "plan_data_limit_s",
+    "history_days",
 )
 
 
@@ -172,21 +224,20 @@ def _check_numbers(options: Struct, prefix: str) -> None:
         value = getattr(options, name)
         if isinstance(value, Struct):
             _check_numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, dict):
+            for key, amount in value.items():
+                _check_number(f"{prefix}{name}.{key}", amount, above_zero=True)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(f"{prefix}{name}", value, above_zero=name in _ABOVE_ZERO)
-        elif isinstance(value, dict):
-            for key, number in value.items():
-                _check_number(f"{prefix}{name} {key}", number, above_zero=True)
     if isinstance(options, ScoreWeights):
         for model, price in options.models:
             _check_number(f"{prefix}models {model}", price, above_zero=False)
 
 
-def _check_number(name: str, value: float, *, above_zero: bool) -> None:
+def _check_number(option: str, value: float, *, above_zero: bool) -> None:
     least = "more than 0" if above_zero else "0 or more"
     if not math.isfinite(value) or value < 0 or (value == 0 and above_zero):
-        field = f"--set {name}"
-        raise InvalidInput(f"{value:g} is out of range", field=field, remedy=least)
+        raise InvalidInput(f"{value:g} is out of range", field=f"--set {option}", remedy=least)
 
 
 def _options(kind: type[Struct], prefix: str = "") -> list[str]:
@@ -194,7 +245,9 @@ def _options(kind: type[Struct], prefix: str = "") -> list[str]:
     names = []
     for field in msgspec.structs.fields(kind):
         inner = isinstance(field.type, type) and issubclass(field.type, Struct)
-        names += _options(field.type, f"{field.name}.") if inner else [f"{prefix}{field.name}"]
+        names += (
+            _options(field.type, f"{prefix}{field.name}.") if inner else [f"{prefix}{field.name}"]
+        )
     return names
 
 

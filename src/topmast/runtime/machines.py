@@ -36,7 +36,7 @@ class Machines:
         policies = policies_of(profile)
         self._score = policies.score
         self.queue = GlobalQueue(
-            profile, policies.order, policies.bind, policies.score, policies.reserve
+            profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve
         )
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}

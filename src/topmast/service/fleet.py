@@ -25,6 +25,9 @@ Placers = Mapping[str, RegionalPlacer]
 Pids = Callable[[str, str], int | None]
 """The process that stands for a host: (cluster, host) -> pid, where an engine has one."""
 
+Why = Callable[[str, str], str]
+"""Why a dataset is in a region: (dataset, region) -> words."""
+
 
 def _sorted(placers: Placers) -> list[RegionalPlacer]:
     return [placers[name] for name in sorted(placers) if placers[name].columns.clusters]
@@ -214,8 +217,10 @@ def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
     return pending
 
 
-def dataset(queue: GlobalQueue, name: str, copied: Callable[[str], int]) -> DatasetView:
-    """One dataset; ``copied`` tells the bytes of a copy so far."""
+def dataset(
+    queue: GlobalQueue, name: str, copied: Callable[[str], int], why: Why = lambda name, region: ""
+) -> DatasetView:
+    """One dataset; ``copied`` tells the bytes of a copy so far, ``why`` why a region has it."""
     record = queue.catalogue.datasets[name]
     spec = record.spec
     copies = tuple(
@@ -223,12 +228,16 @@ def dataset(queue: GlobalQueue, name: str, copied: Callable[[str], int]) -> Data
         for c in queue.catalogue.copies.values()
         if c.dataset == name
     )
-    replicas = tuple(ReplicaView(r, record.replicas[r].value) for r in sorted(record.replicas))
+    replicas = tuple(
+        ReplicaView(r, record.replicas[r].value, why(name, r)) for r in sorted(record.replicas)
+    )
     return DatasetView(
         name, spec.size_bytes, spec.path, spec.allowed, spec.min_replicas, replicas, copies
     )
 
 
-def datasets(queue: GlobalQueue, copied: Callable[[str], int]) -> tuple[DatasetView, ...]:
+def datasets(
+    queue: GlobalQueue, copied: Callable[[str], int], why: Why = lambda name, region: ""
+) -> tuple[DatasetView, ...]:
     """Every dataset by name."""
-    return tuple(dataset(queue, name, copied) for name in sorted(queue.catalogue.datasets))
+    return tuple(dataset(queue, name, copied, why) for name in sorted(queue.catalogue.datasets))

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from topmast.policies.base import Profile
-from topmast.policies.registry import HOOKS, LATE, load_profile, profile_names
+from topmast.policies.registry import HOOKS, load_profile, profile_names
 from topmast.policies.shares.registry import POLICIES
 
-SHARES = "allocate --policy"
+SHARES = "shares.policy"
 
 
 def listing() -> dict[str, Any]:
@@ -40,25 +40,33 @@ def _options(group: str) -> dict[str, Any]:
     for part in group.split("."):
         value = getattr(value, part)
     if not isinstance(value, Struct):
-        return {group: msgspec.to_builtins(value)}
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    return {f"{group}.{name}": inner for name, inner in plain.items()}
+        return {group: _plain(value)}
+    return _flat(value, f"{group}.")
 
 
 def _profile(name: str) -> dict[str, Any]:
     """One profile: what it says of itself, the policies that it names, the options that it sets."""
     profile = load_profile(name)
-    given = _flat(msgspec.to_builtins(profile))
-    usual = _flat(msgspec.to_builtins(Profile("")))
-    named = {hook: given.get(hook, LATE) for hook in HOOKS}
-    plain = {k: v for k, v in given.items() if k not in (*HOOKS, "name", "description")}
+    given, usual = _flat(profile), _flat(Profile(""))
+    hooks = (*HOOKS, SHARES)
+    named = {hook: given[hook] for hook in hooks}
+    plain = {k: v for k, v in given.items() if k not in (*hooks, "name", "description")}
     changed = {k: v for k, v in plain.items() if v != usual[k]}
     return {"name": name, "what": profile.description, "policies": named, "options": changed}
 
 
-def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(options: Struct, prefix: str = "") -> dict[str, Any]:
+    """Options by name, those of a group behind its name and a dot."""
     found: dict[str, Any] = {}
-    for name, value in options.items():
-        inner = value if isinstance(value, dict) else None
-        found |= {f"{prefix}{name}": value} if inner is None else _flat(inner, f"{prefix}{name}.")
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if isinstance(value, Struct):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = _plain(value)
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -31,6 +31,7 @@ from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.dataplans import DataPlans
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import HOPELESS, Forecasts, with_start
 from topmast.service.hub import Hub
@@ -59,6 +60,7 @@ class Service:
         hub: Hub,
         pid_of: fleet.Pids,
         regions: Regions | None = None,
+        data_plans: DataPlans | None = None,
     ) -> None:
         self.runtime = runtime
         self.machines = runtime.machines
@@ -71,6 +73,7 @@ class Service:
         self.hub = hub
         self.pid_of = pid_of
         self.regions = regions or Regions(runtime.machines)
+        self.data_plans = data_plans
         self.forecasts = Forecasts(runtime, self.regions, clock)
         self.started_s = clock.now()
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
@@ -257,7 +260,9 @@ class Service:
             record = queue.jobs.get(job)
             if record is None:
                 return None
-            return explain_job(queue, self.regions.placers, record, self.clock.now())
+            told = explain_job(queue, self.regions.placers, record, self.clock.now())
+            more = self._trouble_with_data(record)
+            return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 
         await self.regions.look()
         found = await self._ask(question)
@@ -317,7 +322,7 @@ class Service:
             "hosts": lambda: fleet.hosts(placers, self.pid_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
-            "datasets": lambda: fleet.datasets(queue, self.board.of_copy),
+            "datasets": lambda: fleet.datasets(queue, self.board.of_copy, self._why),
         }
         return await self._ask(questions[what])
 
@@ -412,6 +417,24 @@ class Service:
                 remedy="put the files there first, or give a source directory",
             )
         return size_bytes
+
+    def _trouble_with_data(self, record: JobRecord) -> tuple[str, ...]:
+        """What a job that waits for its data should know of the planner."""
+        plans = self.data_plans
+        if plans is None or not record.spec.datasets or record.state not in WAITING:
+            return ()
+        trouble = plans.view().trouble
+        why = f"no new plan of where data lies: {trouble}; the last one stays in force"
+        return (why,) if trouble else ()
+
+    def _why(self, dataset: str, region: str) -> str:
+        return "" if self.data_plans is None else self.data_plans.why(dataset, region)
+
+    async def data_plan(self) -> v.DataPlanView:
+        """What is planned about data."""
+        if self.data_plans is None:
+            raise Unavailable("this process plans no data")
+        return self.data_plans.view()
 
     async def dataset(self, name: str) -> v.DatasetView:
         """One dataset."""

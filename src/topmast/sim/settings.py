@@ -25,8 +25,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
     one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
     CPUs are all held (full speed up to a half). 1 slows nobody.
-    ``durations_told``: whether the queue is told how long each job will run; None: unless its profile predicts that.
-    ``timeline_s``: the interval of `timeline.csv`, None for one that gives about a thousand rows.
+    ``plan_s``: how long a plan of data is in the making. ``durations_told``: whether the queue is told how long each job
+    will run; None: unless its profile predicts that. ``timeline_s``: the interval of `timeline.csv`, None for one that
+    gives about a thousand rows.
     """
 
     startup_s: float = 30.0
@@ -44,6 +45,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
+    plan_s: float = 60.0
     timeline_s: float | None = None
     durations_told: bool | None = None
 

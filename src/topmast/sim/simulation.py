@@ -31,6 +31,7 @@ from topmast.sim.links import Links
 from topmast.sim.loop import Loop, Ticks
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.neighbours import Neighbours
+from topmast.sim.planning import SimulatedPlanning
 from topmast.sim.recorder import Job, Recorder, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.streams import Streams
@@ -95,7 +96,10 @@ class Simulation:
         self.submitted = 0
         self.arrivals_left = len(trace)
         self.work = Work()
-        self.recorder = self._recorder(tables)
+        self.planning = self._planning()
+        self.recorder = self._recorder(
+            tables if self.planning is None else self.planning.watched(tables)
+        )
         self.loop = Loop(self.machines, self.clock, self.heap, self.recorder.hears(), ticks)
         streams = Streams(seed)
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
@@ -142,6 +146,14 @@ class Simulation:
             stretches=self.settings.timeline_s is None,
         )
         return Recorder(self.fleet, tables, timeline, self.window, self._holds_data, self._kind_of)
+
+    def _planning(self) -> SimulatedPlanning | None:
+        if self.profile.slow.plan_data_every_s is None:
+            return None
+        return SimulatedPlanning(
+            self.profile.slow, self.settings.plan_s, self.seed, self.trace, self.machines.queue,
+            self.clock, self.heap, lambda to, messages: self.loop.post(to, messages),
+        )  # fmt: skip
 
     def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
         engines = {}
@@ -205,6 +217,8 @@ class Simulation:
                     dataset.name, "", region, dataset.size_bytes, now, now, "initial"
                 )
         self.faults.begin(self.fleet, self.engines)
+        if self.planning is not None:
+            self.planning.begin()
         self._arrivals = self.workload.arrivals()
         self._await_next()
 
@@ -322,6 +336,17 @@ class Simulation:
         summary = summary_of(self.recorder, self.window)
         summary["never_startable"] = len(self.set_aside)
         summary["waiting"] = len(waiting)
+        rounds = queue.rounds
+        if rounds.is_on:
+            summary["rounds"] = {
+                "count": rounds.count, "solves": rounds.solves, "failures": rounds.failures,
+                "failure": rounds.last_failure, "named": rounds.named_in_all,
+            }  # fmt: skip
+        if self.planning is not None:
+            summary["data_plans"] = {
+                "applied": self.planning.plans,
+                "discarded": self.planning.discarded,
+            }
         summary["seed"] = self.seed
         summary["version"] = __version__
         summary["config_hash"] = self.config_hash()

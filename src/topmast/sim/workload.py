@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,7 @@ class Workload:
             group=group,
             duration_s=duration_s if self._told else None,
             home=home,
+            deadline_s=None if math.isnan(deadline_s) else deadline_s,
             skew=None if skew != skew else skew,  # NaN: not known
         )
         return Arrival(

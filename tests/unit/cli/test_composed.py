@@ -51,6 +51,12 @@ def test_up_with_everything(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_up_with_plans_of_data() -> None:
+    """The option stands for a setting."""
+    given_s = given("up", "--plan-data-every", "6h", "--set", "slow.scenarios=3").settings
+    assert given_s == {"slow.scenarios": "3", "slow.plan_data_every_s": "21600.0"}
+
+
 def test_demo(tmp_path: Path) -> None:
     """Its folder is its own unless one is given."""
     assert given("demo") == DemoOptions()

@@ -224,3 +224,40 @@ def test_usage(server: FakeServer, call: Call) -> None:
     asked = server.requests
     assert asked[0].query == {"by": "user", "since": "1000000000.0"}
     assert asked[1].query == {"by": "tenant"}
+
+
+PLAN = v.DataPlanView(
+    86_400.0, 2e9, False, 3, 1e9,
+    {"gap": 0.0231, "max_demand_supply": 1.004, "replication_overhead": 0.42},
+    {}, 4, 2, 1, 17, ("copy of a in west: the store of region 'west' has no room for 'a'",),
+    "the planner's process died (signal 9)", 1e9,
+)  # fmt: skip
+NO_PLAN = v.DataPlanView(None, None, False, None, None, {}, {}, 0, 0, 0, 0, (), None, None)
+
+
+def test_the_data_plan(server: FakeServer, call: Call) -> None:
+    """How good it is, how far it is, what was given up, what went wrong."""
+    server.on("GET", "/plans/data", PLAN)
+    out = call("datasets", "plan").out
+    assert "Plan 3: gap 2.31%, worst demand/supply 1.00, 42% more bytes" in out
+    assert "17 done, 2 copies on their way, 4 to come, 1 drops to come" in out
+    assert "Given up: copy of a in west" in out
+    assert "The last plan failed: the planner's process died (signal 9)" in out
+
+
+def test_no_data_plan(server: FakeServer, call: Call) -> None:
+    """Nothing is planned: the option that would is named."""
+    server.on("GET", "/plans/data", NO_PLAN)
+    assert "--plan-data-every" in call("datasets", "plan").out
+
+
+def test_why_a_dataset_is_where_it_is(server: FakeServer, call: Call) -> None:
+    """The plan's word, else the cause of the copy, region by region."""
+    planned = v.ReplicaView("east", "complete", "planned: serves demand of 3 GPUs")
+    coming = v.ReplicaView("west", "copying")
+    row = v.DatasetView("d", 1, "d", None, 1, (planned, coming), DATASETS[0].copies)
+    server.on("GET", "/datasets", {"datasets": [row]})
+    out = call("datasets", "why", "d").out
+    assert "east    complete  planned: serves demand of 3 GPUs" in out
+    assert "west    copying   copied for j1" in out
+    assert call("datasets", "why", "nothing").code == 1

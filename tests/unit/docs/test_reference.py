@@ -14,7 +14,7 @@ from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.base import ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 
@@ -109,15 +109,14 @@ def test_reasons_are_in_their_order() -> None:
 # ----------------------------------------------------------------------------------- profiles
 
 
-def _options(profile: Profile) -> dict[str, Any]:
+def _options(options: Struct, prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in Profile.__struct_fields__:
-        value = getattr(profile, name)
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
         if isinstance(value, Struct):
-            inner = type(value).__struct_fields__
-            found |= {f"{name}.{part}": getattr(value, part) for part in inner}
+            found |= _options(value, f"{prefix}{name}.")
         elif name not in ("name", "description"):
-            found[name] = value
+            found[f"{prefix}{name}"] = value
     return found
 
 

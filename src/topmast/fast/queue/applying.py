@@ -123,6 +123,7 @@ def _retire(queue: QueueState, record: JobRecord) -> None:
     queue.waits_no_more(record)
     queue.durations.over(record.id)
     queue.binding.forget(record.id, queue.now)
+    queue.rounds.forget(record.id)
     record.finish_s = queue.now
     queue.finished.append(record.id)
     if len(queue.finished) > FINISHED_KEPT:
@@ -144,6 +145,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         held_s = event.end_s - event.start_s
         record.held_s += held_s
         record.kept_s += event.kept_s
+        record.worked_s += event.kept_s * record.spec.speed_on(record.model)
         queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
     record.start_s, record.stopped_s = None, queue.now

@@ -21,6 +21,8 @@ from topmast.model.reason import PendingReason
 from topmast.policies.base import Preemption, WhenBlocked
 
 ASK_TIMEOUT_S = 5.0
+NOT_ITS_TURN = "others have their turn in this round"
+KEPT_FOR_OTHERS = "the GPU models that its quota leaves are kept for others"
 
 
 def consider(queue: QueueViews, candidate: Candidate) -> None:
@@ -38,16 +40,13 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
         else:
             _pass_over(queue, candidate)
         return
+    if not queue.rounds.may_start(candidate.job):
+        close(queue, candidate, PendingReason.INSUFFICIENT_CAPACITY, NOT_ITS_TURN)
+        return
     choices = queue.allowed(record.spec, record, choices)
     if not choices:
         full, until_s = PendingReason.INSUFFICIENT_CAPACITY, queue.kept_back_until_s(record)
-        close(
-            queue,
-            candidate,
-            full,
-            "the GPU models that its quota leaves are kept for others",
-            until_s,
-        )
+        close(queue, candidate, full, KEPT_FOR_OTHERS, until_s)
         return
     refusal = _was_told(queue, record, candidate, choices)
     if refusal is not None:
@@ -173,8 +172,11 @@ def _upcoming(
     found = []
     for candidate in following(queue.pending.ranking, first, count):
         record = queue.jobs[candidate.job]
-        choices = queue.choices(record.spec, candidate.over_quota)
+        line = queue.pending.line(candidate.job)
+        choices = queue.choices_of(line, candidate.over_quota)
         choices = queue.allowed(record.spec, record, choices)
+        if not queue.rounds.may_start(candidate.job):
+            break
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue
         costs = _costs(queue, record)

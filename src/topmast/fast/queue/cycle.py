@@ -7,6 +7,7 @@ from topmast.fast.queue.asking import ASK_TIMEOUT_S, consider
 from topmast.fast.queue.auction import Asking
 from topmast.fast.queue.deciding import auction
 from topmast.fast.queue.lifecycle import bind_again
+from topmast.fast.queue.turns import begin_round
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -30,6 +31,8 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
+    if queue.rounds.is_due(queue.now) and queue.asking is None:
+        begin_round(queue)
     queue.budget = ASKS_PER_WAKE
     if queue.asking is not None and queue.asking.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.asking)

@@ -59,8 +59,12 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     if len(complete) <= max(1, record.spec.min_replicas):
         return Conflict(f"'{event.dataset}' would have fewer replicas than it must")
     for job in queue.jobs.values():
-        if job.plan and event.dataset in job.spec.datasets and job.region == event.region:
+        if event.dataset not in job.spec.datasets or job.finished:
+            continue
+        if job.plan and job.region == event.region:
             return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+        if not job.plan and _only_there(queue, job.spec.datasets, event.region):
+            return Conflict(f"job {job.id} waits, and only '{event.region}' has all its data")
     asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
     if asked is not None and event.dataset in asked.spec.datasets:
         return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
@@ -70,6 +74,17 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     queue.decide(f.ReplicaDropped(event.dataset, event.region))
     queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
     return event.dataset
+
+
+def _only_there(queue: QueueViews, names: tuple[str, ...], region: str) -> bool:
+    """Whether all of ``names`` are complete in one region, and in no other."""
+    known = queue.catalogue.datasets
+    complete = [
+        {r for r, s in known[name].replicas.items() if s is ReplicaState.COMPLETE}
+        for name in names
+        if name in known
+    ]
+    return len(complete) == len(names) and set.intersection(*complete) == {region}
 
 
 def begin_copy(queue: QueueViews, dataset: str, source: str, region: str, cause: str) -> None:

@@ -106,8 +106,8 @@ class Durations:
 
 
 def left_of(expected_s: float, record: JobRecord) -> float:
-    """What is left of a run that takes so long in all."""
-    return max(0.0, expected_s - record.kept_s)
+    """What is left of a run that takes so long in all, at the speed of the first model listed."""
+    return max(0.0, expected_s - record.worked_s)
 
 
 def recurrence(spec: JobSpec) -> str | None:

@@ -110,6 +110,7 @@ def likeness_of(
     avoid_hosts: tuple[str, ...],
     bound: Place | None,
     over_quota: bool,
+    granted: int | None = None,
 ) -> Likeness:
     """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
     return (
@@ -120,6 +121,7 @@ def likeness_of(
         spec.datasets,
         avoid_hosts,
         bound,
+        granted,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.turns import account_for
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -105,9 +106,13 @@ def resumed(queue: QueueViews, event: m.AttemptResumed) -> None:
 def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     """Nothing of the attempt runs any more."""
     record = _current(queue, event.job, event.epoch)
-    if record is not None:
-        queue.decide(what_becomes(queue, record, event))
-        _grow_if_due(queue)
+    if record is None:
+        return
+    account_for(queue, [record])
+    queue.decide(what_becomes(queue, record, event))
+    if queue.rounds.left(record.id):
+        queue.pending.reopen()  # those who had to stop have: what is free is there for all
+    _grow_if_due(queue)
 
 
 def _grow_if_due(queue: QueueViews) -> None:

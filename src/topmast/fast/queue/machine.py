@@ -57,8 +57,15 @@ class GlobalQueue(QueueViews):
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
                 self.binding.next_s(),
+                self._next_round_s(),
             )
         )
+
+    def _next_round_s(self) -> float | None:
+        """When the next round begins, if time is shared and there is anybody to share it."""
+        if not self.rounds.is_on or not (self.placed or len(self.pending.ranking)):
+            return None
+        return self.rounds.next_s(self.now)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureFleet: _configure,

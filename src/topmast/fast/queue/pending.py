@@ -20,12 +20,13 @@ from topmast.fast.queue.kin import Kin, Kindred, likeness_of, wanted_of
 from topmast.fast.queue.lane import Key
 from topmast.fast.queue.ranking import Ranking, Waiting
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds import Rounds
 from topmast.fast.queue.shaping import Shapes
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Order, QueueView
+from topmast.policies.base import Order, QueueView, ShareOptions
 
 Shape = tuple[object, ...]
 TERMS_KEPT = 1_024
@@ -53,7 +54,8 @@ class Line(Struct):
 
     ``kin``: by mode, all who find a place, or none, as these do.
     ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
-    when it was refused; kept where quota might let it use others.
+    when it was refused; kept where quota might let it use others. ``granted``: the only one of its accelerators
+    that a round leaves its jobs.
     """
 
     number: int
@@ -66,6 +68,7 @@ class Line(Struct):
     reason: PendingReason = PendingReason.PENDING_EVALUATION
     detail: str = ""
     retry_at_s: float | None = None
+    granted: int | None = None
 
 
 class Candidate(Struct, frozen=True, gc=False):
@@ -77,7 +80,11 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 def shape_of(
-    spec: JobSpec, topology: Topology, avoid_hosts: tuple[str, ...], bound: Place | None = None
+    spec: JobSpec,
+    topology: Topology,
+    avoid_hosts: tuple[str, ...],
+    bound: Place | None = None,
+    granted: int | None = None,
 ) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
@@ -89,6 +96,7 @@ def shape_of(
         spec.preemptible,
         avoid_hosts,
         bound,
+        granted,
     )
 
 
@@ -101,10 +109,12 @@ class Pending:
         fairness: Callable[[str], float],
         durations: Durations,
         shapes: Shapes | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.durations = durations
         self.shapes = shapes or Shapes(None)
+        self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
         self.lines: dict[Shape, Line] = {}
         self.kindred = Kindred()
         self._terms: dict[Shape, Terms] = {}
@@ -134,17 +144,21 @@ class Pending:
             heapq.heappush(self._delayed, (record.not_before_s, record.number, record.id))
             self._delayed_jobs[record.id] = record
             return
+        granted = self.rounds.choice(record.id)
         topology = self.shapes.topology_of(record.spec)
-        shape = shape_of(record.spec, topology, record.avoid_hosts, record.bound)
+        shape = shape_of(record.spec, topology, record.avoid_hosts, record.bound, granted)
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
             kin = {
-                over: self.kindred.join(likeness_of(spec, topology, avoided, bound, over), number)
+                over: self.kindred.join(
+                    likeness_of(spec, topology, avoided, bound, over, granted), number
+                )
                 for over in (False, True)
             }
-            line = self.lines[shape] = Line(number, shape, spec, self._terms_of(spec), kin)
+            terms = self._terms_of(spec)
+            line = self.lines[shape] = Line(number, shape, spec, terms, kin, granted=granted)
             self._by_number[number] = line.terms.lines[number] = line
             for dataset in record.spec.datasets:
                 self._readers.setdefault(dataset, {})[number] = None
@@ -186,6 +200,7 @@ class Pending:
             executed_s=executed_s,
             first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
             since_s=record.submit_s if record.stopped_s is None else record.stopped_s,
+            turn=self.rounds.turn(record.id),
         )
 
     def remove(self, job: str) -> None:
@@ -230,6 +245,15 @@ class Pending:
         self.ranking.rerank(now)
         if self._stopped is not None:
             self.reopen()  # somebody else may stand in front now
+
+    def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
+        """A round has begun: rank anew, and ask about everybody as he is granted GPUs. O(jobs log jobs)."""
+        for record in waiting:
+            if self._line_of[record.id].granted != self.rounds.choice(record.id):
+                self.remove(record.id)
+                self.add(record, now)
+        self.ranking.take_turns(self.rounds.turns())
+        self.order_changed(now)
 
     def order_changed(self, now: float) -> None:
         """The order itself is another: rank all anew, and ask about everybody. O(jobs log jobs)."""

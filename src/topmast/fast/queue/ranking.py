@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -44,6 +44,7 @@ _TYPES: dict[str, type[np.generic]] = {
     "duration_s": np.float64,
     "remaining_s": np.float64,
     "attained_gpu_s": np.float64,
+    "turn": np.float64,
     "executed_s": np.float64,
     "first_start_s": np.float64,
     "since_s": np.float64,
@@ -64,6 +65,7 @@ class Waiting(Struct, frozen=True):
     duration_s: float
     remaining_s: float
     attained_gpu_s: float = 0.0
+    turn: float = 0.0
     executed_s: float = 0.0
     first_start_s: float = math.inf
     since_s: float = 0.0
@@ -121,6 +123,7 @@ class Ranking:
         columns["duration_s"][row] = waiting.duration_s
         columns["remaining_s"][row] = waiting.remaining_s
         columns["attained_gpu_s"][row] = waiting.attained_gpu_s
+        columns["turn"][row] = waiting.turn
         columns["executed_s"][row] = waiting.executed_s
         columns["first_start_s"][row] = waiting.first_start_s
         columns["since_s"][row] = waiting.since_s
@@ -153,6 +156,14 @@ class Ranking:
             column[row] = column[before]
         self._columns["alive"][row] = True
         self._columns["band"][row] = band
+
+    def take_turns(self, turns: Mapping[str, float]) -> None:
+        """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""
+        turn = self._columns["turn"]
+        for job, at in turns.items():
+            row = self._row_of.get(job)
+            if row is not None:
+                turn[row] = at
 
     def _tenant(self, name: str) -> int:
         known = self._tenants.get(name)
@@ -198,6 +209,7 @@ class Ranking:
                 duration_s=columns["duration_s"][rows],
                 remaining_s=columns["remaining_s"][rows],
                 attained_gpu_s=columns["attained_gpu_s"][rows],
+                turn=columns["turn"][rows],
                 executed_s=columns["executed_s"][rows],
                 first_start_s=columns["first_start_s"][rows],
                 since_s=columns["since_s"][rows],

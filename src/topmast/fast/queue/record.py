@@ -13,7 +13,8 @@ from topmast.model.views import JobView
 class JobRecord(Struct, gc=False):
     """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
 
-    ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived. ``not_before_s``: back-off after a failure.
+    ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived; ``worked_s``: that work, in
+    seconds at the speed of the first model listed. ``not_before_s``: back-off after a failure.
     ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
     ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
@@ -34,6 +35,7 @@ class JobRecord(Struct, gc=False):
     finish_s: float | None = None
     held_s: float = 0.0
     kept_s: float = 0.0
+    worked_s: float = 0.0
     preemptions: int = 0
     migrations: int = 0
     moves: bool = False

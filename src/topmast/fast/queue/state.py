@@ -19,19 +19,21 @@ from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.kept_back import KeptBack
+from topmast.fast.queue.kinds import Kinds
 from topmast.fast.queue.learning import Learned
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.mix import Mix
 from topmast.fast.queue.pending import Pending
 from topmast.fast.queue.reach import Reach
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds import Rounds
 from topmast.fast.queue.services import Services
 from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score
+from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score, Share
 
 
 class Key(Struct):
@@ -71,6 +73,7 @@ class QueueState(EventMachine):
         order: Order,
         bind: Bind | None = None,
         score: Score | None = None,
+        share: Share | None = None,
         reserve: Reserve | None = None,
     ) -> None:
         super().__init__()
@@ -89,6 +92,8 @@ class QueueState(EventMachine):
         self.services = Services(order)
         self.shapes = Shapes(score)
         self.mix = Mix()
+        self.rounds = Rounds(profile.shares, share)
+        self.kinds = Kinds(self.fleet, self.entitlements)
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
         self.next_job = 1
@@ -111,9 +116,8 @@ class QueueState(EventMachine):
         """Plans to be sought yet before others get their turn."""
 
     def _nobody_waits(self) -> Pending:
-        return Pending(
-            self.order, lambda tenant: self.ledger.fairness(tenant), self.durations, self.shapes
-        )
+        fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
+        return Pending(self.order, fairness, self.durations, self.shapes, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -127,6 +131,8 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        self.kinds = Kinds(fleet, self.entitlements)
+        self.rounds.reset()
         self.shapes.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
@@ -135,6 +141,7 @@ class QueueState(EventMachine):
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
+        self.rounds.changed = True
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
         self.drifts.note(self.pending, record, self.now)

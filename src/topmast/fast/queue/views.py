@@ -33,7 +33,19 @@ class QueueViews(QueueState):
         return self.choices_by_mode(line)[over_quota]
 
     def choices_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
-        """By mode, the `choices` of the jobs of a line; looked up while nothing was booked in its tenant's branch."""
+        """By mode, the `choices` of the jobs of a line, or of these the one that it is granted."""
+        allowed = self.allowed_by_mode(line)
+        if line.granted is None:
+            return allowed
+        return {mode: tuple(c for c in of if c == line.granted) for mode, of in allowed.items()}
+
+    def weight_of(self, record: JobRecord) -> float:
+        """What a job weighs where time is shared by weight."""
+        weight: float = getattr(self.profile.shares.weights, record.spec.band.name.lower())
+        return weight
+
+    def allowed_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
+        """By mode, what a tenant may use; looked up while nothing was booked in its branch."""
         terms = line.terms
         as_of = self.ledger.as_of(terms.spec.tenant)
         if terms.as_of != as_of:
@@ -203,6 +215,7 @@ class QueueViews(QueueState):
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
         reason, detail = self._reason_of_line(line)
+        detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and reason in never:
             # Only those that could be asked have said never.

@@ -44,6 +44,8 @@ class Columns:
         best = self.true_speeds.max(axis=1, keepdims=True)
         self.speeds: Floats = np.where(self.runs, best, 0.0) if agnostic else self.true_speeds
         self.agnostic = agnostic
+        self.is_warm = False
+        """Whether compiled methods are at hand already, so that small problems may use them too."""
         self._take_pairs(problem if pairs and not agnostic else None)
 
     def _take_pairs(self, problem: Problem | None) -> None:

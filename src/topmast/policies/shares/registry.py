@@ -23,10 +23,16 @@ from topmast.policies.shares.shares import Shares
 
 
 class Policy(Struct, frozen=True):
-    """A policy: how it is solved, and whether jobs may share workers under it."""
+    """A policy: how it is solved, and whether jobs may share workers under it.
+
+    ``moves``: a running job may have to make room, even if the policy knows
+    nothing of types; ``fills``: as the hook `shares` has it.
+    """
 
     solve: Callable[[Columns], Shares]
     pairs: bool = True
+    moves: bool = True
+    fills: bool = True
 
 
 POLICIES = {
@@ -36,8 +42,8 @@ POLICIES = {
     max_throughput.NAME: Policy(max_throughput.solve),
     min_cost.NAME: Policy(min_cost.solve),
     min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines),
-    greedy.FIFO: Policy(greedy.solve_fifo, pairs=False),
-    greedy.SJF: Policy(greedy.solve_sjf, pairs=False),
+    greedy.FIFO: Policy(greedy.solve_fifo, pairs=False, moves=False, fills=False),
+    greedy.SJF: Policy(greedy.solve_sjf, pairs=False, moves=False, fills=False),
     hierarchical.NAME: Policy(hierarchical.solve),
     allox.NAME: Policy(allox.solve, pairs=False),
 }

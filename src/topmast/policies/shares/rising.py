@@ -27,7 +27,7 @@ def raised(
         raise TopmastError("no floor to raise")
     nothing = np.zeros(len(columns.cells.one))
     program = Program(columns, nothing, 1.0, floors, base, slope, most)
-    if len(nothing) > FEW and _all_rise(program):
+    if (columns.is_warm or len(nothing) > FEW) and _all_rise(program):
         found = _fast(program)
         if found is not None:
             return found

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from topmast.slow.arrays import Bools, Floats, Ints
 from topmast.slow.capacity.problem import Host, Problem
-from topmast.slow.data.columns import Bools, Floats, Ints
 
 
 class Classes(Struct, frozen=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from topmast.slow.arrays import Ints
 from topmast.slow.capacity.classes import Classes
 from topmast.slow.capacity.problem import Host
-from topmast.slow.data.columns import Ints
 
 Racks = dict[str, list[int]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from topmast.slow.arrays import Floats, Ints
 from topmast.slow.capacity.classes import Classes
-from topmast.slow.data.columns import Floats, Ints
-from topmast.slow.data.highs import INF, Model, Rows
+from topmast.slow.highs import INF, Model, Rows
 
 
 class Program(Struct, frozen=True):

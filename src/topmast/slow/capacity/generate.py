@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Floats
+from topmast.slow.arrays import Floats
 
 MODELS = (("H100", 8), ("A100", 8), ("V100", 4))
 DOMAINS_PER_DATACENTER = 10
@@ -40,22 +40,22 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 def make(shape: Shape) -> dict[str, Any]:
     """A problem as its file has it. O(hosts)."""
-    random = np.random.default_rng([shape.seed, shape.hosts, shape.clusters, shape.domains])
-    weight = random.lognormal(0.0, 1.0, shape.clusters)
+    draw = np.random.default_rng([shape.seed, shape.hosts, shape.clusters, shape.domains])
+    weight = draw.lognormal(0.0, 1.0, shape.clusters)
     share = weight / weight.sum()
     datacenters = -(-shape.domains // DOMAINS_PER_DATACENTER)
-    home = random.integers(0, datacenters, shape.clusters)
-    near = random.random((shape.domains, shape.clusters)) * share
+    home = draw.integers(0, datacenters, shape.clusters)
+    near = draw.random((shape.domains, shape.clusters)) * share
     near /= near.sum(axis=1, keepdims=True)
     domain = np.arange(shape.hosts) % shape.domains
-    model = random.choice(len(MODELS), shape.hosts, p=(0.5, 0.3, 0.2))
+    model = draw.choice(len(MODELS), shape.hosts, p=(0.5, 0.3, 0.2))
     owner = np.full(shape.hosts, -1)
     for d in range(shape.domains):
         mine = np.nonzero(domain == d)[0]
-        owner[mine] = random.choice(shape.clusters, len(mine), p=near[d])
-    owner[random.random(shape.hosts) > ASSIGNED] = -1
-    in_use = (random.random(shape.hosts) < IN_USE) & (owner >= 0)
-    rack = random.integers(0, RACKS_PER_DOMAIN, shape.hosts)
+        owner[mine] = draw.choice(shape.clusters, len(mine), p=near[d])
+    owner[draw.random(shape.hosts) > ASSIGNED] = -1
+    in_use = (draw.random(shape.hosts) < IN_USE) & (owner >= 0)
+    rack = draw.integers(0, RACKS_PER_DOMAIN, shape.hosts)
     hosts = [
         {
             "name": f"host-{i:06}", "model": MODELS[model[i]][0], "gpus": MODELS[model[i]][1],
@@ -67,11 +67,11 @@ def make(shape: Shape) -> dict[str, Any]:
         for i in range(shape.hosts)
     ]  # fmt: skip
     clusters = []
-    asked = _asked(shape, random, model, owner)
-    survive = random.random(shape.clusters) < SURVIVE
+    asked = _asked(shape, draw, model, owner)
+    survive = draw.random(shape.clusters) < SURVIVE
     for k in range(shape.clusters):
         capacity = {name: int(asked[k, m]) for m, (name, _) in enumerate(MODELS) if asked[k, m]}
-        place = f"dc-{home[k]}" if random.random() < 0.5 else None
+        place = f"dc-{home[k]}" if draw.random() < 0.5 else None
         clusters.append(
             {"name": f"cluster-{k:03}", "capacity": capacity,
              "survive_domain": bool(survive[k]), "datacenter": place}
@@ -79,13 +79,13 @@ def make(shape: Shape) -> dict[str, Any]:
     return {"hosts": hosts, "clusters": clusters, "buffer_fraction": 0.02, "prices": dict(PRICES)}
 
 
-def _asked(shape: Shape, random: np.random.Generator, model: Any, owner: Any) -> Floats:
+def _asked(shape: Shape, draw: np.random.Generator, model: Any, owner: Any) -> Floats:
     """The GPUs that each cluster asks for of each model [K, M]: what it has, changed, and scaled."""
     asked = np.zeros((shape.clusters, len(MODELS)))
     for m, (_, gpus) in enumerate(MODELS):
         here = (model == m) & (owner >= 0)
         asked[:, m] = gpus * np.bincount(owner[here], minlength=shape.clusters)
-        asked[:, m] *= random.lognormal(0.0, CHANGE, shape.clusters)
+        asked[:, m] *= draw.lognormal(0.0, CHANGE, shape.clusters)
         total = gpus * int((model == m).sum())
         asked[:, m] *= shape.asked * total / max(1.0, asked[:, m].sum())
     whole: Floats = np.floor(asked)

@@ -14,7 +14,7 @@ from topmast.slow.capacity.formulation import formulate
 from topmast.slow.capacity.prices import solve_by_prices
 from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
 from topmast.slow.capacity.uneven import solve_in_pieces
-from topmast.slow.data.highs import Effort, solve
+from topmast.slow.highs import Effort, solve
 
 Seconds = Callable[[], float]
 

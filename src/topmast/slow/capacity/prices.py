@@ -15,11 +15,11 @@ import highspy
 import numpy as np
 from msgspec import Struct
 
+from topmast.slow.arrays import Floats, Ints
 from topmast.slow.capacity.classes import Classes, Found, cost_of, costs_of
 from topmast.slow.capacity.formulation import formulate, rooms, steps
 from topmast.slow.capacity.kernels import respond
-from topmast.slow.data.columns import Floats, Ints
-from topmast.slow.data.highs import Effort, solve
+from topmast.slow.highs import Effort, solve
 
 ROUNDS = 300
 FLOW_EVERY = 10

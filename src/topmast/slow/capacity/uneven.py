@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
+from topmast.slow.arrays import Ints
 from topmast.slow.capacity.classes import Classes, Found, cost_of
 from topmast.slow.capacity.formulation import formulate
 from topmast.slow.capacity.prices import solve_by_prices
-from topmast.slow.data.columns import Ints
-from topmast.slow.data.highs import Effort, solve
+from topmast.slow.highs import Effort, solve
 
 
 def solve_in_pieces(classes: Classes, left_s: Callable[[], float]) -> Found:

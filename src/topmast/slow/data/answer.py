@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.conflict import Conflict
 from topmast.slow.data.copies import NOWHERE, sources_of
 from topmast.slow.data.ledger import constant_of, loads, terms_of

@@ -10,14 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
+from topmast.slow.arrays import Bools, Floats, Ints
 from topmast.slow.data.problem import Problem, Table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Lists(Struct, frozen=True):

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats, Ints
+from topmast.slow.arrays import Bools, Floats, Ints
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.highs import Effort, solve
+from topmast.slow.highs import Effort, solve
 
 MOST_SETS = 5_000
 MOST_TRIALS = 200

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.slow.data.columns import Bools, Columns, Floats, Ints
-from topmast.slow.data.highs import INF, Effort, Model, Rows, solve
+from topmast.slow.arrays import Bools, Floats, Ints
+from topmast.slow.data.columns import Columns
+from topmast.slow.highs import INF, Effort, Model, Rows, solve
 
 NOWHERE = -1
 NODES = 10_000

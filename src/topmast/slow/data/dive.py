@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Floats
+from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.prices import Relaxation, Relaxed
 from topmast.slow.data.search import Search
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.highs import Effort, solve
 from topmast.slow.data.search import Search
 from topmast.slow.data.serving import best_service
+from topmast.slow.highs import Effort, solve
 
 SLACKS = (0.0, 1e-9, 1e-7, 1e-5)
 """Parts of the limits that are left free, tried in turn until rounding breaks no rule."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats, Ints
-from topmast.slow.data.highs import INF, Model, Rows
+from topmast.slow.arrays import Bools, Floats, Ints
+from topmast.slow.data.columns import Columns
+from topmast.slow.highs import INF, Model, Rows
 
 
 class Routes(Struct, frozen=True):

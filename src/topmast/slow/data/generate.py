@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Floats, Ints
+from topmast.slow.arrays import Floats, Ints
 
 Kind = Literal["sparse", "dense"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

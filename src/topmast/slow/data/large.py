@@ -12,17 +12,18 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.dive import MIDDLING, QUICK, Pace, dive, dive_again
 from topmast.slow.data.exact import Found
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.highs import Effort, solve
 from topmast.slow.data.ledger import terms_of
 from topmast.slow.data.prices import Point, Relaxation, Relaxed
 from topmast.slow.data.search import Search
 from topmast.slow.data.serving import best_service
+from topmast.slow.highs import Effort, solve
 
 ITERATIONS = 3_000
 CONVERGED = 2e-5

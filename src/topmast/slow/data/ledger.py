@@ -7,7 +7,8 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 
 
 class Terms(Struct, frozen=True):

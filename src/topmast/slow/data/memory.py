@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from topmast.model.errors import InvalidInput
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.large import Learnt
 from topmast.slow.data.prices import Point
 

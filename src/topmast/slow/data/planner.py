@@ -9,10 +9,11 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.model.errors import TopmastError
+from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data import memory
 from topmast.slow.data.ablation import Ablation, ablated
 from topmast.slow.data.answer import document_of, refusal_of
-from topmast.slow.data.columns import Bools, Columns, Floats, columns_of
+from topmast.slow.data.columns import Columns, columns_of
 from topmast.slow.data.conflict import conflict_of, smallest
 from topmast.slow.data.copies import is_allowed
 from topmast.slow.data.exact import Found, solve_exactly

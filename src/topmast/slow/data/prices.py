@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data import prices_kernels as kernels
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.formulation import routes_of
 
 STEP = 0.99

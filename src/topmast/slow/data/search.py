@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from topmast.slow.arrays import Bools, Floats, Ints
 from topmast.slow.data import search_kernels as kernels
-from topmast.slow.data.columns import Bools, Columns, Floats, Ints
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.ledger import terms_of
 from topmast.slow.data.search_kernels import Fixed, Log, State
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.slow.data.columns import Bools, Columns, Floats
+from topmast.slow.arrays import Bools, Floats
+from topmast.slow.data.columns import Columns
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.highs import Effort, solve
+from topmast.slow.highs import Effort, solve
 
 TINY = 1e-9
 

@@ -8,13 +8,18 @@ import numpy as np
 
 from topmast.model.errors import InvalidInput
 from topmast.model.units import show
-from topmast.traces.generate import mast, pai, philly
+from topmast.traces.generate import gavel, mast, pai, philly
 from topmast.traces.source import MAX_ROWS
 from topmast.traces.trace import Trace
 
 __all__ = ["KINDS", "generate"]
 
-KINDS = {"pai-like": pai.generate, "philly-like": philly.generate, "mast-like": mast.generate}
+KINDS = {
+    "pai-like": pai.generate,
+    "philly-like": philly.generate,
+    "mast-like": mast.generate,
+    "gavel-like": gavel.generate,
+}
 
 
 def generate(

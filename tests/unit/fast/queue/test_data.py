@@ -404,3 +404,16 @@ def test_a_replica_is_not_dropped_while_a_job_that_reads_it_is_being_placed() ->
         world.deliver(ask.to, ask.message)
     assert world.jobs["j1"].region == "east"
     assert world.deliver(ids.QUEUE, m.DropReplica("d", "west")) == "d"
+
+
+def test_a_replica_that_a_waiting_job_finds_nowhere_else_is_not_dropped() -> None:
+    """With half of its data in the other region, the job could run there only after a copy."""
+    world = _world(
+        dataset("a", "east", "west"), dataset("b", "west"), options=profile(on_demand_copies=False)
+    )
+    world.submit(job("busy", gpus=8, count=2, preemptible=False, datasets=("b",)), _reads("a", "b"))
+    assert world.reason("j2") == "InsufficientCapacity"
+    refused = world.tell(ids.QUEUE, m.DropReplica("a", "west"))
+    assert isinstance(refused, Conflict)
+    assert "j2" in str(refused)
+    assert world.tell(ids.QUEUE, m.DropReplica("a", "east")) == "a"

@@ -48,9 +48,9 @@ def test_what_is_expected(story: str, spec: JobSpec, want_s: float) -> None:
 def test_what_is_left_is_what_was_not_kept() -> None:
     """Work that a checkpoint saved need not be done again; lost work must."""
     known = _learned()
-    record = JobRecord("j1", 1, job(duration_s=60.0), 0.0, held_s=50.0, kept_s=20.0)
+    record = JobRecord("j1", 1, job(duration_s=60.0), 0.0, held_s=50.0, kept_s=20.0, worked_s=20.0)
     assert known.remaining_s(record) == 40.0
-    record.kept_s = 90.0
+    record.worked_s = 90.0
     assert known.remaining_s(record) == 0.0
 
 

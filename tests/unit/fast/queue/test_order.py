@@ -42,7 +42,7 @@ class Model:
             self.ranked_at_s, np.array([w.band]), np.array([w.submit_s]), np.array([w.gpus]),
             np.array([w.tasks]), np.array([0]), np.array([standing]), np.array([w.duration_s]),
             np.array([w.remaining_s]), np.array([w.attained_gpu_s]), np.array([w.executed_s]),
-            np.array([w.first_start_s]), np.array([w.since_s]), np.array([False]),
+            np.array([w.first_start_s]), np.array([w.since_s]), np.array([False]), np.array([w.turn]),
         )  # fmt: skip
         band = (0.0 if over_quota else -float(w.band),) if self.order.by_band else ()
         return (*band, *self.order.keys(view)[0].tolist(), w.submit_s, w.number)

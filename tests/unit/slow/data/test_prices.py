@@ -7,9 +7,9 @@ from tests.support.dataplan_brute import best, tiny
 from topmast.slow.data.columns import columns_of
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.generate import Shape, make
-from topmast.slow.data.highs import Effort, Model, solve
 from topmast.slow.data.prices import Prices, Relaxation
 from topmast.slow.data.reading import convert_problem
+from topmast.slow.highs import Effort, Model, solve
 
 
 @pytest.mark.parametrize("seed", range(60))

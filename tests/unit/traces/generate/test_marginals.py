@@ -50,7 +50,8 @@ def test_every_job_fits_the_fleet(kind: str) -> None:
     hosts = [h for region in fleet.regions for c in region.clusters for h in c.hosts]
     largest = {m: max(h.gpus for h in hosts if h.model == m) for m in fleet.models()}
     largest[""] = max(largest.values())
-    limit = np.array([largest[name] for name in trace.gpu_models.names])
+    accepted = [name.split("|") for name in trace.gpu_models.names]
+    limit = np.array([max(largest[name] for name in names) for names in accepted])
     assert (trace.gpus <= limit[trace.gpu_models.codes]).all()
     assert {name for name in trace.tenant.names if name != "default"} <= {
         tenant.name for tenant in fleet.tenants
@@ -124,6 +125,23 @@ def test_pai_fleet() -> None:
     fleet = parse_fleet(made("pai-like")[1])
     assert fleet.gpus() == {"MISC": 2240, "P100": 1596, "V100M32": 1080, "T4": 994, "V100": 832}
     assert len(fleet.regions[0].clusters[0].hosts) == 1897
+
+
+# -------------------------------------------------------------------------------------- gavel-like
+
+
+def test_gavel_sizes_durations_and_speeds() -> None:
+    """70% of one GPU, 20% that run for more than a day on V100, and every job slower or faster by its type."""
+    trace, plan = made("gavel-like")
+    assert float((trace.total_gpus() == 1).mean()) == pytest.approx(0.7, abs=0.002)
+    assert float((trace.duration_s > 60_000).mean()) == pytest.approx(0.2, abs=0.002)
+    assert trace.duration_s.min() >= 60 * 10**1.5 * 0.999
+    assert trace.duration_s.max() <= 60 * 10**4 * 1.001
+    assert len(trace.model.names) == 26
+    speeds = np.array([[float(x) for x in text.split("|")] for text in trace.speeds.names])
+    assert (speeds[:, 0] == 1).all()
+    assert speeds[:, 2].min() == 0.086
+    assert parse_fleet(plan).gpus() == {"V100": 32, "P100": 32, "K80": 32}
 
 
 # ------------------------------------------------------------------------------------- philly-like
@@ -266,7 +284,12 @@ def test_mast_storage_leaves_room_for_replicas() -> None:
 # ----------------------------------------------------------------------------------------- misuse
 
 MISUSE = [
-    ("slurm-like", 10, 0, "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like)"),
+    (
+        "slurm-like",
+        10,
+        0,
+        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like)",
+    ),
     ("pai-like", 0, 0, "jobs: is out of range"),
     ("pai-like", 10**9, 0, "jobs: is out of range"),
     ("pai-like", 10, -1, "seed: is negative"),
@@ -283,7 +306,7 @@ def test_misuse(kind: str, jobs: int, seed: int, want: str) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", ["pai-like", "philly-like"])
+@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like"])
 def test_small_traces(kind: str, jobs: int) -> None:
     """A few jobs are no trouble."""
     trace, _ = generate(kind, jobs, 0)

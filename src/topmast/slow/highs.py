@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from topmast.slow.data.columns import Floats
+from topmast.slow.arrays import Floats
 
 Status = Literal["optimal", "stopped", "infeasible"]
 Whole = npt.NDArray[np.int32]

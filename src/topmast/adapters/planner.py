@@ -1,0 +1,114 @@
+"""The planner of data in a process of its own: it may be slow, run out of memory, or crash, and nobody waits.
+
+The process lives on between plans, so that one begins from what the last has learnt. One that takes too
+long is killed; the next plan starts another.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from topmast.model.errors import TopmastError, Unavailable
+from topmast.slow.data.planner import Options, Planner
+from topmast.slow.data.problem import Problem
+
+PATIENCE_S = 30.0
+"""So much longer than its time limit a plan may take, compiling kernels and sending included."""
+NICE = 10
+"""The planner gives way to everything else on the machine."""
+
+
+class PlannerProcess:
+    """Solves one problem at a time; for one thread, but for `close`."""
+
+    def __init__(self, options: Options, patience_s: float = PATIENCE_S) -> None:
+        self._options = options
+        self._patience_s = patience_s
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def plan(self, problem: Problem) -> dict[str, Any]:
+        """The answer. Raises Unavailable when the process dies or takes too long, TopmastError as it does."""
+        pipe = self._started()
+        limit_s = self._options.time_limit_s + self._patience_s
+        try:
+            pipe.send(problem)
+            if not pipe.poll(limit_s):
+                raise Unavailable(f"the planner took longer than {limit_s:g} s, and was stopped")
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            raise Unavailable(f"the planner's process died{self._how()}") from None
+        except Unavailable:
+            self._kill()
+            raise
+        if isinstance(answer, str):
+            raise TopmastError(answer)
+        found: dict[str, Any] = answer
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._closed = True
+        self._kill()
+
+    def _started(self) -> Connection:
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the planner is closed")
+            if self._pipe is not None and self._process is not None and self._process.is_alive():
+                return self._pipe
+            # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(
+                target=_serve, args=(theirs, self._options), name="topmast-planner", daemon=True
+            )
+            self._process.start()
+            theirs.close()
+            return self._pipe
+
+    def _how(self) -> str:
+        """How the process ended."""
+        process = self._process
+        if process is None:
+            return ""
+        process.join(1.0)
+        code = process.exitcode
+        if code is None:
+            return ""
+        return f" (signal {-code})" if code < 0 else f" (exit code {code})"
+
+    def _kill(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+            pipe, self._pipe = self._pipe, None
+        if process is not None:
+            process.kill()
+            process.join()
+        if pipe is not None:
+            pipe.close()
+
+
+def _serve(pipe: Connection, options: Options) -> None:
+    """What the process does: problems in, answers out, until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICE)
+    planner = Planner(options, time.monotonic)
+    while True:
+        try:
+            problem = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(planner.plan(problem))
+        except TopmastError as error:
+            pipe.send(str(error))

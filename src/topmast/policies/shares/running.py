@@ -1,0 +1,120 @@
+"""The policies of this folder at the head of a running fleet: columns in, fractions of time out.
+
+The problem that is solved is the one that `topmast allocate` reads. A job that makes no sense in it is
+named and left out, and the others are served.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal
+
+import numpy as np
+
+from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.job import MILLI
+from topmast.policies.base import Floats, Parts, Profile, ShareOptions, SharesView, Within
+from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.objectives import hierarchical
+from topmast.policies.shares.problem import Entity, Job, Problem
+from topmast.policies.shares.registry import Policy, columns_for, policy_named
+from topmast.policies.shares.shares import Shares
+
+_JOB = re.compile(r"jobs\[(\d+)\]")
+
+
+class Running:
+    """One policy of the registry, asked again and again by the queue."""
+
+    def __init__(self, profile: Profile) -> None:
+        options = profile.shares
+        self._options: ShareOptions = options
+        self._policy: Policy = policy_named(options.policy)
+        self.moves = self._policy.moves or options.aware
+        self.fills = self._policy.fills
+
+    def parts(self, view: SharesView) -> Parts:
+        """As the hook says. O(one solve), and another for each job that has to be left out."""
+        named: dict[int, str] = {}
+        rows: list[int] = np.flatnonzero(view.speeds.max(axis=1, initial=0.0) > 0).tolist()
+        late: set[int] = set()
+        while rows:
+            columns = self._columns(view, rows, late)
+            try:
+                shares = self._policy.solve(columns)
+            except InvalidInput as error:
+                found = _JOB.match(error.field or "")
+                if found is None:
+                    raise
+                named[rows.pop(int(found[1]))] = error.message
+                continue
+            if shares.objective is not None:
+                return _spread(view, columns, rows, shares, named)
+            for violated in shares.violated:
+                named[rows[violated]] = "its deadline cannot be kept beside those of the others"
+                late.add(rows[violated])
+        nothing = np.zeros(view.speeds.shape)
+        return Parts(nothing, np.zeros(len(view.ids)), named)
+
+    def _columns(self, view: SharesView, rows: list[int], late: set[int]) -> Columns:
+        """The problem with these jobs; of those that are ``late`` the deadline does not count."""
+        entities = _entities(view, rows, self._options.within) if self._has_entities() else {}
+        unit = _unit_milli(view, rows)
+        jobs = [_job(view, row, unit, bool(entities), row not in late) for row in rows]
+        workers = {
+            m: gpus * MILLI // unit for m, gpus in zip(view.models, view.gpus.tolist(), strict=True)
+        }
+        prices = {m: usd for m, usd in self._options.prices.items() if m in workers}
+        problem = Problem(workers, jobs, costs=prices, entities=entities)
+        columns = columns_for(self._policy, problem, agnostic=not self._options.aware)
+        columns.is_warm = True
+        return columns
+
+    def _has_entities(self) -> bool:
+        return self._options.policy == hierarchical.NAME
+
+
+def _unit_milli(view: SharesView, rows: list[int]) -> int:
+    """The largest part of a GPU of which all gangs take a whole number: a worker of the problem."""
+    return math.gcd(MILLI, *(round(width * MILLI) for width in view.width[rows].tolist()))
+
+
+def _entities(view: SharesView, rows: list[int], within: Within) -> dict[str, Entity]:
+    """The tenants that have jobs here."""
+    tenants = dict.fromkeys(view.tenant[rows].tolist())
+    how: Literal["fairness", "fifo"] = "fifo" if within is Within.FIFO else "fairness"
+    return {str(t): Entity(float(view.tenant_weights[t]), how) for t in tenants}
+
+
+def _job(view: SharesView, row: int, unit_milli: int, has_entity: bool, is_due: bool) -> Job:
+    deadline_s = float(view.deadline_s[row])
+    return Job(
+        id=view.ids[row],
+        throughputs={
+            m: speed
+            for m, speed in zip(view.models, view.speeds[row].tolist(), strict=True)
+            if speed > 0
+        },
+        scale_factor=round(view.width.item(row) * MILLI) // unit_milli,
+        weight=view.weight.item(row),
+        steps_left=view.left_s.item(row),
+        elapsed_s=view.elapsed_s.item(row),
+        isolated_s=view.isolated_s.item(row),
+        deadline_s=deadline_s if is_due and not math.isnan(deadline_s) else None,
+        arrival_s=view.submit_s.item(row),
+        entity=str(view.tenant[row]) if has_entity else None,
+    )
+
+
+def _spread(
+    view: SharesView, columns: Columns, rows: list[int], shares: Shares, named: dict[int, str]
+) -> Parts:
+    """An answer for some rows as one for all."""
+    if not np.isfinite(shares.single).all():
+        raise TopmastError("the solver returned fractions that are no numbers")
+    fractions = np.zeros(view.speeds.shape)
+    fractions[rows] = shares.single
+    isolated: Floats = np.zeros(len(view.ids))
+    isolated[rows] = columns.isolated_speeds
+    return Parts(fractions, isolated, named)

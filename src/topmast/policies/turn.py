@@ -1,0 +1,23 @@
+"""Order `turn` (Gavel's rounds): whose turn it is in this round, as the shares of time have it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from topmast.policies.base import Floats, Profile, QueueView
+
+
+class Turn:
+    """By place in the round: who received least of the share that is due to it comes first."""
+
+    source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20), section 5: rounds"
+    options: ClassVar[tuple[str, ...]] = ("shares",)
+    by_band = False
+    by_time = True
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def keys(self, view: QueueView) -> Floats:
+        """The place in the round (n x 1)."""
+        return view.turn[:, None]

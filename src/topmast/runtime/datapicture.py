@@ -1,0 +1,73 @@
+"""What the planners of the slow path see of the queue: where data is, and what moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.dataset import ReplicaState
+from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.messages import DropReplica, RequestReplica
+from topmast.policies.base import SlowOptions
+from topmast.slow.data.demand import Kind
+from topmast.slow.data.diary import Entry
+from topmast.slow.data.movement import Order, Stock
+from topmast.slow.data.planning import Picture, Wish
+
+PLAN = "the data plan"
+"""The cause of copies that a plan wants."""
+
+
+def stock_of(queue: GlobalQueue) -> Stock:
+    """Complete replicas and copies in flight. O(replicas + copies)."""
+    replicas = {
+        name: tuple(sorted(r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE))
+        for name, record in queue.catalogue.datasets.items()
+    }
+    copies = tuple((c.dataset, c.source, c.target) for c in queue.catalogue.copies.values())
+    return Stock(replicas, copies)
+
+
+def picture_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> Picture:
+    """Fleet, datasets, stock, and what ``jobs`` (None: all) still need. O(datasets + replicas + jobs)."""
+    datasets = tuple(record.spec for _, record in sorted(queue.catalogue.datasets.items()))
+    unfinished = unfinished_of(queue, queue.jobs if jobs is None else jobs)
+    return Picture(queue.fleet, datasets, stock_of(queue), unfinished)
+
+
+def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
+    """What those of ``jobs`` that are not over read, and will still need. O(jobs)."""
+    records = (queue.jobs.get(job) for job in jobs)
+    return tuple(
+        Entry(
+            record.submit_s,
+            record.spec.datasets,
+            kind_of(record.spec),
+            record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
+        )
+        for record in records
+        if record is not None and record.spec.datasets and not record.finished
+    )
+
+
+def kind_of(spec: JobSpec, model: str | None = None) -> Kind:
+    """The work of a job: for the model it runs on, else the first that it names."""
+    listed = spec.groups[0].resources.accelerators
+    named = model or (listed[0].model if listed else None)
+    return Kind(named or "", spec.band >= Band.HIGH)
+
+
+def message_of(order: Order) -> RequestReplica | DropReplica:
+    """What to tell the queue."""
+    if order.op == "copy":
+        return RequestReplica(order.table, order.region, PLAN)
+    return DropReplica(order.table, order.region)
+
+
+def wish_of(options: SlowOptions, seed: int = 0) -> Wish:
+    """What a profile wants of plans."""
+    usual = Wish()
+    terms = replace(usual.terms, growth=options.growth)
+    return Wish(options.history_days, options.scenarios, terms, seed)

@@ -1,0 +1,174 @@
+"""Rounds on the machines: who is stopped at the end of his turn, who starts, and what becomes of early ends."""
+
+from __future__ import annotations
+
+from tests.support.build import cluster, fleet, gang, job, needs
+from tests.support.world import World
+from topmast.model import messages as m
+from topmast.model.job import Accelerator as A
+from topmast.model.job import JobSpec, Resources
+from topmast.policies.registry import load_profile
+
+LAB = fleet(cluster("lab-1", hosts=1, gpus=4, model="V100"), cluster("lab-2", hosts=1, gpus=4, model="K80"))  # fmt: skip
+ONE = fleet(cluster("lab-1", hosts=1, gpus=4, model="V100"))
+
+
+def _world(profile: str = "gavel-max-min-fairness", where: object = LAB, **options: str) -> World:
+    settings = {key.replace("__", "."): value for key, value in options.items()}
+    return World(where, load_profile(profile, settings))  # type: ignore[arg-type]
+
+
+def _either(name: str, slow: float, gpus: int = 4, **more: object) -> JobSpec:
+    """A job that runs on both models, on the K80 at a part of the speed."""
+    listed = (A("V100", gpus * 1000), A("K80", gpus * 1000, slow))
+    return job(name, resources=Resources(listed), **more)  # type: ignore[arg-type]
+
+
+def test_jobs_take_turns() -> None:
+    """Two jobs, one place: each runs for half of the time, and is stopped with a checkpoint at its end."""
+    world = _world(where=ONE, shares__lease="1")
+    jobs = world.submit(job("a", gpus=4, model="V100"), job("b", gpus=4, model="V100"))
+    runs = dict.fromkeys(jobs, 0)
+    for _ in range(20):
+        world.advance(180)
+        for name in jobs:
+            runs[name] += world.states()[name] == "RUNNING"
+        world.advance(180)
+    assert min(runs.values()) >= 9
+    stopped = {order.job for order in world.orders(m.StopTasks)}
+    assert stopped == set(jobs)
+
+
+def test_who_gains_most_gets_the_fast_model() -> None:
+    """Each runs on a model of its own, the one that does not mind on the slow one; nobody is stopped."""
+    world = _world("gavel-max-throughput")
+    minds, minds_not = world.submit(_either("minds", 0.1), _either("minds-not", 1.0))
+    world.advance(2_000)
+    assert world.jobs[minds].model == "V100"
+    assert world.jobs[minds_not].model == "K80"
+    assert world.jobs[minds].preemptions == 0
+
+
+def test_what_knows_nothing_of_models_makes_all_take_turns_on_each() -> None:
+    """Without speeds each job has half of its time on each model."""
+    world = _world("gavel-max-min-fairness-agnostic", shares__lease="1")
+    first, _ = world.submit(_either("a", 0.1), _either("b", 1.0))
+    seen = []
+    for _ in range(20):
+        world.advance(360)
+        seen.append(world.jobs[first].model)
+    assert 6 <= seen.count("K80") <= 14
+
+
+def test_an_early_end_is_used_at_once() -> None:
+    """A job that waits starts when another has finished, in the middle of the round."""
+    world = _world(where=ONE)
+    jobs = world.submit(*(job(name, gpus=4, model="V100") for name in "ab"))
+    world.advance(100)
+    runs = next(name for name in jobs if world.states()[name] == "RUNNING")
+    world.finish(runs)
+    world.advance(1)
+    assert sorted(world.states()[name] for name in jobs) == ["RUNNING", "SUCCEEDED"]
+
+
+def test_or_left_idle_until_the_round_is_over() -> None:
+    """`shares.reuse: false` does as the public simulator: to compare with it."""
+    world = _world(where=ONE, shares__reuse="false")
+    jobs = world.submit(*(job(name, gpus=4, model="V100") for name in "ab"))
+    world.advance(100)
+    world.finish(next(name for name in jobs if world.states()[name] == "RUNNING"))
+    world.advance(200)
+    assert sorted(world.states()[name] for name in jobs) == ["PENDING", "SUCCEEDED"]
+    world.advance(100)
+    assert sorted(world.states()[name] for name in jobs) == ["RUNNING", "SUCCEEDED"]
+
+
+def test_who_may_not_be_preempted_keeps_running() -> None:
+    """The other one waits, round after round."""
+    world = _world(where=ONE)
+    (first,) = world.submit(job("a", gpus=4, model="V100", preemptible=False))
+    (second,) = world.submit(job("b", gpus=4, model="V100"))
+    world.advance(2_000)
+    assert (world.states()[first], world.states()[second]) == ("RUNNING", "PENDING")
+
+
+def test_nobody_starts_before_those_who_had_to_stop_have() -> None:
+    """GPUs that come free one job after the other are kept for the gang that was granted them."""
+    world = World(
+        ONE, load_profile("gavel-max-min-fairness", {"shares.lease": "1"}), obedient=False
+    )
+    small = world.submit(*(job(f"s{i}", gpus=1, model="V100") for i in range(4)))
+    for name in small:
+        world.start(name)
+    (wide,) = world.submit(job("wide", gpus=4, model="V100"))
+    world.advance(800)
+    assert all(world.states()[name] == "PREEMPTING" for name in small)
+    world.finish(small[0])
+    (late,) = world.submit(job("late", gpus=1, model="V100"))
+    world.advance(1)
+    assert world.states()[late] == "PENDING"
+    for name in small[1:]:
+        world.finish(name)
+    world.advance(1)
+    assert world.states()[wide] == "STARTING"
+
+
+def test_jobs_without_a_part_do_not_keep_others_from_theirs() -> None:
+    """No model, no GPUs, several models at once: these wait for what they need, or start; others share."""
+    world = _world()
+    nowhere, plain, mixed, shares = world.submit(
+        job("nowhere", gpus=1, model="T4"),
+        gang({"reader": (1, needs(cpus=0))}, name="plain"),
+        gang({"a": (1, needs(1, "V100")), "b": (1, needs(1, "K80"))}, name="mixed"),
+        _either("shares", 0.5),
+    )
+    world.advance(10)
+    assert world.reason(nowhere) == "NoMatchingHardware"
+    assert world.states()[plain] == "RUNNING"
+    assert world.states()[shares] == "RUNNING"
+    world.finish(shares)
+    world.advance(400)
+    assert mixed in world.jobs
+
+
+def test_a_deadline_that_cannot_be_kept_is_named_and_the_others_are_served() -> None:
+    """The job runs on, without it, and its people read why."""
+    world = _world("gavel-min-cost-slo")
+    hopeless, other = world.submit(
+        _either("hopeless", 0.5, duration_s=10_000.0, deadline_s=100.0),
+        _either("other", 0.5, duration_s=1_000.0, deadline_s=90_000.0),
+    )
+    world.advance(10)
+    assert "deadline" in world.queue.rounds.named[hopeless]
+    assert "RUNNING" in (world.states()[hopeless], world.states()[other])
+
+
+def test_after_a_restart_another_round_begins() -> None:
+    """What is known of rounds is lost with the process; jobs run on, and take turns again."""
+    world = _world(where=ONE)
+    jobs = world.submit(*(job(name, gpus=4, model="V100") for name in "ab"))
+    world.advance(500)
+    before = world.states()
+    world.restart()
+    assert world.states() == before
+    seen = set()
+    for _ in range(12):
+        world.advance(360)
+        seen.add(tuple(world.states()[name] for name in jobs))
+    assert len(seen) > 1
+
+
+def test_first_come_first_served_lets_nobody_pass() -> None:
+    """`gavel-fifo`: a wide job that finds no room stops those behind it, and rounds follow every end."""
+    world = _world("gavel-fifo", where=ONE)
+    first, wide, small = world.submit(
+        job("first", gpus=1, model="V100"),
+        job("wide", gpus=4, model="V100"),
+        job("small", gpus=1, model="V100"),
+    )
+    world.advance(10)
+    states = world.states()
+    assert (states[first], states[wide], states[small]) == ("RUNNING", "PENDING", "PENDING")
+    world.finish(first)
+    world.advance(1)
+    assert (world.states()[wide], world.states()[small]) == ("RUNNING", "PENDING")

@@ -1,0 +1,200 @@
+"""From a fleet and a diary to a problem, and from an answer to a plan in force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from tests.support.build import cluster, dataset, fleet
+from topmast.slow.data.demand import Kind, Terms, problem_of
+from topmast.slow.data.diary import DAY_S, Diary, Entry, namespace_of
+from topmast.slow.data.movement import Stock
+from topmast.slow.data.planner import Options, Planner
+from topmast.slow.data.planning import DataPlanning, Picture, Wish
+from topmast.slow.data.reading import check
+
+PRESSING, PATIENT = Kind("H100", True), Kind("H100", False)
+FLEET = fleet(cluster("east-1", hosts=1, gpus=8), cluster("west-1", hosts=1, gpus=8))
+TABLES = tuple(dataset(f"ns.{x}", "east", size_bytes=10**9) for x in "abcd")
+
+
+def _picture(**more: object) -> Picture:
+    stock = Stock({d.name: ("east",) for d in TABLES}, ())
+    return replace(Picture(FLEET, TABLES, stock), **more)
+
+
+def _answered(planning: DataPlanning, picture: Picture, now_s: float = 2 * DAY_S) -> bool:
+    question = planning.question(_picture(), now_s)
+    assert question is not None
+    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
+    return planning.answered(question, answer, picture, now_s)
+
+
+def _busy(scenarios: int = 2) -> DataPlanning:
+    """Two days on which each table was read for 3 of the east's 8 GPUs."""
+    planning = DataPlanning(Wish(scenarios=scenarios, terms=Terms(growth=None)))
+    for hour in range(48):
+        for table in TABLES:
+            planning.diary.note(Entry(hour * 3_600.0, (table.name,), PRESSING, 3 * 3_600.0))
+    return planning
+
+
+# --- the diary ------------------------------------------------------------------------------------
+
+
+def test_a_diary_by_days() -> None:
+    """Whole days before now; what came before them is not looked at."""
+    diary = Diary()
+    for day, gpu_s in ((0, 100.0), (1, 200.0), (1, 50.0), (2, 400.0)):
+        diary.note(Entry((day + 0.5) * DAY_S, ("t",), PRESSING, gpu_s))
+    looked = diary.look(("t",), 3 * DAY_S, 2)
+    assert [looked.history.demand_on(d).sum() for d in range(2)] == [250.0, 400.0]
+
+
+def test_a_young_diary_is_one_period_as_long_as_it_is_old() -> None:
+    """Six hours of demand are not taken for a day's."""
+    diary = Diary()
+    diary.note(Entry(0.0, ("t",), PRESSING, 60.0))
+    diary.note(Entry(3_600.0, ("t",), PRESSING, 40.0))
+    looked = diary.look(("t",), 21_600.0, 28)
+    assert looked.period_s == 21_600.0
+    assert looked.history.demand_on(0).sum() == 100.0
+
+
+def test_jobs_that_wait_count_and_are_not_written_down() -> None:
+    """A full region would else be asked for no more than it serves."""
+    diary = Diary()
+    diary.note(Entry(0.0, ("t",), PRESSING, 60.0))
+    waits = (Entry(50.0, ("t",), PATIENT, 30.0),)
+    looked = diary.look(("t",), 100.0, 28, waits)
+    assert looked.history.demand_on(0).sum() == 90.0
+    assert looked.kinds == (PRESSING, PATIENT)
+    assert len(diary) == 1
+
+
+def test_what_is_old_is_struck_out() -> None:
+    """So that a diary does not grow for ever."""
+    diary = Diary()
+    for day in range(5):
+        diary.note(Entry((day + 0.5) * DAY_S, (f"t{day}",), PRESSING, 1.0))
+    diary.forget(2 * DAY_S)
+    assert len(diary) == 3
+    looked = diary.look(("t3", "t4"), 5 * DAY_S, 2)
+    assert [looked.history.demand_on(day).sum() for day in range(2)] == [1.0, 1.0]
+
+
+def test_tables_that_are_no_more_are_left_out_and_unread_ones_are_items() -> None:
+    """`gone` was read with `t`: that reading can never come again."""
+    diary = Diary()
+    diary.note(Entry(0.0, ("t", "gone"), PRESSING, 60.0))
+    diary.note(Entry(0.0, ("t",), PRESSING, 5.0))
+    looked = diary.look(("t", "new"), 100.0, 28)
+    assert looked.readings == (("t",), ("new",))
+    assert looked.history.demand_on(0).sum() == 5.0
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("ads-12.p3", "ads-12"),
+        ("vision/imagenet", "vision"),
+        ("a-b", "a"),
+        ("plain", ""),
+        (".x", ""),
+    ],
+)
+def test_the_namespace_of_a_table(name: str, want: str) -> None:
+    """The name up to its last mark."""
+    assert namespace_of(name) == want
+
+
+# --- the problem ----------------------------------------------------------------------------------
+
+
+def test_a_problem_has_every_scenario_apart_on_the_same_tables() -> None:
+    """Pressing work counts against GPUs, all work against its share of them; bad numbers are refused."""
+    days = np.array([[[8.0, 16.0]], [[0.0, 0.0]]]) * DAY_S
+    world, replicas = replace(FLEET, datasets=TABLES), {d.name: ("east",) for d in TABLES}
+    problem = problem_of(
+        world, replicas, [("ns.a",)], [PRESSING, PATIENT], days, DAY_S, Terms()
+    )  # fmt: skip
+    check(problem)
+    (workload,) = problem.workloads
+    assert workload.gpus == {"H100 pressing 0": 8.0, "H100 all 0": 24.0}
+    east = problem.regions[0].gpus
+    assert east["H100 pressing 0"] == 8.0
+    assert east["H100 all 0"] == 12.0  # 8 of 16 GPUs, for 24 that are wanted
+
+
+def test_work_for_a_model_that_the_fleet_lacks_counts_against_all_gpus() -> None:
+    """So does work that takes any."""
+    days = np.full((1, 1, 2), DAY_S)
+    kinds = [Kind("B999", True), Kind("", True)]
+    problem = problem_of(FLEET, {}, [("ns.a",)], kinds, days, DAY_S, Terms())
+    assert problem.workloads[0].gpus == {" pressing 0": 2.0, " all 0": 2.0}
+    assert problem.regions[0].gpus[" pressing 0"] == 8.0
+
+
+# --- the plan in force ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenarios", [0, 3])
+def test_a_plan_levels_what_one_region_cannot_serve(scenarios: int) -> None:
+    """Twelve GPUs are wanted where eight are: some tables go to the other region."""
+    planning = _busy(scenarios)
+    assert _answered(planning, _picture())
+    assert planning.movement is not None
+    assert planning.in_force is not None
+    assert planning.in_force.figures["max_demand_supply"] <= 1.01
+    orders = planning.orders(_picture().stock)
+    assert [order.region for order in orders] == ["west"]
+    table = orders[0].table
+    assert planning.why(table, "west").startswith("planned: serves demand of")
+    assert planning.why(table, "north") == "not in the plan: to be dropped when nothing needs it"
+
+
+CHANGES: dict[str, dict[str, object]] = {
+    "a region is gone": {"fleet": fleet(cluster("east-1", hosts=1, gpus=8))},
+    "a dataset is new": {"datasets": (*TABLES, dataset("ns.e", "east"))},
+    "a dataset grew": {"datasets": (replace(TABLES[0], size_bytes=1), *TABLES[1:])},
+    "residency changed": {"datasets": (replace(TABLES[0], allowed=("east",)), *TABLES[1:])},
+}
+
+
+@pytest.mark.parametrize("story", CHANGES)
+def test_an_answer_to_another_question_is_not_applied(story: str) -> None:
+    """The plan before it stays in force."""
+    planning = _busy()
+    assert _answered(planning, _picture())
+    before = planning.in_force
+    assert not _answered(planning, _picture(**CHANGES[story]))
+    assert planning.in_force is before
+    assert planning.trouble is not None
+    assert "changed" in planning.trouble[1]
+
+
+def test_a_plan_that_succeeds_ends_the_trouble() -> None:
+    """People see the latest word only."""
+    planning = _busy()
+    planning.failed("the planner died", 5.0)
+    assert planning.trouble == (5.0, "the planner died")
+    assert _answered(planning, _picture())
+    assert planning.trouble is None
+
+
+def test_what_cannot_be_placed_says_why() -> None:
+    """A table may lie nowhere: the plan fails, and the words name the conflict."""
+    barred = (replace(TABLES[0], allowed=()), *TABLES[1:])
+    planning = _busy()
+    question = planning.question(_picture(datasets=barred), DAY_S)
+    assert question is not None
+    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
+    assert not planning.answered(question, answer, _picture(datasets=barred), DAY_S)
+    assert planning.trouble is not None
+    assert "there is no placement" in planning.trouble[1]
+
+
+def test_without_data_there_is_nothing_to_ask() -> None:
+    """Nor without GPUs."""
+    assert DataPlanning(Wish()).question(_picture(datasets=()), 0.0) is None
