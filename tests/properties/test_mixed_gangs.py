@@ -101,7 +101,7 @@ def _resources(rng: random.Random, kind: str) -> Resources:
 def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) -> Ask:
     kinds = rng.choice(
         (
-            ("share",), ("none",), ("whole",), ("whole", "none"), ("whole", "none"), ("whole", "share"),
+            ("share",), ("none",), ("whole", "none"), ("whole", "none"), ("whole", "share"),
             ("share", "share"), ("whole", "whole"), ("none", "none"), ("whole", "share", "none"),
             ("none", "share", "none"),
         )
@@ -166,6 +166,25 @@ def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
         choice = _choice_of(ask, weights, found)
         priced = score_terms(ask, weights, columns, found.seats, found.level, choice, 0.0)
         assert found.score == pytest.approx(total(priced))
+
+
+@bounded(800)
+@given(st.integers(0, 2**32 - 1))
+def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) -> None:
+    """Gangs that other kernels answer where hosts cost alike."""
+    rng = random.Random(seed)
+    columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
+    task = _resources(rng, "whole")
+    named = replace(task, accelerators=tuple(a for a in task.accelerators if a.model is not None))
+    if not named.accelerators:
+        named = replace(named, accelerators=(Accelerator("H100", MILLI),))
+    group = GroupAsk("g", rng.randint(1, 4), named)
+    ask = replace(_ask(rng, columns, most_tasks=4), groups=(group,), models=None)
+    found = Search("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
+    best = best_on_free(columns, ask, BALANCING)
+    assert (found.score if found else None) == (None if best is None else pytest.approx(best))
+    if found is not None:
+        _check_seats(columns, ask, found)
 
 
 def _choice_of(ask: Ask, weights: ScoreWeights, plan: Plan) -> int:

@@ -24,7 +24,6 @@ from topmast.experiments.config import (
     Experiment,
     Measure,
     Scale,
-    all_figures,
     read_experiments,
 )
 from topmast.experiments.files import (
@@ -203,8 +202,8 @@ def run_experiment(
         rows.append(row)
         if tell is not None:
             tell(f"{experiment.name} {number}/{len(points)}: {point.name}")
-    _add_savings(experiment, rows)
     means = _means(experiment, points, rows)
+    _add_savings(experiment, means)
     ran_cases = dict.fromkeys(point.case.name for point in points)
     return {
         "experiment": experiment.name,
@@ -391,19 +390,17 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, float(t * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
-def _add_savings(experiment: Experiment, rows: list[dict[str, Any]]) -> None:
-    """By which part a figure is below that of the case it is against, in the run of the same seed and load."""
-    if not experiment.savings:
-        return
+def _add_savings(experiment: Experiment, means: Sequence[dict[str, Any]]) -> None:
+    """By which part a mean is below that of the case it is against: of sums, so that runs without waits count too."""
     against = {case.name: case.against for case in experiment.cases}
-    found = {(r["case"], r["load"], r["signal_s"], r["seed"]): r for r in rows}
-    for row in rows:
-        base = found.get((against[row["case"]], row["load"], row["signal_s"], row["seed"]))
+    found = {(m["case"], m["load"], m["signal_s"]): m["figures"] for m in means}
+    for m in means:
+        base = found.get((against[m["case"]], m["load"], m["signal_s"]), {})
         for name in experiment.savings:
-            there = None if base is None else base[name]
-            own = row[name]
-            saved = None if own is None or not there else 1.0 - own / there
-            row[f"saving.{name}"] = saved
+            own, there = m["figures"].get(name), base.get(name)
+            if own is not None and there is not None and there["mean"]:
+                saved = 1.0 - own["mean"] / there["mean"]
+                m["figures"][f"saving.{name}"] = {"mean": saved, "ci95": None}
 
 
 def _means(
@@ -419,7 +416,7 @@ def _means(
             "case": point.case.name, "label": point.label, "load": point.load,
             "signal_s": point.signal_s, "seeds": len(numbers), "figures": {},
         }  # fmt: skip
-        for name in all_figures(experiment):
+        for name in experiment.figures:
             values = [rows[i][name] for i in numbers if rows[i][name] is not None]
             if values:
                 mean, half = interval(values)
