@@ -42,15 +42,15 @@ def load_free() -> None:
     for cpus in (0.0, 1.0):
         attempt = _hold(columns, held, search, cpus, preempt=False)
         columns.let_go(held.pop(attempt.plan.job))
-    _look_for_room(columns, _ask(0.0, preempt=False))
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)
 
 
 def load_victims() -> None:
-    """The same gangs, where others have to go for them."""
+    """The same gangs, where they have to wait for others, or others to go for them."""
     columns, held, search = _region()
+    _look_for_room(columns, _ask(0.0, preempt=False))
     for cpus in (0.0, 1.0):
         for preempt in (False, True):
             attempt = _hold(columns, held, search, cpus, preempt)
