@@ -16,7 +16,7 @@ import structlog
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.grower import Grower
-from topmast.adapters.kernels import load_first_kernels, load_solvers
+from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import PlannerProcess
@@ -127,7 +127,7 @@ class System:
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
-        load_first_kernels(log.info)
+        load_kernels(log.info)
         load_solvers(self.machines.profile)
         self._check_regions_apart()
         self._check_clusters_in_use()

@@ -14,7 +14,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
-from topmast.adapters.kernels import load_first_kernels
+from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
 from topmast.composition import JOURNAL, claim_role, fail_stop
@@ -66,7 +66,7 @@ class RegionalSystem:
 
     def open(self) -> None:
         """Adopt what runs already, and listen to the queue."""
-        load_first_kernels(log.info)
+        load_kernels(log.info)
         self._equip(self._clusters())
         self.end.open(uuid.uuid4().hex)
         self.runtime.start()

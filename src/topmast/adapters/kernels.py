@@ -10,11 +10,7 @@ from topmast.fast.placement import warm
 from topmast.policies.base import Profile
 from topmast.policies.registry import NO_SHARES
 
-FIRST_TIME = "compiling the search kernels for the first time: half a minute"
-FIRST_SERVED = (
-    "compiling the search kernels for the first time: a first job can start in some 20 seconds, "
-    "one that preempts or has several task groups a minute later"
-)
+FIRST_TIME = "compiling the search kernels for the first time: up to a minute"
 
 
 def _to_stderr(line: str) -> None:
@@ -44,20 +40,6 @@ def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
         if second is not None:
             second.wait()
     warm.warm_up()
-
-
-def load_first_kernels(say: Callable[[str], object] = _to_stderr) -> list[subprocess.Popen[bytes]]:
-    """Like `load_kernels`, for a server that is waited for: what a first job needs is compiled first.
-
-    Returns the processes that go on to compile the rest. Whoever asks for it before they are done waits
-    while this process compiles it as well.
-    """
-    if warm.is_compiled():
-        warm.warm_up()
-        return []
-    say(FIRST_SERVED)
-    warm.load_free()  # alone: two cores are often one with two threads
-    return [process for process in (_start("victims"), _start("mixed")) if process is not None]
 
 
 def _start(part: str) -> subprocess.Popen[bytes] | None:

@@ -287,17 +287,9 @@ def peak_rss_bytes() -> int:
 
 
 def first_use() -> dict[str, float]:
-    """What a process takes that finds no compiled kernels.
-
-    All of them, in wall and CPU seconds of two processes; and those of a first job, as a server needs them.
-    """
+    """What a process takes that finds no compiled kernels, in wall and CPU seconds of two processes."""
     wall_s, cpu_s = _compiled_anew("load_kernels")
-    first_s, _ = _compiled_anew("load_first_kernels")
-    return {
-        "first_use_compile_s": wall_s,
-        "first_use_compile_cpu_s": cpu_s,
-        "first_use_first_job_s": first_s,
-    }
+    return {"first_use_compile_s": wall_s, "first_use_compile_cpu_s": cpu_s}
 
 
 def _compiled_anew(load: str) -> tuple[float, float]:
@@ -305,9 +297,8 @@ def _compiled_anew(load: str) -> tuple[float, float]:
     script = (
         "import json, os, time; begun = time.perf_counter()\n"
         f"from topmast.adapters.kernels import {load}\n"
-        f"rest = {load}() or []\n"
-        "print(json.dumps([time.perf_counter() - begun, sum(os.times()[:4])]))\n"
-        "for process in rest: process.kill(); process.wait()"
+        f"{load}()\n"
+        "print(json.dumps([time.perf_counter() - begun, sum(os.times()[:4])]))"
     )
     with tempfile.TemporaryDirectory(prefix="topmast-bench-") as folder:
         done = subprocess.run(
