@@ -17,7 +17,7 @@ import psutil
 
 from topmast.model.errors import Unavailable
 
-START_S = 45.0
+START_S = 240.0
 STOP_S = 10.0
 GONE_S = 10.0
 LOG = "server.log"
