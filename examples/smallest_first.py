@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topmast.model.files.fleetfile import parse_fleet
-from topmast.policies.base import Floats, Profile, QueueView
+from topmast.policies.base import Floats, QueueView
+from topmast.policies.options import Profile
 from topmast.policies.registry import ORDERS, load_profile
 from topmast.sim.recorder import Tables
 from topmast.sim.settings import Settings

@@ -26,7 +26,7 @@ from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.states import TERMINAL
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.ports import Clock, Engine, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines

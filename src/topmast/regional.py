@@ -22,7 +22,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import ClusterSpec
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.ports import Clock, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines

@@ -9,7 +9,7 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.store import open_journal
 from topmast.composition import JOURNAL
 from topmast.model.errors import NotFound
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 

@@ -15,7 +15,7 @@ from topmast.client.address import checked_url
 from topmast.composition import System
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.regional import RegionalSystem
 from topmast.server import bind, configure_logs, serve

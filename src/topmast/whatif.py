@@ -15,7 +15,7 @@ from topmast.cli.root import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, Fleet, RegionSpec, TenantSpec
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile, with_options
 from topmast.roles import DEFAULT_PROFILE
 from topmast.runtime.machines import Machines

@@ -17,7 +17,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
 from topmast.model.states import HOLDING, WAITING, HostState
-from topmast.policies.base import Preemption, Profile, WhenBlocked
+from topmast.policies.options import Preemption, Profile, WhenBlocked
 from topmast.runtime.codec import decode_facts
 
 STEPS = 40

@@ -28,7 +28,7 @@ from topmast.fast.placement.preemption import cost_gpu_s
 from topmast.fast.placement.search import Search
 from topmast.model.job import Band, Level, Resources, Topology
 from topmast.model.plan import Ask, Plan, Seat
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
 WEIGHTS = ScoreWeights(preemption=50.0, locality=0.7, fragmentation=0.3)

@@ -20,7 +20,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band, JobSpec, Level, Resources, Topology
 from topmast.model.plan import Ask, Plan, Seat
 from topmast.model.states import HostState
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 WEIGHTS = ScoreWeights()
 

@@ -18,7 +18,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
 from topmast.model.plan import Ask, GroupAsk, Seat
 from topmast.model.states import HostState
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 MODELS = ("H100", "A100")
 WEIGHTS = ScoreWeights(speed=2.0, locality=0.7, fragmentation=0.3)

@@ -16,7 +16,7 @@ from topmast.fast.queue.ledger import Ledger, Totals
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI
-from topmast.policies.base import RankWeights
+from topmast.policies.options import RankWeights
 
 NAMES = "abcdefg"
 MODELS = ("A100", "H100")

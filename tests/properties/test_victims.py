@@ -21,7 +21,7 @@ from topmast.fast.placement.scoring import score_terms, total
 from topmast.fast.placement.search import Search, choices_of
 from topmast.model.job import Band, Level, Topology
 from topmast.model.plan import Ask, Plan
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
 WEIGHTS = ScoreWeights(preemption=50.0, locality=0.7, fragmentation=0.3)

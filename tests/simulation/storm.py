@@ -30,7 +30,7 @@ from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.states import TERMINAL, WAITING, HostState
-from topmast.policies.base import Preemption, Profile, ShareOptions, WhenBlocked
+from topmast.policies.options import Preemption, Profile, ShareOptions, WhenBlocked
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400

@@ -13,7 +13,7 @@ from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.scoring import accelerators_of, slowdown
 from topmast.model.job import MILLI, Accelerator, Level, Resources
 from topmast.model.plan import Ask
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 
 class Brute:

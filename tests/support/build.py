@@ -16,7 +16,7 @@ from topmast.model.fleet import (
 )
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.model.plan import Ask, GroupAsk
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 LINK_BYTES_PER_S = 1e9
 

@@ -29,7 +29,7 @@ from topmast.model.job import MILLI, Band
 from topmast.model.plan import Plan
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
-from topmast.policies.base import Preemption, WhenBlocked
+from topmast.policies.options import Preemption, WhenBlocked
 from topmast.runtime.codec import decode_facts
 
 # --- what really runs: checked by the world whenever a task begins -----------------------------------

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tests.support.build import cluster, dataset, fleet
 from topmast.model.fleet import Fleet
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.sim.recorder import ALLOCATIONS, COPIES, JOBS, Tables
 from topmast.sim.settings import Settings

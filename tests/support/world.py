@@ -24,7 +24,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import HostState, JobState
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.ports import Audit, Record, Snapshot
 from topmast.runtime.audit import Trail
 from topmast.runtime.codec import decode_facts, encode_event, encode_facts

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from topmast.fast.placement import warm
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import NO_SHARES
 
 FIRST_TIME = "compiling the search kernels for the first time: up to a minute"

@@ -16,7 +16,7 @@ from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.sim.settings import PREFIX, Settings, read_settings
 from topmast.sim.simulation import Result, Simulation, Waits

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Floats, Profile, QueueView
+from topmast.policies.base import Floats, QueueView
 from topmast.policies.feedback import Feedback
+from topmast.policies.options import Profile
 
 
 class AttainedService:

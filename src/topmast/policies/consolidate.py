@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from topmast.model.job import JobSpec, Level, Topology
 from topmast.model.plan import Ask
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 
 class Consolidate:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Floats, Profile, QueueView
+from topmast.policies.base import Floats, QueueView
+from topmast.policies.options import Profile
 
 
 class Credit:

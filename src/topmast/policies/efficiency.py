@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from topmast.model.job import MILLI, Accelerator
 from topmast.model.plan import Ask
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 
 class Efficiency:

@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Floats, InsideQueue, QueueOptions, QueueView
+from topmast.policies.base import Floats, QueueView
+from topmast.policies.options import InsideQueue, QueueOptions
 
 HAIR_GPU_S = 1e-3
 """So much short of a threshold counts as there: times are whole microseconds."""

@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Floats, GittinsOptions, Ints, Profile, QueueView
+from topmast.policies.base import Floats, Ints, QueueView
 from topmast.policies.feedback import HAIR_GPU_S, Feedback, reaches_s
+from topmast.policies.options import GittinsOptions, Profile
 
 QUANTA_MOST = 100_000
 """Longer tables take more memory than they are worth: beyond, jobs count as never ending."""

@@ -18,18 +18,7 @@ from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
 from topmast.policies.attained_service import AttainedService
-from topmast.policies.base import (
-    BandWeights,
-    Bind,
-    Order,
-    Preemption,
-    Profile,
-    Reserve,
-    Score,
-    ScoreWeights,
-    Share,
-    WhenBlocked,
-)
+from topmast.policies.base import Bind, Order, Reserve, Score, Share
 from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
 from topmast.policies.efficiency import Efficiency
@@ -37,6 +26,7 @@ from topmast.policies.gittins_index import GittinsIndex
 from topmast.policies.home import Home
 from topmast.policies.least_loaded import LeastLoaded
 from topmast.policies.near_data import NearData
+from topmast.policies.options import BandWeights, Preemption, Profile, ScoreWeights, WhenBlocked
 from topmast.policies.remaining_service import RemainingService
 from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest

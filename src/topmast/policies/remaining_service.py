@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from topmast.policies.base import Floats, Profile, QueueView
+from topmast.policies.base import Floats, QueueView
+from topmast.policies.options import Profile
 
 
 class RemainingService:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import BindView, Profile
+from topmast.policies.base import BindView
+from topmast.policies.options import Profile
 
 
 class SpillOver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from topmast.model.plan import Ask
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 
 class Weighted:

@@ -10,7 +10,7 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.model.dataset import ReplicaState
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.messages import DropReplica, RequestReplica
-from topmast.policies.base import SlowOptions
+from topmast.policies.options import SlowOptions
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.diary import Entry
 from topmast.slow.data.movement import Order, Stock

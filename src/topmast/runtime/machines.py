@@ -10,7 +10,7 @@ from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import policies_of
 from topmast.ports import Machine
 from topmast.runtime.relay import Relay

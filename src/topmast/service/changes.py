@@ -22,7 +22,7 @@ from topmast.model.job import Accelerator, Band, JobSpec
 from topmast.model.plan import Ask
 from topmast.model.reason import Change, ChangeKind, Rejection, by_size
 from topmast.model.units import format_bytes, format_duration
-from topmast.policies.base import Preemption
+from topmast.policies.options import Preemption
 
 MODELS_TRIED = 16
 HOURS_WITHOUT_LINK = 24.0

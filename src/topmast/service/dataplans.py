@@ -22,7 +22,7 @@ from topmast.model import ids
 from topmast.model import views as v
 from topmast.model.errors import TopmastError
 from topmast.model.job import Band
-from topmast.policies.base import SlowOptions
+from topmast.policies.options import SlowOptions
 from topmast.ports import Clock, HistoryRow, Journal
 from topmast.runtime.datapicture import message_of, picture_of, stock_of, unfinished_of, wish_of
 from topmast.runtime.loop import Runtime

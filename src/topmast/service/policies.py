@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.policies.registry import HOOKS, load_profile, profile_names
 from topmast.policies.shares.registry import POLICIES
 

@@ -18,7 +18,7 @@ from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import TERMINAL
 from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.sim.estimate import Basis, Estimate
 from topmast.sim.fork import LIVE, Fork, Moment
 from topmast.sim.loop import Hear

@@ -23,7 +23,7 @@ from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
-from topmast.policies.base import Preemption, Profile
+from topmast.policies.options import Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock

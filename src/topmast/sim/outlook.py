@@ -13,7 +13,7 @@ from topmast.fast.queue import facts as f
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import TERMINAL, WAITING, JobState, Outcome
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 from topmast.sim.fork import LIVE, Fork, Moment
 from topmast.sim.loop import Hear
 from topmast.sim.settings import Settings

@@ -10,7 +10,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.job import Band
-from topmast.policies.base import SlowOptions
+from topmast.policies.options import SlowOptions
 from topmast.runtime.datapicture import message_of, picture_of, stock_of, wish_of
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority

@@ -18,7 +18,7 @@ from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
-from topmast.policies.base import Predict, Preemption, Profile
+from topmast.policies.options import Predict, Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints

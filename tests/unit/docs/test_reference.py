@@ -14,7 +14,7 @@ from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
 from topmast.service.service import Service
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.build import profile
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import BindOptions, BindView, WhenBlocked
+from topmast.policies.base import BindView
+from topmast.policies.options import BindOptions, WhenBlocked
 from topmast.policies.registry import BINDINGS, load_profile, policies_of
 
 

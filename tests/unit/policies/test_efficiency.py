@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.build import ask, job
 from topmast.model.job import Accelerator, Resources
-from topmast.policies.base import Profile, ReserveOptions, ScoreWeights
 from topmast.policies.efficiency import Efficiency
+from topmast.policies.options import Profile, ReserveOptions, ScoreWeights
 
 OPTIONS = ReserveOptions(
     models=("V100",), power={"T4": 0.5, "MISC": 0.25}, least_gpus=4.0, patience_s=600.0, price=2.0

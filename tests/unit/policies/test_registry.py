@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.build import profile
 from topmast.model.errors import InvalidInput
-from topmast.policies.base import Preemption, WhenBlocked
+from topmast.policies.options import Preemption, WhenBlocked
 from topmast.policies.registry import ORDERS, SCORINGS, load_profile, policies_of, profile_names
 
 

@@ -22,7 +22,7 @@ from topmast.model import messages as m
 from topmast.model.job import Band
 from topmast.model.plan import Ask, Plan, Reservation
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
-from topmast.policies.base import Preemption
+from topmast.policies.options import Preemption
 
 
 class RegionAnswers(RegionState):

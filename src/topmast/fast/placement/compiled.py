@@ -24,7 +24,7 @@ from topmast.fast.placement.scoring import (
 )
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Ask, Seat
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""

@@ -29,7 +29,8 @@ from topmast.model import messages as m
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Reservation
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Profile, Score, ScoreWeights
+from topmast.policies.base import Score
+from topmast.policies.options import Profile, ScoreWeights
 
 
 class Desk(EventMachine):

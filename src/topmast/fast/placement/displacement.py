@@ -32,7 +32,7 @@ from topmast.fast.placement.mixed import (
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 MOST_BRANCHES = 128
 """So often victims on several hosts are settled for one question; the best plan until then is the answer."""

@@ -16,7 +16,7 @@ from topmast.fast.placement.gangs import NOWHERE, Gang, Kinds, Options
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import MILLI
 from topmast.model.plan import Ask, Seat
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 STEPS = 100
 MICRO = 10**CPU_DECIMALS

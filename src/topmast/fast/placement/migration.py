@@ -23,7 +23,7 @@ from topmast.fast.placement.scoring import score_terms, total
 from topmast.fast.placement.search import Search, choices_of
 from topmast.model.job import MILLI, Accelerator, Band, Resources
 from topmast.model.plan import Ask, GroupAsk, Plan, Seat
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 SETS_TRIED = 16
 """Sets of movers for which places are sought, each the cheapest without those who found none before."""

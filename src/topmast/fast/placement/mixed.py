@@ -26,7 +26,7 @@ from topmast.fast.placement.scoring import (
 )
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Ask, GroupAsk, Seat
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 EXACT_STATES = 1 << 15
 """Gangs that can be seated in part in more ways than that (the product of the groups' tasks, each plus

@@ -11,7 +11,7 @@ from topmast.fast.placement.holdings import weight_of
 from topmast.fast.placement.packing import seat_gang
 from topmast.model.job import MILLI, Band
 from topmast.model.plan import GroupAsk, Seat, Victim
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 SPARED_ANEW = 32
 """For so many of a set of victims the gang is seated once more, to see whether they could stay."""

@@ -17,7 +17,8 @@ from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
 from topmast.model.plan import Ask
 from topmast.model.states import HostState
-from topmast.policies.base import Preemption, Profile, Score
+from topmast.policies.base import Score
+from topmast.policies.options import Preemption, Profile
 
 
 class Books(Struct):

@@ -12,7 +12,7 @@ from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.messages import RegionTerms
 from topmast.model.plan import Ask, Seat
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 SHARE_STRANDED = 0.5
 """How much of a GPU that is given out in shares counts as stranded where it is free."""

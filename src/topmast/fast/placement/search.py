@@ -26,7 +26,7 @@ from topmast.fast.placement.scoring import (
 )
 from topmast.model.job import Level
 from topmast.model.plan import Ask, Plan, Seat, Victim
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 
 class Domain(Struct, frozen=True):

@@ -16,7 +16,7 @@ from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Arrays, Question
 from topmast.model.job import Band
 from topmast.model.plan import Ask
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 NODES_LIMIT = 200
 """How often a question branches on victims that sit on several hosts; exact if that suffices."""

@@ -19,7 +19,7 @@ from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
 from topmast.model.plan import Ask, GroupAsk
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 
 def warm_up() -> None:

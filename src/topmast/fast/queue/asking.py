@@ -18,7 +18,7 @@ from topmast.model import messages as m
 from topmast.model.job import Band
 from topmast.model.plan import Ask, Plan, Reservation
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Preemption, WhenBlocked
+from topmast.policies.options import Preemption, WhenBlocked
 
 ASK_TIMEOUT_S = 5.0
 NOT_ITS_TURN = "others have their turn in this round"

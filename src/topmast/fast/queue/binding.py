@@ -17,7 +17,8 @@ from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
 from topmast.model.plan import Place
-from topmast.policies.base import Bind, BindOptions, BindView, Bools, Floats, Ints
+from topmast.policies.base import Bind, BindView, Bools, Floats, Ints
+from topmast.policies.options import BindOptions
 
 MANY = 1 << 30
 """Tasks without needs that one host takes."""

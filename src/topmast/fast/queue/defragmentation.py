@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, Band
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 ASK_EVERY_S = 10.0
 """A job's moves are not looked for more often than that."""

@@ -15,7 +15,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.messages import GrowTree
 from topmast.model.tree import Tree
-from topmast.policies.base import Predict
+from topmast.policies.options import Predict
 
 RUNS_KEPT = 101
 """The median is taken over so many of the latest runs."""

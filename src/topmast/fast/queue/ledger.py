@@ -15,7 +15,7 @@ from topmast.fast.queue.shares import Share, shares
 from topmast.fast.queue.tree import Node, Tree
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI
-from topmast.policies.base import RankWeights
+from topmast.policies.options import RankWeights
 
 
 class Holding(Struct):

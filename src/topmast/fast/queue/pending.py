@@ -26,7 +26,8 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.model.plan import Place
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Order, QueueView, ShareOptions
+from topmast.policies.base import Order, QueueView
+from topmast.policies.options import ShareOptions
 
 Shape = tuple[object, ...]
 TERMS_KEPT = 1_024

@@ -19,7 +19,8 @@ from msgspec import Struct
 from topmast.fast.queue.kinds import Kind
 from topmast.fast.queue.record import JobRecord
 from topmast.model.errors import TopmastError
-from topmast.policies.base import Floats, Ints, Parts, Share, ShareOptions, SharesView
+from topmast.policies.base import Floats, Ints, Parts, Share, SharesView
+from topmast.policies.options import ShareOptions
 
 
 class Contender(Struct):

@@ -33,7 +33,8 @@ from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Preemption, Profile, Reserve, Score, Share
+from topmast.policies.base import Bind, Order, Reserve, Score, Share
+from topmast.policies.options import Preemption, Profile
 
 
 class Key(Struct):

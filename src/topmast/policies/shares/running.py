@@ -14,7 +14,8 @@ import numpy as np
 
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.job import MILLI
-from topmast.policies.base import Floats, Parts, Profile, ShareOptions, SharesView, Within
+from topmast.policies.base import Floats, Parts, SharesView
+from topmast.policies.options import Profile, ShareOptions, Within
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.objectives import hierarchical
 from topmast.policies.shares.problem import Entity, Job, Problem

@@ -14,7 +14,7 @@ from topmast.model import messages as m
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.plan import Plan
 from topmast.model.states import HostState, JobState, Outcome
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 URGENT = Band.HIGH
 

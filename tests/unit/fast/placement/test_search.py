@@ -12,7 +12,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import Accelerator, JobSpec, Level, Resources, Topology
 from topmast.model.plan import Plan, Seat
 from topmast.model.states import HostState
-from topmast.policies.base import ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 
 def _columns(clusters: tuple[ClusterSpec, ...], used: dict[str, tuple[int, ...]]) -> Columns:

@@ -11,7 +11,7 @@ from topmast.fast.queue.backfill import REFRESH_S
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band, JobSpec
-from topmast.policies.base import Preemption, Profile
+from topmast.policies.options import Preemption, Profile
 from topmast.policies.registry import load_profile
 from topmast.service.explain import explain_job
 

@@ -14,7 +14,7 @@ from topmast.model.errors import Conflict, NotFound
 from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, Link
 from topmast.model.job import Band, JobSpec
 from topmast.model.reason import Rejection
-from topmast.policies.base import Profile, ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 EAST, WEST = cluster("east-1"), cluster("west-1")
 BUSY = job("busy", gpus=8, count=2, preemptible=False)

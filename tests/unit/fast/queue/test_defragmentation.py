@@ -14,7 +14,7 @@ from topmast.fast.queue.facts import Migrates
 from topmast.model import messages as m
 from topmast.model.job import Band, Checkpoint
 from topmast.model.states import HostState, JobState, Outcome
-from topmast.policies.base import Preemption
+from topmast.policies.options import Preemption
 
 AFTER_S = 100.0
 

@@ -12,7 +12,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import JobSpec
 from topmast.model.tree import Tree
-from topmast.policies.base import Predict
+from topmast.policies.options import Predict
 from topmast.predict.growing import answer
 
 RECURRING = job(group="g", user="ann")

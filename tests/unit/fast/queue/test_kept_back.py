@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, profile
 from tests.support.world import World
-from topmast.policies.base import Profile, ReserveOptions
+from topmast.policies.options import Profile, ReserveOptions
 
 FLEET = fleet(
     cluster("east-1", hosts=1, gpus=8, model="V100"), cluster("west-1", hosts=1, gpus=2, model="T4")

@@ -11,7 +11,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
 from topmast.model.states import HostState, JobState, Outcome
-from topmast.policies.base import Profile
+from topmast.policies.options import Profile
 
 
 def _one_host(options: Profile | None = None) -> World:

@@ -9,7 +9,7 @@ from tests.support.world import World
 from topmast.fast.queue.ledger import Holding, Ledger
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Band, JobSpec
-from topmast.policies.base import RankWeights
+from topmast.policies.options import RankWeights
 
 
 @dataclass

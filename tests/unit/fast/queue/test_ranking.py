@@ -11,7 +11,7 @@ from topmast.fast.queue.pending import Pending, shape_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
-from topmast.policies.base import RankWeights
+from topmast.policies.options import RankWeights
 from topmast.policies.registry import policies_of
 
 USUAL = RankWeights()

@@ -13,7 +13,8 @@ from topmast.fast.queue.kinds import Kind
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds import Contender, Rounds, Stage
 from topmast.model.errors import TopmastError
-from topmast.policies.base import Floats, Parts, ShareOptions, SharesView
+from topmast.policies.base import Floats, Parts, SharesView
+from topmast.policies.options import ShareOptions
 
 MODELS = ("V100", "K80")
 

@@ -13,7 +13,7 @@ from topmast.fast.queue.tree import Tree
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, TenantSpec
 from topmast.model.job import Band, JobSpec
-from topmast.policies.base import RankWeights
+from topmast.policies.options import RankWeights
 from topmast.service import fleet as listings
 
 
