@@ -21,6 +21,7 @@ from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import PlannerProcess
 from topmast.adapters.store import open_journal
+from topmast.fast.placement.layers import outer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -282,9 +283,9 @@ class System:
         listed = {c.name for region in self.fleet.regions for c in region.clusters}
         for placer in self.machines.placers.values():
             for held in placer.state.allocations.values():
-                if held.plan.cluster not in listed:
+                if outer(held.plan.cluster) not in listed:
                     raise InvalidInput(
-                        f"cluster '{held.plan.cluster}' is gone from it but still runs {held.job}",
+                        f"cluster '{outer(held.plan.cluster)}' is gone from it but still runs {held.job}",
                         field="fleet",
                         remedy="keep the cluster until its hosts are drained",
                     )

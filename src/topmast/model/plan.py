@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.job import MILLI, Band, Level, Resources, Topology
 
@@ -36,7 +36,8 @@ class Plan(Struct, frozen=True, gc=False):
     """One placement of one job. ``score`` is the weighted sum of ``terms``; lower is better.
 
     ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs. ``by_model``
-    counts them by model where they are of several, and is empty otherwise.
+    counts them by model where they are of several, and is empty otherwise. ``layer``: the time slice, where there
+    are several and it is not the first.
     """
 
     job: str
@@ -53,6 +54,7 @@ class Plan(Struct, frozen=True, gc=False):
     data_s: float = 0.0
     data_bytes: int = 0
     by_model: dict[str, int] = {}
+    layer: int | UnsetType = UNSET
 
     def held(self) -> dict[str, int]:
         """Thousandths of GPUs by model."""

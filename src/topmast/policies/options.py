@@ -171,6 +171,18 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     within: Within = Within.FAIRNESS
 
 
+class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs take turns on the same GPUs (Gandiva, section 4.1).
+
+    ``layers``: how many gangs may be placed on a GPU, whose turns come one after the other; 1: nobody shares time.
+    ``quantum_s``: how long a turn is. ``price``: points for a place in the second layer, twice that in the third.
+    """
+
+    layers: int = 1
+    quantum_s: float = 60.0
+    price: float = 100.0
+
+
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
 
@@ -247,6 +259,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_gain: float = 2.0
     bind: BindOptions = BindOptions()
     shares: ShareOptions = ShareOptions()
+    slices: SliceOptions = SliceOptions()
     reserve: ReserveOptions = ReserveOptions()
     ask_ahead: int = 64
     slow: SlowOptions = SlowOptions()

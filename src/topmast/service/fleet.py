@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from topmast.fast.placement.layers import outer
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model.job import MILLI
@@ -38,17 +39,18 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
-        free = columns.free_by_host()
-        total = float(columns.gpus.sum())
-        usable = float(columns.gpus[columns.available].sum())
+        free, places = columns.unheld_by_host(), slice(columns.places)
+        gpus, available = columns.gpus[places], columns.available[places]
+        total = float(gpus.sum())
+        usable = float(gpus[available].sum())
         name = placer.region
         found.append(
             RegionView(
                 name=name,
-                clusters=len(columns.clusters),
-                hosts=len(columns.hosts),
+                clusters=len(columns.cluster_names()),
+                hosts=columns.places,
                 gpus=total,
-                free_gpus=float(free[columns.available].sum()) / MILLI,
+                free_gpus=float(free[available].sum()) / MILLI,
                 unavailable_gpus=total - usable,
                 running_jobs=len(placer.state.allocations),
                 demand_supply=queue.demand_supply(name),
@@ -81,7 +83,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     healthy_hosts=int(columns.available[rows].sum()),
                     gpus=float(columns.gpus[rows].sum()),
                     free_gpus=columns.free_gpus_milli(rows) / MILLI,
-                    running_jobs=sum(a.plan.cluster == spec.name for a in held),
+                    running_jobs=sum(outer(a.plan.cluster) == spec.name for a in held),
                 )
             )
     return tuple(found)
@@ -96,9 +98,9 @@ def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
         jobs: dict[str, list[str]] = {}
         for allocation in placer.state.allocations.values():
             for host in allocation.plan.hosts:
-                jobs.setdefault(host, []).append(allocation.job)
-        free = columns.free_by_host()
-        for row, spec in enumerate(columns.hosts):
+                jobs.setdefault(outer(host), []).append(allocation.job)
+        free = columns.unheld_by_host()
+        for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
             found.append(
                 HostView(
@@ -134,10 +136,10 @@ def drain_plan(placer: RegionalPlacer, host: str, now: float) -> DrainView:
     moves = tuple(
         MoveView(
             job=leaving.job,
-            hosts=leaving.hosts,
+            hosts=tuple(map(outer, leaving.hosts)),
             moves=leaving.to is not None,
-            to_cluster=leaving.to.cluster if leaving.to else None,
-            to_hosts=leaving.to.hosts if leaving.to else (),
+            to_cluster=outer(leaving.to.cluster) if leaving.to else None,
+            to_hosts=tuple(map(outer, leaving.to.hosts)) if leaving.to else (),
             cost_gpu_s=leaving.cost_gpu_s,
             why=leaving.why,
         )
@@ -151,9 +153,9 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
-        free = columns.free_by_host()
+        free = columns.unheld_by_host()
         totals: dict[tuple[str, str], list[float]] = {}
-        for row, spec in enumerate(columns.hosts):
+        for row, spec in enumerate(columns.hosts[: columns.places]):
             if not spec.gpus:
                 continue
             sums = totals.setdefault((columns.cluster_of[row], spec.model), [0.0, 0.0, 0.0])

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.placement.allocation import Allocation, Hold
+from topmast.fast.placement.layers import outer, outside
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
@@ -128,7 +129,7 @@ class Fork:
                 self._model_of.setdefault(host.name, host.model)
         named = [c.name for r in fleet.regions for c in r.clusters]
         for placer in self.machines.placers.values():
-            named += placer.columns.clusters
+            named += placer.columns.cluster_names()
         for name in named:
             if name not in self.engines:
                 engine = self.engines[name] = SimulatedEngine(
@@ -191,7 +192,7 @@ class Fork:
         for allocation in placer.state.allocations.values():
             if allocation.hold is Hold.CLAIMED:
                 continue
-            cluster, job, epoch = allocation.plan.cluster, allocation.job, allocation.epoch
+            cluster, job, epoch = outer(allocation.plan.cluster), allocation.job, allocation.epoch
             attempts.setdefault(cluster, {})[job] = _attempt(region, allocation)
             self._adopt(region, allocation)
             if allocation.hold is Hold.STARTING:
@@ -209,7 +210,7 @@ class Fork:
         return news
 
     def _adopt(self, region: str, allocation: Allocation) -> None:
-        plan, spec, settings = allocation.plan, allocation.spec, self.settings
+        plan, spec, settings = outside(allocation.plan), allocation.spec, self.settings
         record = self.machines.queue.jobs.get(allocation.job)
         if record is None or record.finished:
             record = JobRecord(allocation.job, 0, spec, self.from_s)
@@ -268,8 +269,8 @@ class Fork:
             if region in dataset.replicas:
                 queue.catalogue.drop(dataset.spec.name, region)
         placer = self.machines.placers[region]
-        for name, rows in placer.columns.clusters.items():
-            for row in list(rows):
+        for name in placer.columns.cluster_names():
+            for row in list(placer.columns.clusters[name]):
                 self.engines[name].host_down(placer.columns.hosts[row].name)
 
     # --- time ---------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def _attempt(region: str, allocation: Allocation) -> Attempt:
         epoch=allocation.epoch,
         spec=allocation.spec,
         region=region,
-        tasks=[Task(seat, task) for seat in allocation.plan.seats],
+        tasks=[Task(seat, task) for seat in outside(allocation.plan).seats],
         opened_s=allocation.start_s,
         deadline_s=NEVER_S,
         time_left_s=allocation.time_left_s,

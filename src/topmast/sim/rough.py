@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 
+from topmast.fast.placement.layers import outer
 from topmast.model.job import MILLI, JobSpec
 from topmast.sim.fork import Fork
 
@@ -66,14 +67,14 @@ def _pools(fork: Fork) -> dict[str, Pool]:
     pools: dict[str, Pool] = {}
     for placer in fork.machines.placers.values():
         columns = placer.columns
-        for row, host in enumerate(columns.hosts):
+        for row, host in enumerate(columns.hosts[: columns.places]):
             if host.gpus and columns.available[row]:
                 pool = pools.setdefault(host.model, Pool(now))
                 pool.size += host.gpus
                 pool.free += host.gpus
         for allocation in placer.state.allocations.values():
             plan = allocation.plan
-            engine = fork.engines[plan.cluster].attempts.get(allocation.job)
+            engine = fork.engines[outer(plan.cluster)].attempts.get(allocation.job)
             end_s = now if engine is None else max(now, engine.progress.end_s())
             for model, milli in plan.held().items():
                 if model in pools:

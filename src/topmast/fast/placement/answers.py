@@ -13,6 +13,7 @@ from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.compiled import applies
 from topmast.fast.placement.explain import Verdicts, pending_reason, victims_of
 from topmast.fast.placement.fewest import fewest
+from topmast.fast.placement.layers import asked, in_all, inner, layer_of, outer, outside
 from topmast.fast.placement.migration import Departure, departures, room_for
 from topmast.fast.placement.places import suits
 from topmast.fast.placement.region import RegionState
@@ -36,17 +37,25 @@ class RegionAnswers(RegionState):
         preempt = preempt and self._may_preempt(ask)
         verdicts = Verdicts(search, ask, preempt=preempt)
         answers = []
-        for name in sorted(self.columns.clusters):
-            found = search.best(ask, name).plan
+        for name in self.columns.cluster_names():
+            found = self._in_layers(search, ask, name)
             if found is None and preempt:
-                found = search.best(msgspec.structs.replace(ask, preempt=True), name).plan
+                found = self._in_layers(search, msgspec.structs.replace(ask, preempt=True), name)
+            found = None if found is None else outside(found)
             answers.append((verdicts.of(name, found), found))
         return answers
+
+    def _in_layers(self, search: Search, ask: Ask, cluster: str) -> Plan | None:
+        """The best plan in a cluster, the lower layer where two are as good."""
+        ask = asked(ask, self.columns.layers)
+        names = (inner(cluster, layer) for layer in range(self.columns.layers))
+        plans = [plan for name in names if (plan := search.best(ask, name).plan) is not None]
+        return min(plans, key=lambda plan: (plan.score, layer_of(plan.cluster)), default=None)
 
     def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
         """What there is to say of every cluster, by name, when the region is ruled out."""
         verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
-        return [verdicts.barred(name, why, detail) for name in sorted(self.columns.clusters)]
+        return [verdicts.barred(name, why, detail) for name in self.columns.cluster_names()]
 
     def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
         """Those that a plan stops and that have not let go yet, and what that costs."""
@@ -131,7 +140,7 @@ class RegionAnswers(RegionState):
         """What becomes of each attempt on hosts of this region that are drained."""
         search = self.search(now)
         search.allocations = self.state.allocations
-        return departures(search, hosts)
+        return departures(search, in_all(map(outer, hosts), self.columns.layers))
 
     def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
         """Why there is no plan for a job; and when there will be one, if that is asked."""

@@ -21,6 +21,7 @@ from topmast.fast.placement.facts import (
     SuspicionOver,
     Up,
 )
+from topmast.fast.placement.layers import inside, outer
 from topmast.fast.placement.places import Place
 from topmast.fast.placement.region import RegionState
 from topmast.model import messages as m
@@ -35,7 +36,7 @@ def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> N
 
 def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
     allocation = Allocation(
-        plan=event.plan,
+        plan=inside(event.plan),
         epoch=event.epoch,
         spec=event.spec,
         band=event.band,
@@ -144,11 +145,11 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
     leaving: dict[str, list[HostSpec]] = {}
     placer.state.leaving = {}
     for allocation in placer.state.allocations.values():
-        for name in allocation.plan.hosts:
+        for name in map(outer, allocation.plan.hosts):
             if name not in listed and name in placer.columns.index:
                 listed.add(name)
-                spec = placer.columns.hosts[placer.columns.index[name]]
-                leaving.setdefault(allocation.plan.cluster, []).append(spec)
+                spec = placer.columns.known(name)
+                leaving.setdefault(outer(allocation.plan.cluster), []).append(spec)
                 placer.state.leaving[name] = True
     if not leaving:
         return region

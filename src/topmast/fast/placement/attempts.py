@@ -16,6 +16,7 @@ from topmast.fast.placement.facts import (
     Stopping,
     Up,
 )
+from topmast.fast.placement.layers import in_all, outer, outside
 from topmast.fast.placement.migration import GOING
 from topmast.model import ids
 from topmast.model import messages as m
@@ -29,7 +30,7 @@ KEPT_S = 60.0
 def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     """Start the gang: nobody stands in its place any more."""
     placer.decide(Launched(allocation.job))
-    plan = allocation.plan
+    plan = outside(allocation.plan)
     placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
     placer.send(
         ids.cluster(plan.cluster),
@@ -54,7 +55,8 @@ def stop(
         grace_s = allocation.spec.checkpoint.grace_s
         placer.decide(PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
     placer.decide(Stopping(job, why))
-    placer.send(ids.cluster(allocation.plan.cluster), m.StopGang(job, epoch, why, cause))
+    cluster = ids.cluster(outer(allocation.plan.cluster))
+    placer.send(cluster, m.StopGang(job, epoch, why, cause))
     placer.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
 
 
@@ -121,9 +123,10 @@ def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) 
     """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
     if not hosts:
         return
+    hosts = in_all(map(outer, hosts), placer.columns.layers)
     held = placer.state.allocations
     host_of = {
-        a.job: next(host for host in a.plan.hosts if host in hosts)
+        a.job: next(outer(host) for host in a.plan.hosts if host in hosts)
         for a in held.values()
         if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
     }

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.index import Index, Pool
+from topmast.fast.placement.layers import inner, layer_of, layered
 from topmast.fast.placement.sections import Sections
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
@@ -38,8 +39,12 @@ class Columns:
     every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
     """
 
-    def __init__(self, region: RegionSpec) -> None:
+    def __init__(self, region: RegionSpec, layers: int = 1) -> None:
+        """``layers``: how often each host stands here, once for every time slice (see layers)."""
         self.region = region.name
+        self.layers = layers
+        self._known = [h for c in region.clusters for h in c.hosts]
+        region = layered(region, layers)
         self.hosts: list[HostSpec] = [h for c in region.clusters for h in c.hosts]
         self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts]
         self.index = {host.name: i for i, host in enumerate(self.hosts)}
@@ -117,8 +122,34 @@ class Columns:
                 domain[level, i] = numbers.setdefault(key, len(numbers))
         return domain
 
+    @property
+    def places(self) -> int:
+        """How many hosts there are: those of the first layer, which come first."""
+        return len(self.hosts) // self.layers
+
+    def known(self, host: str) -> HostSpec:
+        """A host as the fleet file has it, with all of its memory."""
+        return self._known[self.index[host]]
+
+    def cluster_names(self) -> list[str]:
+        """The clusters that people know, by name."""
+        return sorted(name for name in self.clusters if not layer_of(name))
+
+    def unheld_by_host(self) -> Ints:
+        """Thousandths of the GPUs of each host that nobody holds in any layer (places). O(slots)."""
+        if self.layers == 1:
+            return self.free_by_host()
+        least = np.clip(self.free_milli, 0, None).reshape(self.layers, -1).min(axis=0)
+        total = np.concatenate([[0], np.cumsum(least)])
+        ends = self.offset[1 : self.places + 1]
+        return np.asarray(total[ends] - total[self.offset[: self.places]], dtype=np.int64)
+
     def set_state(self, host: str, state: HostState) -> None:
-        """Note a host's state; only a healthy one takes work. O(1)."""
+        """Note a host's state; only a healthy one takes work. O(layers)."""
+        for layer in range(self.layers):
+            self._set_state(inner(host, layer), state)
+
+    def _set_state(self, host: str, state: HostState) -> None:
         row = self.index[host]
         self.states[row] = state
         if state is HostState.HEALTHY:
@@ -199,8 +230,8 @@ class Columns:
         )
 
     def free_gpus_milli(self, rows: Ints) -> int:
-        """Thousandths free on hosts that take work."""
-        return int(self.free_by_host()[rows][self.available[rows]].sum())
+        """Thousandths that nobody holds on hosts that take work, which are of the first layer."""
+        return int(self.unheld_by_host()[rows][self.available[rows]].sum())
 
     def slots(self, row: int) -> Ints:
         """A view of the free thousandths of one host."""

@@ -11,6 +11,7 @@ from topmast.fast.placement.facts import (
     PlaceGivenUp,
     SlotsTaken,
 )
+from topmast.fast.placement.layers import inside, outer
 from topmast.fast.placement.overlay import Overlay
 from topmast.model import ids
 from topmast.model import messages as m
@@ -20,7 +21,7 @@ from topmast.model.states import Outcome
 
 def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     """Take the slots, if the plan still fits, and stop the victims or launch at once."""
-    plan = event.plan
+    plan = inside(event.plan)
     kept = placer.holds.claim(placer.columns, event.hold, plan.job)
     why = _no_longer_fits(placer, plan, event)
     if why and event.hold not in ("", kept):
@@ -69,12 +70,12 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     for host in plan.hosts:
         row = placer.columns.index.get(host)
         if row is None or not placer.columns.available[row]:
-            return f"host {host} takes no work"
+            return f"host {outer(host)} takes no work"
     needs = {g.name: g.resources for g in event.spec.groups}
     trial.take(plan.seats, needs)
     for seat in plan.seats:
         if trial.overdrawn(seat, needs[seat.group]):
-            return f"host {seat.host} has not enough free"
+            return f"host {outer(seat.host)} has not enough free"
     return _no_place_is_left(placer, plan.victims, trial)
 
 

@@ -61,12 +61,19 @@ def is_plain(ask: Ask) -> bool:
     return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
 
 
-def costs_in(columns: Columns, ask: Ask, weights: ScoreWeights, cluster: str | None) -> Floats:
-    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``."""
+def costs_in(
+    columns: Columns, ask: Ask, weights: ScoreWeights, cluster: str | None, per_layer: float = 0.0
+) -> Floats:
+    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
+
+    ``per_layer``: what each layer above the first costs.
+    """
     index = columns.lookup
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for name in columns.clusters if cluster is None else (cluster,):
         costs[index.cluster_number[columns.region, name]] = fixed_cost(ask, weights)
+    if index.layers is not None:
+        costs += per_layer * index.layers
     return costs
 
 

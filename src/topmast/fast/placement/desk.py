@@ -19,6 +19,7 @@ from topmast.fast.placement.earliest import bounds_s
 from topmast.fast.placement.explain import REASONS_KEPT, pending_reason
 from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
+from topmast.fast.placement.layers import asked, offered
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
 from topmast.fast.placement.reservation import kept_out
@@ -64,10 +65,11 @@ class Desk(EventMachine):
                 ask = in_region(event.ask, terms)
                 self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
         if here:
-            offers = self._offers(event.ask, here)
+            offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
             if all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
-            self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), offers))
+            told = {region: offered(offer) for region, offer in offers.items()}
+            self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), told))
 
     def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
@@ -173,6 +175,8 @@ class Desk(EventMachine):
         weights = self.score.weights(ask)
         index = self.pool.index()
         costs = costs_of(index, weights, terms, ask.cluster)
+        if index.layers is not None:
+            costs += self.profile.slices.price * index.layers
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)

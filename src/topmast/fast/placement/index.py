@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from topmast.fast.placement import holdings
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.holders import Holders
+from topmast.fast.placement.layers import layer_of
 from topmast.fast.placement.kernels import I64, Arrays, Question, recount
 from topmast.model.job import Band
 
@@ -64,6 +65,10 @@ class Index:
         """By region, which clusters are its own: the first, and after the last."""
         self.nowhere = np.full(len(self.clusters), np.inf)
         """(C) the cost of clusters that are not asked about."""
+        self.layers: I64 | None = None
+        """(C) the layer of each cluster; None where there is only one."""
+        if any(p.layers > 1 for p in parts):
+            self.layers = np.array([layer_of(name) for _, name in self.clusters], np.int64)
         self.of_model = self._of_model(names)
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""

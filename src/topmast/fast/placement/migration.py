@@ -151,7 +151,7 @@ def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan 
     if compiled.applies(ask, profile.score) and known:
         index = columns.lookup
         rows = index.holders.named(list(among))
-        costs = compiled.costs_in(columns, ask, profile.score, None)
+        costs = compiled.costs_in(columns, ask, profile.score, None, profile.slices.price)
         found = victims.cheapest_among(
             index, ask, profile, profile.score, choices_of(ask), costs, search.now, rows
         )

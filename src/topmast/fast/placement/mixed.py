@@ -14,6 +14,7 @@ from msgspec import Struct
 from topmast.fast.placement import gangs
 from topmast.fast.placement.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.gangs import NOWHERE, Gang, Hosts, Kinds, Places
+from topmast.fast.placement.layers import layer_of
 from topmast.fast.placement.loads import with_loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import gpus_of_task
@@ -85,10 +86,15 @@ def _most_on(columns: Columns, group: GroupAsk, choice: int) -> int:
 
 
 def best_seats(
-    columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster: str | None
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster: str | None,
+    per_layer: float = 0.0,
 ) -> Placed | None:
     """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
-    q = question_of(columns, ask, weights, allowed, cluster)
+    q = question_of(columns, ask, weights, allowed, cluster, per_layer)
     kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if weights.balances:
         kinds = with_loads(columns, q.gang, kinds, weights)
@@ -100,12 +106,19 @@ def best_seats(
 
 
 def question_of(
-    columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster: str | None
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster: str | None,
+    per_layer: float = 0.0,
 ) -> Question:
-    """What the kernels need to know of the gang and the topology."""
+    """What the kernels need to know of the gang and the topology; ``per_layer``: the cost of each above the first."""
     clusters = tuple(sorted(name for name, rows in columns.clusters.items() if len(rows)))
     fixed = fixed_cost(ask, weights)
     costs = [fixed if cluster in (None, name) else gangs.INFINITE for name in clusters]
+    if columns.layers > 1:
+        costs = [cost + per_layer * layer_of(n) for cost, n in zip(costs, clusters, strict=True)]
     places = Places(
         domain=columns.domain,
         first=np.array([columns.clusters[name][0] for name in clusters], np.int64),

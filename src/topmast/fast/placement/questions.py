@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from topmast.fast.placement.answers import RegionAnswers
 from topmast.fast.placement.attempts import announce
+from topmast.fast.placement.layers import asked, offered
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
@@ -14,11 +15,15 @@ from topmast.model.plan import Ask
 
 def ask(placer: RegionAnswers, event: m.AskPlans) -> None:
     """Answer a batch of questions, in their order."""
+    layers = placer.columns.layers
+    if layers > 1:
+        event = replace(event, asks=tuple(asked(ask, layers) for ask in event.asks))
     if event.hold_s:
         offers = _in_order(placer, event)
     else:
         offers = tuple(placer.offer(ask) for ask in event.asks)
-    placer.send(ids.QUEUE, m.PlansOffered(event.batch, placer.region, placer.state.version, offers))
+    told = tuple(offered(offer) for offer in offers)
+    placer.send(ids.QUEUE, m.PlansOffered(event.batch, placer.region, placer.state.version, told))
     announce(placer)
 
 

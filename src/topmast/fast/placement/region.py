@@ -105,7 +105,7 @@ class RegionState(EventMachine):
         self.freed = True
 
     def _columns_of(self, region: RegionSpec) -> Columns:
-        columns = Columns(region)
+        columns = Columns(region, self.profile.slices.layers)
         columns.allocations = self.state.allocations
         stops = self.profile.preemption is not Preemption.NONE
         columns.watched = stops or self.profile.defragment
@@ -120,8 +120,8 @@ class RegionState(EventMachine):
             self.columns.take(allocation.plan.seats, allocation.needs())
         for place in self.state.places.values():
             self.columns.take(place.plan.seats, place.needs)
-        for host in self.columns.index:
-            self.columns.set_state(host, self.host_state(host))
+        for spec in self.columns.hosts[: self.columns.places]:
+            self.columns.set_state(spec.name, self.host_state(spec.name))
         self.pool.put(self.columns)
 
     def snapshot(self) -> bytes:

@@ -11,6 +11,7 @@ from topmast.fast.placement import compiled, displacement, mixed, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
+from topmast.fast.placement.layers import layer_of
 from topmast.fast.placement.loads import Loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import capacity_by_group, gpus_of_task, seat_gang
@@ -132,7 +133,7 @@ class Search:
 
     def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
         weights, columns = self.profile.score, self.columns
-        costs = compiled.costs_in(columns, ask, weights, cluster)
+        costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
         index, allowed = columns.lookup, choices_of(ask)
         if ask.preempt:
             cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
@@ -172,7 +173,9 @@ class Search:
         if not mixed.applies(self.columns, ask, self.profile.score, allowed):
             yield from self._one_by_one(ask, cluster)
             return
-        found = mixed.best_seats(self.columns, ask, self.profile.score, allowed, cluster)
+        found = mixed.best_seats(
+            self.columns, ask, self.profile.score, allowed, cluster, self.profile.slices.price
+        )
         if found is not None:
             yield self.plan_of(ask, found)
 
@@ -253,7 +256,9 @@ class Search:
         self, ask: Ask, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         weights, by_name = self.profile.score, ask.outranked is not None
-        question = mixed.question_of(self.columns, ask, weights, choices_of(ask), cluster)
+        question = mixed.question_of(
+            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
+        )
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
         costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
         prices = [weights.preemption * cost / 3600.0 for cost in costs]
@@ -283,6 +288,8 @@ class Search:
         terms = score_terms(
             ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
         )
+        if self.columns.layers > 1 and (layer := layer_of(domain.cluster)):
+            terms["layer"] = self.profile.slices.price * layer
         held = sum([g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups])
         with_gpus = next((seat.host for seat in seats if seat.slots), None)
         model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
