@@ -195,6 +195,12 @@ class System:
             engine.start_gang(message)
         elif isinstance(message, m.StopTasks):
             engine.stop(message.job, message.epoch, message.grace_s)
+        elif isinstance(message, m.SuspendGang):
+            engine.suspend(message.job, message.epoch)
+        elif isinstance(message, m.ResumeGang):
+            engine.resume(message.job, message.epoch)
+        elif isinstance(message, m.AskPace):
+            engine.ask_pace(message.job, message.epoch)
         elif isinstance(message, m.AskTruth):
             engine.ask_truth()
 

@@ -195,6 +195,10 @@ class Engine(Protocol):
         """Let a suspended attempt go on."""
         ...
 
+    def ask_pace(self, job: str, epoch: int) -> None:
+        """Post `Paced` with the last step that the attempt reported, if it reported any."""
+        ...
+
     def ask_truth(self) -> None:
         """Post an `EngineTruth`."""
         ...

@@ -7,7 +7,7 @@ simulator) is known to the composition root alone.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.dataset import Copy
 from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, RegionSpec
@@ -398,6 +398,20 @@ class AttemptStopping(Message, frozen=True):
     moves: bool = False
 
 
+class AttemptSuspended(Message, frozen=True):
+    """The gang stands still, so that others have its GPUs for a while."""
+
+    job: str
+    epoch: int
+
+
+class AttemptContinued(Message, frozen=True):
+    """It is the gang's turn (again): it has its GPUs from now on."""
+
+    job: str
+    epoch: int
+
+
 class AttemptCheckpointed(Message, frozen=True):
     """The job can resume from ``step``; work up to ``at_s`` is kept whatever happens."""
 
@@ -419,7 +433,8 @@ class AttemptEnded(Message, frozen=True):
     """Nothing of the attempt runs any more; its slots are free.
 
     ``kept_s`` is the part of the time since the start whose work survives; ``metrics`` are the
-    last the job reported; ``suspects`` are hosts that a new attempt should avoid.
+    last the job reported; ``suspects`` are hosts that a new attempt should avoid. ``suspended_s``: how long it did
+    not have its GPUs, others had them in their turns; absent if it always had them.
     """
 
     job: str
@@ -433,6 +448,13 @@ class AttemptEnded(Message, frozen=True):
     step: int | None = None
     metrics: dict[str, float] = {}
     suspects: tuple[str, ...] = ()
+    suspended_s: float | UnsetType = UNSET
+
+    @property
+    def held_s(self) -> float:
+        """How long the attempt had its GPUs."""
+        still_s = 0.0 if isinstance(self.suspended_s, UnsetType) else self.suspended_s
+        return self.end_s - self.start_s - still_s
 
 
 class GrowTree(Message, frozen=True):
@@ -475,6 +497,27 @@ class StopTasks(Message, frozen=True):
     job: str
     epoch: int
     grace_s: float
+
+
+class SuspendGang(Message, frozen=True):
+    """Halt every process of the attempt where it stands. Harmless if it is halted."""
+
+    job: str
+    epoch: int
+
+
+class ResumeGang(Message, frozen=True):
+    """Let a suspended attempt go on. Harmless if it does."""
+
+    job: str
+    epoch: int
+
+
+class AskPace(Message, frozen=True):
+    """How far has the attempt come? Answered by ``Paced``, if it has reported a step."""
+
+    job: str
+    epoch: int
 
 
 class AskTruth(Message, frozen=True):
@@ -535,6 +578,15 @@ class Resumed(Message, frozen=True):
     step: int
 
 
+class Paced(Message, frozen=True):
+    """The attempt was at a step (mini-batch) at a time."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
 class HostDown(Message, frozen=True):
     """The host is gone, and every task on it has ended."""
 
@@ -591,6 +643,7 @@ ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | Dro
 ToQueue = (
     PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress
+    | AttemptSuspended | AttemptContinued
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
 
@@ -636,7 +689,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
-    | EngineTruth
+    | EngineTruth | AttemptSuspended | AttemptContinued | Paced
     | DropHolds | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""

@@ -36,7 +36,10 @@ TRANSITIONS: dict[JobState, tuple[JobState, ...]] = {
     _S.PREEMPTING: (_S.PENDING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.CANCELLING),
     # Failed or lost its host; waits (with a growing delay) to be placed again.
     _S.RECOVERING: (_S.STARTING, _S.FAILED, _S.CANCELLED, _S.PENDING),
-    _S.SUSPENDED: (_S.RUNNING, _S.PREEMPTING, _S.CANCELLING, _S.RECOVERING, _S.FAILED),
+    # Others have its GPUs; it may have ended just before it was told to stand still.
+    _S.SUSPENDED: (
+        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING, _S.PENDING,
+    ),
     _S.CANCELLING: (_S.CANCELLED, _S.SUCCEEDED, _S.FAILED),
     _S.SUCCEEDED: (),
     _S.FAILED: (),

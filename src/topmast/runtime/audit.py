@@ -85,7 +85,7 @@ class Trail:
         self._line(
             now, fact.job, fact.to.value, text,
             epoch=event.epoch, outcome=event.outcome, kept_s=event.kept_s,
-            lost_s=event.end_s - event.start_s - event.kept_s, exit_code=event.exit_code,
+            lost_s=event.held_s - event.kept_s, exit_code=event.exit_code,
         )  # fmt: skip
         if record is not None:
             self.attempts.append(_attempt_row(record, event))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from topmast.fast.clusters.machine import RECONCILE_S, ClusterManager
+from topmast.fast.clusters.slicing import SlicingManager
 from topmast.fast.placement.desk import Desk
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
@@ -64,7 +65,7 @@ class Machines:
             self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
             self.known[address] = self.placers[name]
         elif kind == "cluster":
-            self.clusters[name] = ClusterManager(name, self.reconcile_s)
+            self.clusters[name] = SlicingManager(name, self.reconcile_s, self.profile.slices)
             self.known[address] = self.clusters[name]
         elif kind == "relay":
             self.relays[name] = Relay(name)

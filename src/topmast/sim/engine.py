@@ -7,22 +7,26 @@ attempt is stopped or lost, and before victims are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
 from topmast.model import messages as m
 from topmast.model.ids import Address
-from topmast.model.job import JobSpec
+from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Seat
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority, instant
 from topmast.sim.neighbours import Neighbours
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
+from topmast.sim.sharing import EARLY_STEPS, Sharing
 
 SIGTERM_CODE = 143
 FAILURE_CODE = 1
+NEVER_S = float("inf")
+EARLY_MARGIN = 1e-6
+"""Times are rounded: so much less than all of the first mini-batches counts as all."""
 
 
 Speed = Callable[[JobSpec, tuple[Seat, ...]], float]
@@ -35,7 +39,8 @@ Post = Callable[[Address, Sequence[m.Message]], object]
 class Attempt(Struct):
     """A gang that runs. ``left``: the tasks that have not ended, by rank, and on which host each is.
 
-    ``saves``: the work that its last checkpoint will hold once it has been stopped, and when.
+    ``saves``: the work that its last checkpoint will hold once it has been stopped, and when. ``still_s``: since when
+    others have its GPUs; ``pauses``: when they had them before (in its own time) and for how long. ``fails``: once it goes on.
     """
 
     gang: m.StartGang
@@ -46,6 +51,28 @@ class Attempt(Struct):
     saves: tuple[float, float] | None = None
     reported_s: float = 0.0
     ends_s: float = 0.0
+    still_s: float | None = None
+    still_sum_s: float = 0.0
+    floor_s: float = 0.0
+    pauses: list[tuple[float, float]] = []
+    fails: bool = False
+
+    def own_s(self, now: float) -> float:
+        """The time as the gang knows it, which stands still when the gang does."""
+        at_s = now if self.still_s is None else self.still_s
+        return max(self.floor_s, at_s - self.still_sum_s) if self.pauses else at_s
+
+    def wall_s(self, own_s: float) -> float:
+        """When that was, or will be if it goes on. O(pauses)."""
+        return own_s + sum([length_s for at_s, length_s in self.pauses if at_s < own_s])
+
+    def goes_on(self, now: float, switch_s: float) -> None:
+        """It has its GPUs again, and needs a while to be back at work."""
+        assert self.still_s is not None
+        own_s, length_s = self.own_s(now), now - self.still_s + switch_s
+        self.pauses.append((own_s, length_s))
+        self.still_sum_s += length_s
+        self.still_s, self.floor_s = None, own_s
 
 
 class Work(Struct):
@@ -56,6 +83,8 @@ class Work(Struct):
 
     left_s: dict[str, float] = {}
     kept_s: dict[str, float] = {}
+    early_s: dict[str, float] = {}
+    """When the first mini-batches were done that people wait for."""
 
 
 class SimulatedEngine:
@@ -72,6 +101,8 @@ class SimulatedEngine:
         fails_after_s: Mortality | None,
         world: Work,
         neighbours: Neighbours | None = None,
+        sharing: Sharing | None = None,
+        model_of: Callable[[str], str] = str,
     ) -> None:
         self.manager = manager
         self.attempts: dict[str, Attempt] = {}
@@ -85,6 +116,11 @@ class SimulatedEngine:
         self._work = world.left_s
         self._resumes = world.kept_s
         self._neighbours = neighbours
+        self._sharing = sharing
+        self._model_of = model_of
+        self._on: dict[tuple[str, int], list[str]] = {}
+        """By GPU, who runs there; kept where gangs may share them."""
+        self._early = world.early_s
         self._news: list[m.Message] = []
 
     def order(self, message: m.Message) -> None:
@@ -93,6 +129,12 @@ class SimulatedEngine:
             self._start(message)
         elif isinstance(message, m.StopTasks):
             self._stop(message)
+        elif isinstance(message, m.SuspendGang):
+            self._suspend(message)
+        elif isinstance(message, m.ResumeGang):
+            self._resume(message)
+        elif isinstance(message, m.AskPace):
+            self._tell_pace(message)
         else:
             assert isinstance(message, m.AskTruth), message
             self._news.append(self.truth())
@@ -124,10 +166,9 @@ class SimulatedEngine:
         if attempt.broken:
             self._clear(attempt)
             return
-        if self._neighbours is not None:
-            self._settle(self._neighbours, attempt)
-        end_s = attempt.ends_s = instant(progress.end_s())
-        self._heap.put(end_s, Priority.NEWS, self._finish, attempt)
+        self._settle(attempt)
+        self._await_end(attempt)
+        end_s = attempt.ends_s
         if self._fails_after_s is not None:
             fails_s = now + self._fails_after_s(len(here))
             if fails_s < end_s:
@@ -152,33 +193,121 @@ class SimulatedEngine:
 
     # --- beside others --------------------------------------------------------------------------
 
-    def _settle(self, beside: Neighbours, attempt: Attempt) -> None:
-        """Go at the speed of these seats; those who sat there before may go slower."""
-        gang, progress = attempt.gang, attempt.progress
-        others = beside.sit(gang.spec, gang.job, gang.seats)
-        progress.rate *= beside.factor(gang.spec, gang.job, gang.seats)
-        self._change_speeds(beside, others)
+    def _settle(self, attempt: Attempt) -> None:
+        """Go at the speed of these seats; those who sit there may go slower."""
+        gang = attempt.gang
+        if self._neighbours is not None:
+            others = self._neighbours.sit(gang.spec, gang.job, gang.seats)
+            self._change_speeds(others if self._neighbours.interfere else ())
+        if self._sharing is not None:
+            partners = self._partners(gang)
+            for key in _slots(gang):
+                self._on.setdefault(key, []).append(gang.job)
+            self._change_speeds(partners)
+        if self._neighbours is not None or self._sharing is not None:
+            rate = self._rate(gang)
+            if rate != attempt.progress.speed():
+                attempt.progress.go(attempt.own_s(self._clock.now_s), rate)
+
+    def _rise(self, attempt: Attempt) -> None:
+        """Its seats are free; those who stay may go faster."""
+        gang = attempt.gang
+        if self._neighbours is not None:
+            others = self._neighbours.leave(gang.job, gang.seats)
+            self._change_speeds(others if self._neighbours.interfere else ())
+        if self._sharing is not None and gang.job in self._on.get(next(_slots(gang), ("", 0)), ()):
+            for key in _slots(gang):
+                self._on[key].remove(gang.job)
+            self._change_speeds(self._partners(gang))
 
     def _forget(self, attempt: Attempt) -> None:
-        """Its seats are free; those who stay may go faster."""
-        job = attempt.gang.job
-        if self.attempts.pop(job, None) is not None and self._neighbours is not None:
-            others = self._neighbours.leave(job, attempt.gang.seats)
-            self._change_speeds(self._neighbours, others)
+        """It is over."""
+        if self.attempts.pop(attempt.gang.job, None) is not None and attempt.still_s is None:
+            self._rise(attempt)
 
-    def _change_speeds(self, beside: Neighbours, jobs: Sequence[str]) -> None:
+    def _partners(self, gang: m.StartGang) -> list[str]:
+        """Who else runs on the whole GPUs of a gang. O(slots)."""
+        found: dict[str, None] = {}
+        for seat in gang.seats if gang.seats[0].slot_milli == MILLI else ():
+            for slot in seat.slots:
+                found.update(dict.fromkeys(self._on.get((seat.host, slot), ())))
+        found.pop(gang.job, None)
+        return list(found)
+
+    def _rate(self, gang: m.StartGang) -> float:
+        """Work per second as things are."""
+        rate = self._speed(gang.spec, gang.seats)
+        if self._neighbours is not None:
+            rate *= self._neighbours.factor(gang.spec, gang.job, gang.seats)
+        if self._sharing is not None and (partners := self._partners(gang)):
+            model = self._model_of(gang.seats[0].host)
+            rate *= min(self._sharing.factor(gang.job, other, model) for other in partners)
+        return rate
+
+    def _change_speeds(self, jobs: Sequence[str]) -> None:
         """O(neighbours)."""
         now = self._clock.now_s
-        for attempt in [self.attempts[job] for job in jobs] if beside.interfere else ():
-            gang, progress = attempt.gang, attempt.progress
-            rate = self._speed(gang.spec, gang.seats) * beside.factor(
-                gang.spec, gang.job, gang.seats
-            )
+        for attempt in [self.attempts[job] for job in jobs if job in self.attempts]:
+            progress, rate = attempt.progress, self._rate(attempt.gang)
             if attempt.stopping or attempt.broken or rate == progress.speed():
                 continue
-            progress.go(now, rate)
-            attempt.ends_s = instant(max(now, progress.end_s()))
-            self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
+            progress.go(attempt.own_s(now), rate)
+            self._await_end(attempt)
+
+    def _await_end(self, attempt: Attempt) -> None:
+        """Be told when it has done its work, as it goes now; and its first mini-batches."""
+        now, progress = self._clock.now_s, attempt.progress
+        attempt.ends_s = instant(max(now, attempt.wall_s(progress.end_s())))
+        self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
+        job = attempt.gang.job
+        if self._sharing is not None and job not in self._early:
+            work_s = EARLY_STEPS / self._sharing.steps_per_s(job) - self._resumes.get(job, 0.0)
+            early_s = attempt.wall_s(progress.when_s(min(work_s, progress.work_s)))
+            self._heap.put(instant(max(now, early_s)), Priority.NEWS, self._note_early, attempt)
+
+    def _note_early(self, attempt: Attempt) -> None:
+        """The first mini-batches are done, unless it went slower than was thought."""
+        job, now = attempt.gang.job, self._clock.now_s
+        if self._sharing is None or job in self._early or self.attempts.get(job) is not attempt:
+            return
+        done_s = self._resumes.get(job, 0.0) + attempt.progress.done_s(attempt.own_s(now))
+        if done_s * self._sharing.steps_per_s(job) >= EARLY_STEPS * (1 - EARLY_MARGIN):
+            self._early[job] = now
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    def _suspend(self, order: m.SuspendGang) -> None:
+        attempt = self._ordered(order.job, order.epoch)
+        if attempt is None or attempt.still_s is not None or attempt.stopping or attempt.broken:
+            return
+        attempt.still_s, attempt.ends_s = self._clock.now_s, NEVER_S
+        self._rise(attempt)
+
+    def _resume(self, order: m.ResumeGang) -> None:
+        attempt = self._ordered(order.job, order.epoch)
+        if attempt is None or attempt.still_s is None:
+            return
+        attempt.goes_on(self._clock.now_s, self._settings.switch_s)
+        if attempt.broken:
+            return
+        self._settle(attempt)
+        self._await_end(attempt)
+        if attempt.fails:
+            self._heap.put(self._clock.now_s, Priority.NEWS, self._fail, attempt)
+
+    def _tell_pace(self, order: m.AskPace) -> None:
+        attempt = self._ordered(order.job, order.epoch)
+        if attempt is None or self._sharing is None:
+            return
+        job, now = order.job, self._clock.now_s
+        done_s = self._resumes.get(job, 0.0) + attempt.progress.done_s(attempt.own_s(now))
+        step = int(done_s * self._sharing.steps_per_s(job))
+        if step:
+            self._news.append(m.Paced(job, order.epoch, step, now))
+
+    def _ordered(self, job: str, epoch: int) -> Attempt | None:
+        attempt = self.attempts.get(job)
+        return attempt if attempt is not None and attempt.gang.epoch == epoch else None
 
     def _exit(self, attempt: Attempt, code: int) -> None:
         """What is left of a gang ends."""
@@ -197,12 +326,13 @@ class SimulatedEngine:
             self._leave(attempt)
             return
         now, progress = self._clock.now_s, attempt.progress
-        over_s = progress.saved_s(now)
+        own_s = attempt.own_s(now)
+        over_s = attempt.wall_s(progress.saved_s(own_s))
         if over_s - now <= order.grace_s:
-            attempt.saves = (progress.done_s(now), over_s)
+            attempt.saves = (progress.done_s(own_s), over_s)
         else:
             over_s = now + order.grace_s
-            attempt.saves = progress.kept(over_s)
+            attempt.saves = self._kept(attempt, over_s)
         if over_s > now:
             self._heap.put(over_s, Priority.NEWS, self._over, attempt)
         else:
@@ -229,11 +359,19 @@ class SimulatedEngine:
         step = int(self._resumes[job])
         self._news.append(m.Checkpointed(job, attempt.gang.epoch, step, saved[1]))
 
+    def _kept(self, attempt: Attempt, now: float) -> tuple[float, float] | None:
+        """The work of the last complete checkpoint, and when that was."""
+        kept = attempt.progress.kept(attempt.own_s(now))
+        return None if kept is None else (kept[0], attempt.wall_s(kept[1]))
+
     # --- failures -------------------------------------------------------------------------------
 
     def _fail(self, attempt: Attempt) -> None:
         """A task of the gang dies by itself; the manager has the others stopped."""
         if attempt.stopping or attempt.broken or not attempt.left:
+            return
+        if attempt.still_s is not None:
+            attempt.fails = True  # nothing of it runs now
             return
         self._break(attempt)
         rank = next(iter(attempt.left))
@@ -245,7 +383,7 @@ class SimulatedEngine:
 
     def _break(self, attempt: Attempt) -> None:
         attempt.broken = True
-        self._keep(attempt, attempt.progress.kept(self._clock.now_s))
+        self._keep(attempt, self._kept(attempt, self._clock.now_s))
 
     def _clear(self, attempt: Attempt) -> None:
         """Forget an attempt of which nothing is left; what is left waits to be told to stop."""
@@ -278,11 +416,18 @@ class SimulatedEngine:
         self._news.append(m.HostUp(host))
         self._tell()
 
+    def left_s(self) -> Iterator[tuple[str, float]]:
+        """By job that runs or stands still, what is left of its work. O(attempts)."""
+        now = self._clock.now_s
+        for job, attempt in self.attempts.items():
+            progress = attempt.progress
+            yield job, progress.work_s - progress.done_s(attempt.own_s(now))
+
     def reports(self) -> list[m.Checkpointed]:
         """The last checkpoint of every attempt, if it has not been reported. O(attempts)."""
         news, now = [], self._clock.now_s
         for attempt in self.attempts.values():
-            kept = None if attempt.stopping or attempt.broken else attempt.progress.kept(now)
+            kept = None if attempt.stopping or attempt.broken else self._kept(attempt, now)
             if kept is not None and kept[1] > attempt.reported_s:
                 attempt.reported_s = kept[1]
                 job = attempt.gang.job
@@ -298,3 +443,8 @@ class SimulatedEngine:
             for rank in attempt.left
         )
         return m.EngineTruth(tasks, tuple(self.down))
+
+
+def _slots(gang: m.StartGang) -> Iterator[tuple[str, int]]:
+    """The GPUs of a gang."""
+    return ((seat.host, slot) for seat in gang.seats for slot in seat.slots)

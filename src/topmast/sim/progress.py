@@ -60,9 +60,21 @@ class Progress(Struct, gc=False):
         since_s, before, rate = self.pieces[-1]
         return since_s + max(0.0, self.work_s - before) / rate
 
+    def when_s(self, work_s: float) -> float:
+        """When so much work will have been done, or was, if nothing comes between. O(changes of speed)."""
+        run_s, before, rate = 0.0, 0.0, self.rate
+        for since_s, done_s, speed in self.pieces:
+            if done_s >= work_s:
+                break
+            run_s, before, rate = since_s, done_s, speed
+        return self._at_s(run_s + max(0.0, work_s - before) / rate)
+
     def end_s(self) -> float:
         """When all work is done, if nothing comes between. O(1)."""
-        run_s = self._run_s()
+        return self._at_s(self._run_s())
+
+    def _at_s(self, run_s: float) -> float:
+        """When so many seconds were worked, with the checkpoints between."""
         stops = max(0, math.ceil(run_s / self.interval_s) - 1) if self.checkpoint_s else 0
         return self.begun_s + run_s + stops * self.checkpoint_s
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from topmast.fast.clusters.facts import Joined
 from topmast.fast.placement.facts import HostReachable
 from topmast.fast.queue import facts as f
 from topmast.model import ids
@@ -34,6 +35,8 @@ ALLOCATIONS = (
     "end_reason",
 )  # fmt: skip
 COPIES = ("dataset", "from", "to", "bytes", "start_s", "end_s", "cause")
+SUSPENDED = "suspended"
+"""Why a turn ends that is not the last of its attempt."""
 FAILURES = (Outcome.FAILED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
 
 
@@ -70,6 +73,10 @@ class Job(Struct, gc=False):
     gpus_on: dict[str, float] = {}
     waits: bool = False
     load_at_end: float | None = None
+    turns: list[tuple[float, float]] = []
+    """When this attempt had its GPUs before: from, to."""
+    rows_before: int = 0
+    """Rows of allocations that are of turns, and not of attempts of their own."""
 
 
 class Finished(Struct):
@@ -92,6 +99,7 @@ class Totals(Struct):
     attempts: int = 0
     preemptions: int = 0
     migrations: int = 0
+    suspensions: int = 0
     restarts: int = 0
     lost_gpu_s: float = 0.0
     started_elsewhere: int = 0
@@ -209,6 +217,8 @@ class Recorder:
         return {
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._attempt_ended,
+            m.AttemptSuspended: self._suspended,
+            m.AttemptContinued: self._continued,
             m.CancelJobs: self._moved,
             m.SubmitJobs: self._bound,
             m.Wake: self._bound,
@@ -258,8 +268,38 @@ class Recorder:
         job.gpus_on = gpus_by_host(event.seats)
         job.hosts = tuple(job.gpus_on)
         job.model = self._model_of[job.hosts[0]]
-        self._hold(job, +1, now)
         self.launches += 1
+        if any(isinstance(fact, Joined) for fact in facts):
+            job.start_s = None  # it takes turns: they say when it has its GPUs
+            self._wait(job, True, now)
+        else:
+            self._hold(job, +1, now)
+
+    def _suspended(
+        self, to: Address, event: m.AttemptSuspended, facts: Sequence[Struct], now: float
+    ) -> None:
+        """Others have the GPUs of an attempt: its turn is over."""
+        job = self.jobs.get(event.job)
+        if to == ids.QUEUE or job is None or job.start_s is None or job.epoch != event.epoch:
+            return
+        self.advance(now)
+        self._hold(job, -1, now)
+        self._wait(job, True, now)
+        job.turns.append((job.start_s, now))
+        job.start_s = None
+        self.totals.suspensions += 1
+
+    def _continued(
+        self, to: Address, event: m.AttemptContinued, facts: Sequence[Struct], now: float
+    ) -> None:
+        """It has its GPUs again, or for the first time."""
+        job = self.jobs.get(event.job)
+        if to == ids.QUEUE or job is None or job.start_s is not None or job.epoch != event.epoch:
+            return
+        self.advance(now)
+        self._wait(job, False, now)
+        self._hold(job, +1, now)
+        job.start_s = now
 
     def _comes_back(self, job: Job, event: m.LaunchGang) -> None:
         if job.ended in FAILURES:
@@ -291,10 +331,11 @@ class Recorder:
                     self._over(event.job, fact.to, now)
             return
         job = self.jobs.get(event.job)
-        if job is None or job.start_s is None or job.epoch != event.epoch:
+        if job is None or job.epoch != event.epoch or not (job.turns or job.start_s is not None):
             return
         self.advance(now)
-        self._hold(job, -1, now)
+        if job.start_s is not None:
+            self._hold(job, -1, now)
         if event.outcome is Outcome.SUCCEEDED:
             self._gone(job)
         else:
@@ -302,29 +343,45 @@ class Recorder:
         self._book(job, event, now)
 
     def _book(self, job: Job, event: m.AttemptEnded, now: float) -> None:
-        """The row of an attempt, and what it adds to the sums."""
-        start_s = job.start_s
-        assert start_s is not None
-        kept_s, gpus, totals = event.kept_s, job.arrival.gpus, self.totals
+        """The rows of an attempt, one for each turn, and what they add to the sums.
+
+        What is kept is what it did first: turns come one after the other.
+        """
+        turns = job.turns if job.start_s is None else [*job.turns, (job.start_s, now)]
+        self.totals.attempts += 1
+        left_s, held_s = event.kept_s, 0.0
+        for number, (start_s, end_s) in enumerate(turns):
+            last = number == len(turns) - 1
+            kept_s = left_s if last else min(left_s, end_s - start_s)
+            left_s -= kept_s
+            held_s += end_s - start_s
+            reason = event.outcome.value if last else SUSPENDED
+            self._row(job, event.epoch + job.rows_before + number, start_s, end_s, kept_s, reason)
+        job.rows_before += len(turns) - 1
+        gpus = job.arrival.gpus
+        job.held_s += held_s
+        job.end_s = now if job.start_s is not None else turns[-1][1]
+        job.lost_gpu_s += gpus * (held_s - event.kept_s)
+        job.preemptions += event.outcome is Outcome.PREEMPTED
+        job.ended = event.outcome
+        job.start_s, job.turns = None, []
+
+    def _row(
+        self, job: Job, epoch: int, start_s: float, end_s: float, kept_s: float, reason: str
+    ) -> None:
+        gpus, totals = job.arrival.gpus, self.totals
         first_s, last_s = self._window
-        totals.attempts += 1
-        totals.held_in_window_gpu_s += gpus * max(0.0, min(now, last_s) - max(start_s, first_s))
+        totals.held_in_window_gpu_s += gpus * max(0.0, min(end_s, last_s) - max(start_s, first_s))
         kept_to_s = min(start_s + kept_s, last_s)
         totals.kept_in_window_gpu_s += gpus * max(0.0, kept_to_s - max(start_s, first_s))
         name, write, model_of = job.arrival.spec.name, self.tables.allocations, self._model_of
         for host, taken in job.gpus_on.items():
             write(
                 (
-                    name, event.epoch, job.region, job.cluster, host, model_of[host], taken, start_s,
-                    now, kept_s, event.outcome.value,
+                    name, epoch, job.region, job.cluster, host, model_of[host], taken, start_s,
+                    end_s, kept_s, reason,
                 )
             )  # fmt: skip
-        job.held_s += now - start_s
-        job.end_s = now
-        job.lost_gpu_s += gpus * (now - start_s - kept_s)
-        job.preemptions += event.outcome is Outcome.PREEMPTED
-        job.ended = event.outcome
-        job.start_s = None
 
     def _moved(self, to: Address, event: m.Message, facts: Sequence[Struct], now: float) -> None:
         for fact in facts:

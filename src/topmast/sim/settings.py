@@ -25,6 +25,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
     one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
     CPUs are all held (full speed up to a half). 1 slows nobody.
+    ``switch_s``: how long a suspended gang needs to be back at work. ``gpu_busy``: the part of its GPU that a job keeps
+    busy alone, where no table tells how two jobs get on beside one another, and ``packing_loss`` what two lose besides;
+    ``minibatch_s``: how long a mini-batch takes on the reference GPU, where no table says; None: a second, and no
+    figures of mini-batches are given.
     ``plan_s``: how long a plan of data is in the making. ``durations_told``: whether the queue is told how long each job
     will run; None: unless its profile predicts that. ``timeline_s``: the interval of `timeline.csv`, None for one that
     gives about a thousand rows.
@@ -45,18 +49,32 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
+    switch_s: float = 1.0
+    gpu_busy: float = 1.0
+    packing_loss: float = 0.05
+    minibatch_s: float | None = None
     plan_s: float = 60.0
     timeline_s: float | None = None
     durations_told: bool | None = None
 
     def without_overheads(self) -> Settings:
         """`--overheads none`: nothing but work takes time."""
-        return msgspec.structs.replace(self, startup_s=0.0, checkpoint_s=0.0, restore_s=0.0)
+        return msgspec.structs.replace(
+            self, startup_s=0.0, checkpoint_s=0.0, restore_s=0.0, switch_s=0.0
+        )
 
 
 _SPEEDS = ("across_hosts", "across_racks", "across_pods", "shared_gpu", "busy_cpus")
-_AT_MOST = {"loss": 0.99, **dict.fromkeys(_SPEEDS, 1.0)}
-_ABOVE_ZERO = (*_SPEEDS, "task_mtbf_s", "host_mtbf_s", "host_repair_s", "timeline_s")
+_AT_MOST = {"loss": 0.99, "packing_loss": 0.99, "gpu_busy": 1.0, **dict.fromkeys(_SPEEDS, 1.0)}
+_ABOVE_ZERO = (
+    *_SPEEDS,
+    "gpu_busy",
+    "minibatch_s",
+    "task_mtbf_s",
+    "host_mtbf_s",
+    "host_repair_s",
+    "timeline_s",
+)
 
 
 def read_settings(options: Mapping[str, str]) -> Settings:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from topmast import __version__
@@ -34,11 +35,13 @@ from topmast.sim.neighbours import Neighbours
 from topmast.sim.planning import SimulatedPlanning
 from topmast.sim.recorder import Job, Recorder, Tables
 from topmast.sim.settings import Settings
+from topmast.sim.sharing import Sharing
 from topmast.sim.streams import Streams
-from topmast.sim.summary import summary_of
+from topmast.sim.summary import distribution, summary_of
 from topmast.sim.timeline import Timeline
 from topmast.sim.workload import Arrival, Workload, first_and_last_s
 from topmast.traces.throughputs import Throughputs
+from topmast.traces.throughputs import Work as TimedWork
 from topmast.traces.trace import COLUMNS, Texts, Trace
 
 LOOK_EVERY = 4_096
@@ -95,6 +98,7 @@ class Simulation:
         self.set_aside: list[Waits] = []
         self.submitted = 0
         self.arrivals_left = len(trace)
+        self.handed_in_gpu_s = self.stock_gpu_s = 0.0
         self.work = Work()
         self.planning = self._planning()
         self.recorder = self._recorder(
@@ -112,6 +116,7 @@ class Simulation:
         self.loop.outside[ids.MOVER] = self.mover.order
         grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
         self.loop.outside[ids.GROWER] = grower.order
+        self.sharing = self._sharing()
         self.engines = self._engines(streams)
         if profile.preemption is not Preemption.NONE:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
@@ -120,6 +125,7 @@ class Simulation:
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
         self._seen = (0, 0)
+        self._submit_s: dict[str, float] = {}
         self._depends = any(trace.depends_on.names)
         self._awaited: dict[str, JobState | None] = {}
         self._held_back: dict[str, Arrival] = {}
@@ -169,9 +175,24 @@ class Simulation:
                 ids.cluster(cluster.name), self.settings, self.clock, self.heap, self.loop.post,
                 speed, mortality(self.settings, streams), self.work,
                 Neighbours(cluster, self.settings) if Neighbours.matter(self.settings) else None,
+                self.sharing, model_of.__getitem__,
             )  # fmt: skip
             self.loop.outside[ids.engine(cluster.name)] = engine.order
         return engines
+
+    def _sharing(self) -> Sharing | None:
+        """Where gangs share GPUs, or mini-batches are counted."""
+        counts = self.throughputs is not None or self.settings.minibatch_s is not None
+        if not counts and self.profile.slices.layers == 1:
+            return None
+        return Sharing(self.settings, self.throughputs, self._timed_as)
+
+    def _timed_as(self, job: str) -> TimedWork | None:
+        known = self.recorder.jobs.get(job)
+        if known is None:
+            return None
+        model = self.trace.model[known.arrival.row]
+        return TimedWork(model, round(known.arrival.gpus)) if model else None
 
     def _kind_of(self, arrival: Arrival) -> object:
         """Jobs with the same data are of one class for the split of demand over regions."""
@@ -216,6 +237,8 @@ class Simulation:
                 self.recorder.replica_came(
                     dataset.name, "", region, dataset.size_bytes, now, now, "initial"
                 )
+        if self.sharing is not None:
+            self.heap.put(self.window[1], Priority.ARRIVAL, self._take_stock, None)
         self.faults.begin(self.fleet, self.engines)
         if self.planning is not None:
             self.planning.begin()
@@ -238,6 +261,15 @@ class Simulation:
                     tell(self.recorder.over + len(self.set_aside), self.clock.now_s)
                 if self._is_stuck():
                     break
+
+    def _take_stock(self, _: object) -> None:
+        """When the last job comes: the work done by then, in GPU-seconds of the model listed first."""
+        left_s = dict(self.work.left_s)
+        for engine in self.engines.values():
+            left_s.update(engine.left_s())
+        jobs = self.recorder.jobs
+        left_gpu_s = sum(left_s[j] * known.arrival.gpus for j, known in jobs.items() if j in left_s)
+        self.stock_gpu_s = self.handed_in_gpu_s - left_gpu_s
 
     def _is_over(self) -> bool:
         return not self.arrivals_left and not self.recorder.jobs and not self._held_back
@@ -312,6 +344,8 @@ class Simulation:
             self.submitted += 1
             job = ids.job_id(self.submitted)
             self.work.left_s[job] = arrival.duration_s
+            self.handed_in_gpu_s += arrival.duration_s * arrival.gpus
+            self._submit_s[job] = now
             self.recorder.submitted(job, arrival, now)
         self.loop.post(ids.QUEUE, (m.SubmitJobs(tuple(a.spec for a in arrivals)),))
 
@@ -347,6 +381,12 @@ class Simulation:
                 "applied": self.planning.plans,
                 "discarded": self.planning.discarded,
             }
+        if self.sharing is not None:
+            present_gpu_s = self.recorder.totals.present_in_window_gpu_s
+            summary["work_rate"] = self.stock_gpu_s / present_gpu_s if present_gpu_s else 0.0
+            summary["suspensions"] = self.recorder.totals.suspensions
+            early_s = [at_s - self._submit_s[job] for job, at_s in self.work.early_s.items()]
+            summary["first_minibatches_s"] = distribution(np.array(early_s))
         summary["seed"] = self.seed
         summary["version"] = __version__
         summary["config_hash"] = self.config_hash()

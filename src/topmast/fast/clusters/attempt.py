@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
@@ -35,11 +35,66 @@ class AttemptPhase(StrEnum):
     STOPPING = "stopping"
 
 
+PAUSES_KEPT = 64
+"""So many pauses are remembered one by one; older ones as a sum."""
+
+
+class Turn(Struct, gc=False):
+    """How an attempt takes turns with others on its GPUs.
+
+    ``held``: it was not started yet. ``still_s``: since when others have its GPUs, None while it has them.
+    ``service_s``: its service when it got them last, at ``since_s``. ``pauses``: those since the last checkpoint,
+    (from, length); ``paused_s``: those before. ``rate``: steps per second with its GPUs for itself. ``partner``: who has the
+    same GPUs at the same time, on trial until ``trial_s``; ``beside``: steps per second then. ``refused``: who is not to
+    be tried before a time.
+    """
+
+    service_s: float
+    since_s: float
+    held: bool = False
+    still_s: float | None = None
+    pauses: list[tuple[float, float]] = []
+    paused_s: float = 0.0
+    rate: float | None = None
+    partner: str | None = None
+    trial_s: float | None = None
+    beside: float | None = None
+    refused: dict[str, float] = {}
+
+    def served_s(self, now: float) -> float:
+        """The service got by ``now``: what decides whose turn it is."""
+        return self.service_s + (now - self.since_s if self.still_s is None else 0.0)
+
+    def stop(self, now: float) -> None:
+        """Others have the GPUs from now on."""
+        self.service_s, self.since_s, self.still_s = self.served_s(now), now, now
+
+    def go(self, now: float) -> None:
+        """It has its GPUs (again)."""
+        if self.still_s is not None:
+            self.pauses.append((self.still_s, now - self.still_s))
+            if len(self.pauses) > PAUSES_KEPT:
+                self.paused_s += self.pauses.pop(0)[1]
+        self.since_s, self.still_s, self.held = now, None, False
+
+    def forget_before(self, at_s: float) -> None:
+        """What was done up to a time is kept: earlier pauses matter as a sum alone."""
+        while self.pauses and sum(self.pauses[0]) <= at_s:
+            self.paused_s += self.pauses.pop(0)[1]
+
+    def paused_until_s(self, at_s: float) -> float:
+        """How long it stood still up to a time since the last checkpoint. O(pauses)."""
+        paused_s = self.paused_s + sum(
+            max(0.0, min(length_s, at_s - from_s)) for from_s, length_s in self.pauses
+        )
+        return paused_s + (0.0 if self.still_s is None else max(0.0, at_s - self.still_s))
+
+
 class Attempt(Struct, gc=False):
     """A gang between launch and its last process.
 
     ``deadline_s``: when the present phase has lasted too long. ``kept_until_s``: work done before
-    then survives. ``why`` and ``cause`` are set when it stops: the first reason stands.
+    then survives. ``turn``: where it takes turns. ``why`` and ``cause`` are set when it stops: the first reason stands.
     """
 
     job: str
@@ -58,6 +113,27 @@ class Attempt(Struct, gc=False):
     kept_until_s: float | None = None
     step: int | None = None
     metrics: dict[str, float] = {}
+    turn: Turn | UnsetType = UNSET
+
+    @property
+    def turns(self) -> Turn | None:
+        """Its turns, if it takes turns."""
+        return None if isinstance(self.turn, UnsetType) else self.turn
+
+    @property
+    def held(self) -> bool:
+        """Whether it has to wait for its GPUs before it is started."""
+        return not isinstance(self.turn, UnsetType) and self.turn.held
+
+    @property
+    def still(self) -> bool:
+        """Whether others have its GPUs."""
+        return not isinstance(self.turn, UnsetType) and self.turn.still_s is not None
+
+    def ran_s(self, until_s: float) -> float:
+        """How long it had its GPUs up to a time since the last checkpoint."""
+        still_s = 0.0 if isinstance(self.turn, UnsetType) else self.turn.paused_until_s(until_s)
+        return max(0.0, until_s - self.opened_s - still_s)
 
     @property
     def ended(self) -> bool:

@@ -87,7 +87,61 @@ class Refused(Fact, frozen=True):
     epoch: int
 
 
+class Joined(Fact, frozen=True):
+    """An attempt takes turns from now on, and waits for its first; its service counts from ``service_s``."""
+
+    job: str
+    epoch: int
+    service_s: float
+
+
+class Suspended(Fact, frozen=True):
+    """Others have the attempt's GPUs."""
+
+    job: str
+    epoch: int
+
+
+class Continued(Fact, frozen=True):
+    """The attempt has its GPUs (again)."""
+
+    job: str
+    epoch: int
+
+
+class Measured(Fact, frozen=True):
+    """An attempt's steps per second, alone on its GPUs or ``beside`` its partner."""
+
+    job: str
+    epoch: int
+    rate: float
+    beside: bool
+
+
+class Packed(Fact, frozen=True):
+    """Two attempts have the same GPUs at the same time, on trial until a time."""
+
+    job: str
+    other: str
+    until_s: float
+
+
+class PackKept(Fact, frozen=True):
+    """Two attempts do more together than in turns: they stay together."""
+
+    job: str
+    other: str
+
+
+class Unpacked(Fact, frozen=True):
+    """Two attempts take turns again, and are not tried together before a time."""
+
+    job: str
+    other: str
+    not_before_s: float
+
+
 ClusterFact = (
     ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | Prodded | Marked | Closed
-    | Refused
+    | Refused | Joined | Suspended | Continued | Measured | Packed | PackKept | Unpacked
 )  # fmt: skip

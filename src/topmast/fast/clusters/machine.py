@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.clusters.facts import (
@@ -180,7 +180,7 @@ class ClusterManager(EventMachine):
         """
         self._down[event.host] = True
         self._tell(m.HostChanged(event.host, up=False))
-        for attempt in self.state.attempts.values():
+        for attempt in list(self.state.attempts.values()):
             here = [task for task in attempt.tasks if task.seat.host == event.host]
             over = all(task.phase is TaskPhase.ENDED for task in here)
             if not over and attempt.phase is not AttemptPhase.STOPPING:
@@ -235,6 +235,7 @@ class ClusterManager(EventMachine):
         kept_until_s = attempt.kept_until_s or attempt.opened_s
         if outcome is Outcome.SUCCEEDED:
             kept_until_s = self.now
+        turns = attempt.turns
         self.decide(Closed(attempt.job, attempt.epoch))
         self._ordered.pop(attempt.job, None)
         self._tell(
@@ -244,12 +245,13 @@ class ClusterManager(EventMachine):
                 outcome=outcome,
                 start_s=attempt.opened_s,
                 end_s=self.now,
-                kept_s=max(0.0, min(kept_until_s, self.now) - attempt.opened_s),
+                kept_s=attempt.ran_s(min(kept_until_s, self.now)),
                 cause=attempt.cause,
                 exit_code=attempt.exit_code,
                 step=attempt.step,
                 metrics=attempt.metrics,
                 suspects=attempt.suspects,
+                suspended_s=UNSET if turns is None else turns.paused_until_s(self.now),
             )
         )
 
@@ -401,6 +403,8 @@ class ClusterManager(EventMachine):
     def _apply_marked(self, fact: Marked, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.kept_until_s, attempt.step = fact.at_s, fact.step
+        if (turns := attempt.turns) is not None:
+            turns.forget_before(fact.at_s)
 
     def _apply_closed(self, fact: Closed, event: m.Message) -> None:
         del self.state.attempts[fact.job]

@@ -150,6 +150,12 @@ def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
         placer.send(ids.QUEUE, event)
 
 
+def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued) -> None:
+    """The gang stands still for others, or goes on; its place stays its own."""
+    if placer.held(event.job, event.epoch):
+        placer.send(ids.QUEUE, event)
+
+
 def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:
     """What ran up to a time is kept whatever happens."""
     if placer.held(event.job, event.epoch):

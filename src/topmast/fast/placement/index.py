@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from topmast.fast.placement import holdings
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.holders import Holders
-from topmast.fast.placement.layers import layer_of
 from topmast.fast.placement.kernels import I64, Arrays, Question, recount
+from topmast.fast.placement.layers import layer_of
 from topmast.model.job import Band
 
 if TYPE_CHECKING:

@@ -106,9 +106,7 @@ def _renamed(
     victims = tuple(
         v if v.to is None else msgspec.structs.replace(v, to=turn(v.to)) for v in plan.victims
     )
-    return msgspec.structs.replace(
-        plan, cluster=cluster, seats=seats, layer=layer, victims=victims
-    )
+    return msgspec.structs.replace(plan, cluster=cluster, seats=seats, layer=layer, victims=victims)
 
 
 def _at(seat: Seat, host: str) -> Seat:

@@ -57,6 +57,8 @@ class RegionalPlacer(RegionAnswers):
         m.SetHost: hosts.set_host,
         m.HostChanged: hosts.host_changed,
         m.AttemptRunning: attempts.running,
+        m.AttemptSuspended: attempts.turned,
+        m.AttemptContinued: attempts.turned,
         m.AttemptCheckpointed: attempts.checkpointed,
         m.AttemptResumed: attempts.resumed,
         m.AttemptStopping: attempts.stopping,

@@ -142,7 +142,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     record = queue.jobs[fact.job]
     gpus = record.plan.gpus_milli / MILLI if record.plan else 0.0
     if record.start_s is not None:
-        held_s = event.end_s - event.start_s
+        held_s = event.held_s
         record.held_s += held_s
         record.kept_s += event.kept_s
         record.worked_s += event.kept_s * record.spec.speed_on(record.model)

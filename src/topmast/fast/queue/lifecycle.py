@@ -80,6 +80,20 @@ def running(queue: QueueViews, event: m.AttemptRunning) -> None:
         queue.decide(f.Moved(record.id, JobState.RUNNING))
 
 
+def suspended(queue: QueueViews, event: m.AttemptSuspended) -> None:
+    """Others have the gang's GPUs for a while."""
+    record = _current(queue, event.job, event.epoch)
+    if record is not None and record.state is JobState.RUNNING:
+        queue.decide(f.Moved(record.id, JobState.SUSPENDED, "others take their turn"))
+
+
+def continued(queue: QueueViews, event: m.AttemptContinued) -> None:
+    """It is the gang's turn again."""
+    record = _current(queue, event.job, event.epoch)
+    if record is not None and record.state is JobState.SUSPENDED:
+        queue.decide(f.Moved(record.id, JobState.RUNNING))
+
+
 def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
     """The gang was told to stop."""
     record = _current(queue, event.job, event.epoch)

@@ -88,6 +88,8 @@ class GlobalQueue(QueueViews):
         m.MayFit: cycle.may_fit,
         m.AttemptStarting: lifecycle.starting,
         m.AttemptRunning: lifecycle.running,
+        m.AttemptSuspended: lifecycle.suspended,
+        m.AttemptContinued: lifecycle.continued,
         m.AttemptStopping: lifecycle.stopping,
         m.AttemptCheckpointed: lifecycle.checkpointed,
         m.AttemptResumed: lifecycle.resumed,

@@ -30,7 +30,7 @@ from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
 from topmast.model.fleet import ClusterSpec
 from topmast.model.ids import attempt_name
-from topmast.model.messages import EngineTruth, HostDown, HostUp, StartGang, TaskLost
+from topmast.model.messages import EngineTruth, HostDown, HostUp, Paced, StartGang, TaskLost
 from topmast.ports import Clock, Post
 
 LOOK_S = 0.05
@@ -123,6 +123,10 @@ class LocalEngine:
     def resume(self, job: str, epoch: int) -> None:
         """Let a suspended attempt go on."""
         self._do(partial(self._suspend, attempt_name(job, epoch), False))
+
+    def ask_pace(self, job: str, epoch: int) -> None:
+        """Post the last step that the attempt reported."""
+        self._do(partial(self._ask_pace, attempt_name(job, epoch)))
 
     def ask_truth(self) -> None:
         """Post an `EngineTruth`, once the hosts that run have been heard."""
@@ -455,6 +459,13 @@ class LocalEngine:
         else:
             file.unlink(missing_ok=True)
         self._poke(attempt)
+
+    def _ask_pace(self, attempt: str) -> None:
+        now = self._clock.now()
+        steps = [step for t in self._tasks.of_attempt(attempt) if (step := self._tasks.step_of(t))]
+        if steps:
+            job, epoch = files.split_attempt(attempt)
+            self._post(Paced(job, epoch, max(steps), now))
 
     def _poke(self, attempt: str) -> None:
         for host in sorted({task.host for task in self._tasks.of_attempt(attempt)}):

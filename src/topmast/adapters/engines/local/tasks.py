@@ -164,6 +164,13 @@ class Tasks:
         if news.checkpoint is not None:
             self._post(Checkpointed(job, epoch, *news.checkpoint))
 
+    def step_of(self, task: Task) -> int | None:
+        """The last step of a running task, whatever it wrote until now."""
+        if task.tail is None:
+            return None
+        self._read(task, task.tail, whole=True)
+        return task.tail.report.step
+
     def truth(self) -> tuple[TruthTask, ...]:
         """What runs and what ended, by name; not what a host was asked for and has not begun."""
         return tuple(
