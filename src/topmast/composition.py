@@ -27,6 +27,7 @@ from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.states import TERMINAL
+from topmast.orders import carry_out
 from topmast.policies.options import Profile
 from topmast.ports import Clock, Engine, HistoryRow
 from topmast.runtime.loop import Runtime
@@ -191,18 +192,8 @@ class System:
         engine = self.engines.get(send.to.removeprefix("engine/"))
         if engine is None:
             log.warning("no engine for a message", to=send.to, message=type(message).__name__)
-        elif isinstance(message, m.StartGang):
-            engine.start_gang(message)
-        elif isinstance(message, m.StopTasks):
-            engine.stop(message.job, message.epoch, message.grace_s)
-        elif isinstance(message, m.SuspendGang):
-            engine.suspend(message.job, message.epoch)
-        elif isinstance(message, m.ResumeGang):
-            engine.resume(message.job, message.epoch)
-        elif isinstance(message, m.AskPace):
-            engine.ask_pace(message.job, message.epoch)
-        elif isinstance(message, m.AskTruth):
-            engine.ask_truth()
+        else:
+            carry_out(engine, message)
 
     def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:
         """Take a batch from a region's placer; what is only shown to people goes to the board."""

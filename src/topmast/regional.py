@@ -22,6 +22,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import ClusterSpec
+from topmast.orders import carry_out
 from topmast.policies.options import Profile
 from topmast.ports import Clock, HistoryRow
 from topmast.runtime.loop import Runtime
@@ -135,18 +136,8 @@ class RegionalSystem:
         engine = self.engines.get(send.to.removeprefix("engine/"))
         if engine is None:
             log.warning("no engine for a message", to=send.to, message=type(message).__name__)
-        elif isinstance(message, m.StartGang):
-            engine.start_gang(message)
-        elif isinstance(message, m.StopTasks):
-            engine.stop(message.job, message.epoch, message.grace_s)
-        elif isinstance(message, m.SuspendGang):
-            engine.suspend(message.job, message.epoch)
-        elif isinstance(message, m.ResumeGang):
-            engine.resume(message.job, message.epoch)
-        elif isinstance(message, m.AskPace):
-            engine.ask_pace(message.job, message.epoch)
-        elif isinstance(message, m.AskTruth):
-            engine.ask_truth()
+        else:
+            carry_out(engine, message)
 
     def _engine(self, cluster: ClusterSpec) -> LocalEngine:
         return LocalEngine(

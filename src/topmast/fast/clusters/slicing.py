@@ -37,10 +37,10 @@ class SlicingManager(ClusterManager):
         self,
         name: str,
         reconcile_s: float | None = RECONCILE_S,
-        slices: SliceOptions = SliceOptions(),
+        slices: SliceOptions | None = None,
     ) -> None:
         super().__init__(name, reconcile_s)
-        self.slices = slices
+        self.slices = slices or SliceOptions()
         self._in_turns = 0
         """Attempts that take turns."""
         self._turn_s: float | None = None
@@ -205,7 +205,8 @@ class SlicingManager(ClusterManager):
         """The launch and the time limit count the time that the gang has its GPUs."""
         attempt = self.state.attempts[fact.job]
         turns = attempt.turns
-        assert turns is not None and turns.still_s is not None
+        assert turns is not None
+        assert turns.still_s is not None
         passed_s = self.now - turns.still_s
         if attempt.held:
             attempt.deadline_s = self.now + LAUNCH_DEADLINE_S
