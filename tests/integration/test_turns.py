@@ -1,0 +1,90 @@
+"""Real processes take turns on the same GPUs: over-subscribed, suspended, resumed, and ended.
+
+Each test tells what the kernel and the jobs' own steps show.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.held import Held
+from tests.support.live import eventually, is_alive, live
+from topmast import Client
+from topmast.adapters.engines.local import processes
+
+FLEET = """
+regions:
+  east:
+    clusters:
+      east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}
+"""
+TURNS = {"slices.layers": "3", "slices.quantum_s": "1", "restart_cost_s": "1", "min_runtime_s": "0"}
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still by SIGSTOP."""
+    stat = (processes.PROC / str(pid) / "stat").read_bytes()
+    return stat[stat.rindex(b")") + 2 :][:1] == b"T"
+
+
+def steps(client: Client, job: Held) -> int:
+    """How far a job says that it has come."""
+    return client.job(job.id).step or 0
+
+
+def looks(count: int) -> Iterator[int]:
+    """So many looks, 50 ms apart."""
+    for look in range(count):
+        time.sleep(0.05)
+        yield look
+
+
+def test_three_gangs_share_two_gpus_in_turns(tmp_path: Path) -> None:
+    """Nobody waits for the first to end: all come to steps early, and only one has the GPUs."""
+    with live(tmp_path, FLEET, TURNS) as (_, client):
+        jobs = [Held(client, tmp_path, "H100", 2, name=f"job-{i}") for i in range(3)]
+        pids = [job.started().pid for job in jobs]
+        eventually(lambda: all(steps(client, job) > 5 for job in jobs), "everybody has early steps")
+        assert {client.job(job.id).state for job in jobs} <= {"RUNNING", "SUSPENDED"}
+        running = [sum(not is_stopped(pid) for pid in pids) for _ in looks(40)]
+        assert running.count(1) >= 30, "but for the moments of a change"
+        before = [steps(client, job) + 5 for job in jobs]
+        pairs = list(zip(jobs, before, strict=True))
+        eventually(lambda: all(steps(client, job) > had for job, had in pairs), "turns go round")
+        for job in jobs:
+            job.end()
+        kinds = [row.kind for row in client.story(jobs[0].id).history]
+        assert kinds.count("SUSPENDED") >= 2
+
+
+def test_a_suspended_job_can_be_cancelled(tmp_path: Path) -> None:
+    """It is woken to save its work, as one that runs; the other has the GPUs for good then."""
+    with live(tmp_path, FLEET, {**TURNS, "slices.quantum_s": "600"}) as (_, client):
+        first = Held(client, tmp_path, "H100", 2, name="first")
+        pid = first.started().pid
+        first.until("RUNNING")
+        second = Held(client, tmp_path, "H100", 2, name="second")
+        second.started()
+        first.until("SUSPENDED")
+        eventually(lambda: is_stopped(pid), "its process stands still")
+        client.cancel(first.id)
+        first.until("CANCELLED")
+        assert not is_alive(pid)
+        second.until("RUNNING")
+        assert second.end().state == "SUCCEEDED"
+
+
+def test_turns_survive_the_server(tmp_path: Path) -> None:
+    """Who stands still does so while the server is away, and turns go on when it is back."""
+    with live(tmp_path, FLEET, TURNS) as (server, _), Client(state=server.state) as client:
+        jobs = [Held(client, tmp_path, "H100", 2, name=f"job-{i}") for i in range(2)]
+        pids = [job.started().pid for job in jobs]
+        eventually(lambda: any(is_stopped(pid) for pid in pids), "one waits for its turn")
+        server.kill()
+        with server.up():
+            before = [steps(client, job) + 5 for job in jobs]
+            pairs = list(zip(jobs, before, strict=True))
+            eventually(lambda: all(steps(client, job) > had for job, had in pairs), "turns go on")
+            for job in jobs:
+                assert len(job.starts()) == 1
+                job.end()
