@@ -23,14 +23,14 @@ from topmast.fast.clusters.facts import (
 )
 from topmast.fast.machine import Fact
 from topmast.fast.placement.facts import PlacerFact
-from topmast.fast.queue.facts import Bound, Promoted, QueueFact, TreeTaken, Unplanned
+from topmast.fast.queue.facts import Bound, PackedWith, Promoted, QueueFact, TreeTaken, Unplanned
 from topmast.model import ids
 from topmast.model.messages import Recovered
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 
-TURNS = (Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
+TURNS = (PackedWith, Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
 VERSIONS = sorted(path for path in files.HERE.iterdir() if (path / "journal.jsonl").is_file())
 
 

@@ -3,9 +3,12 @@
 Each test tells what the kernel and the jobs' own steps show.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.support.held import Held
 from tests.support.live import eventually, is_alive, live
@@ -18,7 +21,10 @@ regions:
     clusters:
       east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}
 """
-TURNS = {"slices.layers": "3", "slices.quantum_s": "1", "restart_cost_s": "1", "min_runtime_s": "0"}
+TURNS = {
+    "slices.layers": "3", "slices.quantum_s": "1", "reserve_after_s": "null",
+    "restart_cost_s": "1", "min_runtime_s": "0",
+}  # fmt: skip
 
 
 def is_stopped(pid: int) -> bool:
@@ -88,3 +94,66 @@ def test_turns_survive_the_server(tmp_path: Path) -> None:
             for job in jobs:
                 assert len(job.starts()) == 1
                 job.end()
+
+
+WORKS = """
+import sys, time, pathlib, topmast
+mine, shared, slower = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), float(sys.argv[3])
+for step in range(1, 100_000):
+    mine.touch()
+    now = time.time()
+    others = [f for f in shared.iterdir() if f != mine and now - f.stat().st_mtime < 0.2]
+    time.sleep(0.02 * (slower if others else 1.0))
+    topmast.progress(step=step)
+"""
+"""Counts steps of 20 ms; while another is at work in the folder, they take longer."""
+PACKS = {
+    **TURNS, "pack": "greedy", "rebalance": "introspective", "pack_trial_s": "2",
+    "slices.quantum_s": "2", "rebalancing.retry_s": "600",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slower", "verdict"),
+    [(4.0, "taken back"), (1.0, "kept")],
+    ids=["in one another's way", "not in one another's way"],
+)
+def test_a_trial_on_the_same_gpus_is_judged_by_measured_speed(
+    tmp_path: Path, slower: float, verdict: str
+) -> None:
+    """Two take turns, are tried together, and stay together only if their own steps say that it pays."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    script = tmp_path / "works.py"
+    script.write_text(WORKS)
+    with live(tmp_path, FLEET, PACKS) as (_, client):
+        jobs = [
+            client.submit(
+                {
+                    "name": f"job-{i}",
+                    "run": f"exec {sys.executable} {script} {shared}/{i} {shared} {slower}",
+                    "resources": {"accelerators": "H100:2"},
+                    "checkpoint": {"grace": 1},
+                }
+            ).id
+            for i in range(2)
+        ]
+
+        def told() -> list[str]:
+            rows = [row for job in jobs for row in client.story(job).history]
+            return [row.text for row in rows if row.kind in ("packed", "unpacked")]
+
+        eventually(lambda: any("on trial" in text for text in told()), "they are tried together")
+        eventually(lambda: any(verdict in text for text in told()), f"the pair is {verdict}")
+        wrong = {"kept": "taken back", "taken back": "kept"}[verdict]
+        assert not any(wrong in text for text in told())
+        if verdict == "kept":
+            seen = [{client.job(job).state for job in jobs} for _ in looks(20)]
+            assert seen.count({"RUNNING"}) == 20, "nobody is suspended any more"
+        else:
+            eventually(
+                lambda: {client.job(job).state for job in jobs} == {"RUNNING", "SUSPENDED"},
+                "they take turns again",
+            )
+        for job in jobs:
+            client.cancel(job)

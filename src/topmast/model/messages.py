@@ -412,6 +412,15 @@ class AttemptContinued(Message, frozen=True):
     epoch: int
 
 
+class AttemptPacked(Message, frozen=True):
+    """The gang has its GPUs at the same time as the job ``beside`` (empty: no more); ``why`` in words."""
+
+    job: str
+    epoch: int
+    beside: str
+    why: str
+
+
 class AttemptCheckpointed(Message, frozen=True):
     """The job can resume from ``step``; work up to ``at_s`` is kept whatever happens."""
 
@@ -643,7 +652,7 @@ ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | Dro
 ToQueue = (
     PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress
-    | AttemptSuspended | AttemptContinued
+    | AttemptSuspended | AttemptContinued | AttemptPacked
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
 
@@ -689,7 +698,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
-    | EngineTruth | AttemptSuspended | AttemptContinued | Paced
+    | EngineTruth | AttemptSuspended | AttemptContinued | AttemptPacked | Paced
     | DropHolds | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""

@@ -200,3 +200,65 @@ class Share(Protocol):
         Raises TopmastError if no answer was found.
         """
         ...
+
+
+class PackView(Struct, frozen=True):
+    """Gangs (n) that run in turns in one cluster, in columns, to be read only.
+
+    Equal numbers of ``place`` sit on the very same GPUs. ``memory`` is what is used of one GPU's, as a fraction, 0 where
+    nobody says. ``rate``: steps per second alone. ``failures``: how often it was tried beside another in vain.
+    ``may_join`` (n x n): who may be tried beside whom now.
+    """
+
+    place: Ints
+    gpus: Floats
+    memory: Floats
+    rate: Floats
+    failures: Ints
+    may_join: Bools
+
+
+class Pack(Protocol):
+    """Hook `pack`: which gangs are to be tried on the same GPUs at the same time."""
+
+    def pairs(self, view: PackView) -> Sequence[tuple[int, int]]:
+        """Pairs of rows, the most promising first; each row at most once."""
+        ...
+
+
+class PairsView(Struct, frozen=True):
+    """Pairs of gangs (n) on the same GPUs: steps per second of both, alone and beside the other."""
+
+    first_alone: Floats
+    first_beside: Floats
+    second_alone: Floats
+    second_beside: Floats
+
+
+class CrowdView(Struct, frozen=True):
+    """Gangs (n) for which there are idle GPUs elsewhere in their region, in columns, to be read only.
+
+    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them. ``age_s``: since when it
+    runs; ``cost_s``: how long a move keeps it from working; ``moved_lately``: whether it was moved not long ago.
+    """
+
+    gpus: Floats
+    sharing: Ints
+    age_s: Floats
+    cost_s: Floats
+    moved_lately: Bools
+
+
+class Rebalance(Protocol):
+    """Hook `rebalance`: what becomes of gangs that share GPUs, by what was measured.
+
+    Growing and shrinking of elastic gangs has its place here, too.
+    """
+
+    def keep(self, view: PairsView) -> Bools:
+        """Which pairs stay together (n); the others take turns again."""
+        ...
+
+    def moves(self, view: CrowdView) -> Ints:
+        """Rows of gangs that are to move to idle GPUs, the first first."""
+        ...

@@ -183,6 +183,22 @@ class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
     price: float = 100.0
 
 
+class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of gangs that share GPUs (Gandiva, sections 3.3 and 4.2).
+
+    ``gain``: two stay on the same GPUs if their rates, each over that alone, sum up to so much; in turns they make 1.
+    ``retry_s``: after how long two may be tried again. ``migrate``: whether a gang that shares its GPUs is moved to idle
+    ones, if it ran for ``migrate_after_s``, and not again for ``retry_s``; what it has run is the guess of what it will
+    still run, up to ``horizon_s``.
+    """
+
+    gain: float = 1.05
+    retry_s: float = 3_600.0
+    migrate: bool = False
+    migrate_after_s: float = 300.0
+    horizon_s: float = 3_600.0
+
+
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
 
@@ -228,6 +244,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
     ``reserve``: GPU models that are kept for some.
+    ``pack`` and ``rebalance`` name policies (see registry): who is tried together on the same GPUs for ``pack_trial_s``, and
+    what becomes of it.
     ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
     ``slow``: the planners beside the queue.
@@ -260,6 +278,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     bind: BindOptions = BindOptions()
     shares: ShareOptions = ShareOptions()
     slices: SliceOptions = SliceOptions()
+    pack: str = "none"
+    pack_trial_s: float = 60.0
+    rebalance: str = "none"
+    rebalancing: RebalanceOptions = RebalanceOptions()
     reserve: ReserveOptions = ReserveOptions()
     ask_ahead: int = 64
     slow: SlowOptions = SlowOptions()

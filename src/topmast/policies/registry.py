@@ -18,15 +18,17 @@ from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
 from topmast.policies.attained_service import AttainedService
-from topmast.policies.base import Bind, Order, Reserve, Score, Share
+from topmast.policies.base import Bind, Order, Pack, Rebalance, Reserve, Score, Share
 from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
 from topmast.policies.efficiency import Efficiency
 from topmast.policies.gittins_index import GittinsIndex
 from topmast.policies.home import Home
+from topmast.policies.introspection import Introspective
 from topmast.policies.least_loaded import LeastLoaded
 from topmast.policies.near_data import NearData
 from topmast.policies.options import BandWeights, Preemption, Profile, ScoreWeights, WhenBlocked
+from topmast.policies.packing_greedy import Greedy
 from topmast.policies.remaining_service import RemainingService
 from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
@@ -50,7 +52,9 @@ SCORINGS: dict[str, Callable[[Profile], Score]] = {
     "skew": Consolidate,
     "weighted": Weighted,
 }
-LATE, NO_SHARES, TURN = "late", "none", "turn"
+PACKINGS: dict[str, Callable[[Profile], Pack]] = {"greedy": Greedy}
+REBALANCINGS: dict[str, Callable[[Profile], Rebalance]] = {"introspective": Introspective}
+LATE, NO_SHARES, TURN, NOBODY = "late", "none", "turn", "none"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
@@ -63,6 +67,8 @@ HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
     "order": ORDERS,
     "scoring": SCORINGS,
     "bind.policy": BINDINGS,
+    "pack": PACKINGS,
+    "rebalance": REBALANCINGS,
 }
 """By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
 
@@ -78,6 +84,8 @@ class Policies(Struct, frozen=True):
     bind: Bind | None = None
     share: Share | None = None
     reserve: Reserve | None = None
+    pack: Pack | None = None
+    rebalance: Rebalance | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
@@ -85,9 +93,39 @@ def policies_of(profile: Profile) -> Policies:
     order = _named(ORDERS, profile.order, "order")
     scoring = _named(SCORINGS, profile.scoring, "scoring")
     reserve = Efficiency(profile) if profile.reserve.models else None
+    _check_slices(profile)
+    pack = None if profile.pack == NOBODY else _named(PACKINGS, profile.pack, "pack")(profile)
+    rebalance = None
+    if profile.rebalance != NOBODY:
+        rebalance = _named(REBALANCINGS, profile.rebalance, "rebalance")(profile)
     return Policies(
-        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile), reserve
+        profile, order(profile), scoring(profile), _binding(profile), _sharing(profile), reserve,
+        pack, rebalance,
+    )  # fmt: skip
+
+
+MOST_LAYERS = 64
+
+
+def _check_slices(profile: Profile) -> None:
+    """Turns need a place for each gang, and packing and moving need turns and somebody who judges them."""
+    layers, judged = profile.slices.layers, profile.rebalance != NOBODY
+    if not 1 <= layers <= MOST_LAYERS:
+        raise InvalidInput(
+            f"{layers} is out of range",
+            field="profile.slices.layers",
+            remedy=f"1 to {MOST_LAYERS}",
+        )
+    needs = (
+        ("pack", "rebalance=introspective", profile.pack == NOBODY or judged),
+        ("shares.policy", "none", profile.shares.policy == NO_SHARES),
+        ("bind.policy", LATE, profile.bind.policy == LATE),
+        ("reserve_after_s", "null", profile.reserve_after_s is None),
     )
+    for field, remedy, holds in needs if layers > 1 else ():
+        if not holds:
+            message = "does not go with turns on the same GPUs (slices.layers)"
+            raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
 
 
 def _sharing(profile: Profile) -> Share | None:
@@ -194,6 +232,8 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
 
 _ABOVE_ZERO = (
     "ask_ahead",
+    "quantum_s",
+    "pack_trial_s",
     "age_cap_s",
     "usage_half_life_s",
     "rerank_interval_s",

@@ -102,6 +102,12 @@ class Trail:
     def _resumed(self, fact: f.ResumedFrom, event: Message, now: float) -> None:
         self._line(now, fact.job, "resumed", f"resumed from step {fact.step}", step=fact.step)
 
+    def _packed(self, fact: f.PackedWith, event: Message, now: float) -> None:
+        kind, text = "packed", f"shares its GPUs with {fact.beside}: {fact.why}"
+        if not fact.beside:
+            kind, text = "unpacked", f"shares its GPUs with nobody: {fact.why}"
+        self._line(now, fact.job, kind, text, beside=fact.beside)
+
     def _copy_begun(self, fact: f.CopyBegun, event: Message, now: float) -> None:
         copy = fact.copy
         text = f"copy {copy.id} of {copy.dataset} from {copy.source} to {copy.target} begun"
@@ -185,6 +191,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Ended: Trail._ended,
     f.Checkpointed: Trail._checkpointed,
     f.ResumedFrom: Trail._resumed,
+    f.PackedWith: Trail._packed,
     f.CopyBegun: Trail._copy_begun,
     f.CopyReady: Trail._copy_ready,
     f.CopyGone: Trail._copy_gone,

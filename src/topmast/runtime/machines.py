@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from topmast.fast.clusters.machine import RECONCILE_S, ClusterManager
-from topmast.fast.clusters.slicing import SlicingManager
+from topmast.fast.clusters.packing import Packing, PackingManager
 from topmast.fast.placement.desk import Desk
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
@@ -36,6 +36,11 @@ class Machines:
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
+        self._packing = None
+        if policies.pack is not None and policies.rebalance is not None:
+            self._packing = Packing(
+                policies.pack, policies.rebalance, profile.pack_trial_s, profile.rebalancing.retry_s
+            )
         self.queue = GlobalQueue(
             profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve
         )
@@ -65,7 +70,9 @@ class Machines:
             self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
             self.known[address] = self.placers[name]
         elif kind == "cluster":
-            self.clusters[name] = SlicingManager(name, self.reconcile_s, self.profile.slices)
+            self.clusters[name] = PackingManager(
+                name, self.reconcile_s, self.profile.slices, self._packing
+            )
             self.known[address] = self.clusters[name]
         elif kind == "relay":
             self.relays[name] = Relay(name)

@@ -35,7 +35,7 @@ ALLOCATIONS = (
     "end_reason",
 )  # fmt: skip
 COPIES = ("dataset", "from", "to", "bytes", "start_s", "end_s", "cause")
-SUSPENDED = "suspended"
+SUSPENDED, PACKED, UNPACKED = "suspended", "packed", "unpacked"
 """Why a turn ends that is not the last of its attempt."""
 FAILURES = (Outcome.FAILED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
 
@@ -47,6 +47,15 @@ class Tables(Struct, frozen=True):
     allocations: Write
     timeline: Write
     copies: Write
+
+
+class Turn(Struct, frozen=True, gc=False):
+    """A time at which an attempt had a share of its GPUs, and why that ended."""
+
+    start_s: float
+    end_s: float
+    share: float
+    end_reason: str
 
 
 class Job(Struct, gc=False):
@@ -73,8 +82,10 @@ class Job(Struct, gc=False):
     gpus_on: dict[str, float] = {}
     waits: bool = False
     load_at_end: float | None = None
-    turns: list[tuple[float, float]] = []
-    """When this attempt had its GPUs before: from, to."""
+    turns: list[Turn] = []
+    """When this attempt had its GPUs before."""
+    share: float = 1.0
+    """Of its GPUs: half where another has them at the same time."""
     rows_before: int = 0
     """Rows of allocations that are of turns, and not of attempts of their own."""
 
@@ -219,6 +230,7 @@ class Recorder:
             m.AttemptEnded: self._attempt_ended,
             m.AttemptSuspended: self._suspended,
             m.AttemptContinued: self._continued,
+            m.AttemptPacked: self._packed,
             m.CancelJobs: self._moved,
             m.SubmitJobs: self._bound,
             m.Wake: self._bound,
@@ -285,9 +297,27 @@ class Recorder:
         self.advance(now)
         self._hold(job, -1, now)
         self._wait(job, True, now)
-        job.turns.append((job.start_s, now))
+        job.turns.append(Turn(job.start_s, now, job.share, SUSPENDED))
         job.start_s = None
         self.totals.suspensions += 1
+
+    def _packed(
+        self, to: Address, event: m.AttemptPacked, facts: Sequence[Struct], now: float
+    ) -> None:
+        """Another has the same GPUs at the same time, or no more: each counts for half of them."""
+        job = self.jobs.get(event.job)
+        share = 0.5 if event.beside else 1.0
+        if to == ids.QUEUE or job is None or job.epoch != event.epoch or job.share == share:
+            return
+        self.advance(now)
+        if job.start_s is not None:
+            self._hold(job, -1, now)
+            reason = PACKED if event.beside else UNPACKED
+            job.turns.append(Turn(job.start_s, now, job.share, reason))
+            job.start_s = now
+        job.share = share
+        if job.start_s is not None:
+            self._hold(job, +1, now)
 
     def _continued(
         self, to: Address, event: m.AttemptContinued, facts: Sequence[Struct], now: float
@@ -308,9 +338,10 @@ class Recorder:
             self.totals.migrations += 1
 
     def _hold(self, job: Job, sign: int, now: float) -> None:
-        gpus = job.arrival.gpus * sign
+        gpus = job.arrival.gpus * job.share * sign
         self._held += gpus
-        for host, taken in job.gpus_on.items():
+        for host, whole in job.gpus_on.items():
+            taken = whole * job.share
             before = self._used.get(host, 0.0)
             after = before + sign * taken
             self._used[host] = after
@@ -347,30 +378,32 @@ class Recorder:
 
         What is kept is what it did first: turns come one after the other.
         """
-        turns = job.turns if job.start_s is None else [*job.turns, (job.start_s, now)]
+        turns = job.turns
+        if job.start_s is not None:
+            turns = [*turns, Turn(job.start_s, now, job.share, event.outcome.value)]
+        gpus, left_s, lost_gpu_s = job.arrival.gpus, event.kept_s, 0.0
         self.totals.attempts += 1
-        left_s, held_s = event.kept_s, 0.0
-        for number, (start_s, end_s) in enumerate(turns):
-            last = number == len(turns) - 1
-            kept_s = left_s if last else min(left_s, end_s - start_s)
+        held_s = 0.0
+        for number, turn in enumerate(turns):
+            last, length_s = number == len(turns) - 1, turn.end_s - turn.start_s
+            kept_s = left_s if last else min(left_s, length_s)
             left_s -= kept_s
-            held_s += end_s - start_s
-            reason = event.outcome.value if last else SUSPENDED
-            self._row(job, event.epoch + job.rows_before + number, start_s, end_s, kept_s, reason)
+            held_s += length_s
+            lost_gpu_s += gpus * turn.share * (length_s - kept_s)
+            reason = event.outcome.value if last else turn.end_reason
+            self._row(job, event.epoch + job.rows_before + number, turn, kept_s, reason)
         job.rows_before += len(turns) - 1
-        gpus = job.arrival.gpus
         job.held_s += held_s
-        job.end_s = now if job.start_s is not None else turns[-1][1]
-        job.lost_gpu_s += gpus * (held_s - event.kept_s)
+        job.end_s = turns[-1].end_s
+        job.lost_gpu_s += lost_gpu_s
         job.preemptions += event.outcome is Outcome.PREEMPTED
         job.ended = event.outcome
-        job.start_s, job.turns = None, []
+        job.start_s, job.turns, job.share = None, [], 1.0
 
-    def _row(
-        self, job: Job, epoch: int, start_s: float, end_s: float, kept_s: float, reason: str
-    ) -> None:
-        gpus, totals = job.arrival.gpus, self.totals
+    def _row(self, job: Job, epoch: int, turn: Turn, kept_s: float, reason: str) -> None:
+        gpus, totals = job.arrival.gpus * turn.share, self.totals
         first_s, last_s = self._window
+        start_s, end_s = turn.start_s, turn.end_s
         totals.held_in_window_gpu_s += gpus * max(0.0, min(end_s, last_s) - max(start_s, first_s))
         kept_to_s = min(start_s + kept_s, last_s)
         totals.kept_in_window_gpu_s += gpus * max(0.0, kept_to_s - max(start_s, first_s))
@@ -378,8 +411,8 @@ class Recorder:
         for host, taken in job.gpus_on.items():
             write(
                 (
-                    name, epoch, job.region, job.cluster, host, model_of[host], taken, start_s,
-                    end_s, kept_s, reason,
+                    name, epoch, job.region, job.cluster, host, model_of[host], taken * turn.share,
+                    start_s, end_s, kept_s, reason,
                 )
             )  # fmt: skip
 

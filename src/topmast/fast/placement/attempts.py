@@ -150,8 +150,10 @@ def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
         placer.send(ids.QUEUE, event)
 
 
-def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued) -> None:
-    """The gang stands still for others, or goes on; its place stays its own."""
+def turned(
+    placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued | m.AttemptPacked
+) -> None:
+    """The gang stands still for others, goes on, or runs beside one; its place stays its own."""
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
 

@@ -59,6 +59,7 @@ class RegionalPlacer(RegionAnswers):
         m.AttemptRunning: attempts.running,
         m.AttemptSuspended: attempts.turned,
         m.AttemptContinued: attempts.turned,
+        m.AttemptPacked: attempts.turned,
         m.AttemptCheckpointed: attempts.checkpointed,
         m.AttemptResumed: attempts.resumed,
         m.AttemptStopping: attempts.stopping,

@@ -184,6 +184,10 @@ def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
     queue.jobs[fact.job].resumed_from_step = fact.step
 
 
+def _packed(queue: QueueState, fact: f.PackedWith, event: m.Message) -> None:
+    """Told to people; who runs beside whom is its cluster's to know."""
+
+
 def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:
     queue.durations.take_tree(event.tree)
 
@@ -227,6 +231,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Ended: _ended,
     f.Checkpointed: _checkpointed,
     f.ResumedFrom: _resumed,
+    f.PackedWith: _packed,
     f.TreeTaken: _tree,
     f.DatasetAdded: _dataset,
     f.CopyBegun: _copy_begun,

@@ -88,6 +88,14 @@ class Ended(Fact, frozen=True):
     avoid_hosts: tuple[str, ...] = ()
 
 
+class PackedWith(Fact, frozen=True):
+    """The job has its GPUs at the same time as another (empty: for itself again)."""
+
+    job: str
+    beside: str
+    why: str
+
+
 class Checkpointed(Fact, frozen=True):
     """The job can resume from ``step``."""
 
@@ -140,4 +148,5 @@ QueueFact = (
     FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
     | ReplicaDropped
+    | PackedWith
 )  # fmt: skip

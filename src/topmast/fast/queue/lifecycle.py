@@ -94,6 +94,12 @@ def continued(queue: QueueViews, event: m.AttemptContinued) -> None:
         queue.decide(f.Moved(record.id, JobState.RUNNING))
 
 
+def packed(queue: QueueViews, event: m.AttemptPacked) -> None:
+    """It has its GPUs at the same time as another, or for itself again."""
+    if _current(queue, event.job, event.epoch):
+        queue.decide(f.PackedWith(event.job, event.beside, event.why))
+
+
 def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
     """The gang was told to stop."""
     record = _current(queue, event.job, event.epoch)

@@ -90,6 +90,7 @@ class GlobalQueue(QueueViews):
         m.AttemptRunning: lifecycle.running,
         m.AttemptSuspended: lifecycle.suspended,
         m.AttemptContinued: lifecycle.continued,
+        m.AttemptPacked: lifecycle.packed,
         m.AttemptStopping: lifecycle.stopping,
         m.AttemptCheckpointed: lifecycle.checkpointed,
         m.AttemptResumed: lifecycle.resumed,

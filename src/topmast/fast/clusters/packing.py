@@ -1,0 +1,314 @@
+"""Packing: two gangs on the same GPUs at the same time, on trial, and kept together if that is measured to be better.
+
+Gandiva (OSDI '18), section 4.2. How fast a gang is the engine tells on request, as the step it has come to; two such
+answers make a rate. Both rates alone are known before a trial, both beside the other when it is over. The policy `pack`
+says who is tried, the policy `rebalance` who stays together; nothing else is known of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Turn
+from topmast.fast.clusters.facts import Closed, Measured, Packed, PackKept, Unpacked
+from topmast.fast.clusters.machine import RECONCILE_S
+from topmast.fast.clusters.room import slots_of
+from topmast.fast.clusters.slicing import SlicingManager
+from topmast.fast.machine import Fact
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import MILLI
+from topmast.policies.base import Pack, PackView, PairsView, Rebalance
+from topmast.policies.options import SliceOptions
+
+SHORTEST = 0.4
+"""A rate is taken over at least so much of a quantum."""
+SEASONED = 2.0
+"""A gang is tried beside another once it had its GPUs for so many quanta: its start does not count then."""
+
+
+class Window(Struct, gc=False):
+    """Since when, and from which step on, a gang's pace is measured, and beside whom."""
+
+    step: int
+    at_s: float
+    partner: str | None
+
+
+class Packing(Struct, frozen=True):
+    """The policies, and how long a trial is."""
+
+    pack: Pack
+    rebalance: Rebalance
+    trial_s: float
+    retry_s: float
+
+
+class PackingManager(SlicingManager):
+    """A cluster manager that tries gangs beside one another; without ``packing`` it does not."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile_s: float | None = RECONCILE_S,
+        slices: SliceOptions | None = None,
+        packing: Packing | None = None,
+    ) -> None:
+        super().__init__(name, reconcile_s, slices)
+        self.packing = packing
+        self._windows: dict[str, Window] = {}
+        """What is being measured; lost with the process, and measured again."""
+        self._pairs = 0
+
+    # --- measuring ------------------------------------------------------------------------------
+
+    def _measure(self, attempt: Attempt) -> None:
+        """Ask how far a gang has come: one window ends, and the next begins."""
+        if self.packing is not None and attempt.phase is AttemptPhase.RUNNING:
+            self.send(ids.engine(self.name), m.AskPace(attempt.job, attempt.epoch))
+
+    def _stand_still(self, attempt: Attempt) -> None:
+        self._measure(attempt)
+        super()._stand_still(attempt)
+
+    def _go_on(self, attempt: Attempt) -> None:
+        self._windows.pop(attempt.job, None)
+        super()._go_on(attempt)
+        self._measure(attempt)
+
+    def _paced(self, event: m.Paced) -> None:
+        attempt = self._attempt(event.job, event.epoch)
+        turns = None if attempt is None else attempt.turns
+        if attempt is None or turns is None or attempt.phase is not AttemptPhase.RUNNING:
+            return
+        window = self._windows.pop(event.job, None)
+        if not attempt.still:
+            self._windows[event.job] = Window(event.step, event.at_s, turns.partner)
+        if window is None or event.at_s - window.at_s < SHORTEST * self.slices.quantum_s:
+            return
+        rate = max(0, event.step - window.step) / (event.at_s - window.at_s)
+        beside = window.partner is not None
+        if (rate > 0 or beside) and window.partner == turns.partner:
+            self.decide(Measured(event.job, event.epoch, rate, beside))
+            if beside:
+                self._judge(attempt)
+        elif rate > 0 and not beside:
+            self.decide(Measured(event.job, event.epoch, rate, beside=False))
+
+    # --- trials ---------------------------------------------------------------------------------
+
+    def _wake(self, event: m.Wake) -> None:
+        turn_s = self._next_turn_s()
+        if self.packing is not None and turn_s is not None and turn_s <= self.now:
+            for attempt in self.state.attempts.values():
+                if attempt.turns is not None and not attempt.still:
+                    self._measure(attempt)
+            self._end_trials(self.packing)
+            self._try_pairs(self.packing)
+        super()._wake(event)
+
+    def _next_turn_s(self) -> float | None:
+        """Who is beside another is looked at in each quantum, whether or not anybody waits."""
+        turn_s = super()._next_turn_s()
+        if turn_s is None and self._pairs:
+            return (self._turn_s or 0.0) + self.slices.quantum_s
+        return turn_s
+
+    def _end_trials(self, packing: Packing) -> None:
+        """Part those of whom nothing was measured."""
+        for attempt in list(self.state.attempts.values()):
+            turns = attempt.turns
+            if turns is None or turns.partner is None or turns.trial_s is None:
+                continue
+            if turns.trial_s + 2 * self.slices.quantum_s < self.now:
+                self._part(attempt.job, turns.partner, "nothing was measured", packing)
+
+    def _try_pairs(self, packing: Packing) -> None:
+        """Put on trial whom the policy suggests, if nothing speaks against it."""
+        able = [a for a in self.state.attempts.values() if self._may_be_tried(a)]
+        if len(able) < 2:
+            return
+        view = self._view(able)
+        taken: dict[int, bool] = {}
+        for first, second in packing.pack.pairs(view):
+            valid = view.may_join[first, second] and first != second
+            if valid and first not in taken and second not in taken:
+                taken[first] = taken[second] = True
+                self._put_together(able[first], able[second], packing)
+
+    def _may_be_tried(self, attempt: Attempt) -> bool:
+        turns = attempt.turns
+        if turns is None or attempt.phase is not AttemptPhase.RUNNING or turns.partner is not None:
+            return False
+        seasoned = attempt.opened_s + turns.paused_until_s(self.now)
+        return (
+            turns.rate is not None
+            and self.now - seasoned >= SEASONED * self.slices.quantum_s
+            and all(t.seat.slot_milli == MILLI and t.seat.slots for t in attempt.tasks)
+        )
+
+    def _view(self, able: Sequence[Attempt]) -> PackView:
+        """Columns over those who may be tried. O(n^2) within a place, O(n) beyond."""
+        places: dict[object, int] = {}
+        place = [places.setdefault(slots_of(a), len(places)) for a in able]
+        used = [self._memory_used(a) for a in able]
+        joins = np.zeros((len(able), len(able)), np.bool_)
+        rows: dict[int, list[int]] = {}
+        for row, number in enumerate(place):
+            for other in rows.setdefault(number, []):
+                fits = used[row] + used[other] <= 1.0
+                joins[row, other] = joins[other, row] = fits and self._untried(
+                    able[row], able[other].job
+                )
+            rows[number].append(row)
+        turns = [turns_of(a) for a in able]
+        return PackView(
+            place=np.array(place, np.int64),
+            gpus=np.array([len(slots_of(a)) for a in able], np.float64),
+            memory=np.array(used, np.float64),
+            rate=np.array([t.rate or 0.0 for t in turns], np.float64),
+            failures=np.array([len(t.refused) for t in turns], np.int64),
+            may_join=joins,
+        )
+
+    def _untried(self, attempt: Attempt, other: str) -> bool:
+        return turns_of(attempt).refused.get(other, 0.0) <= self.now
+
+    def _memory_used(self, attempt: Attempt) -> float:
+        """Of the memory of a GPU, the fullest; 0 where the fleet file or the job does not say."""
+        hosts = {h.name: h for h in self.state.cluster.hosts} if self.state.cluster else {}
+        asked = {g.name: g.resources.gpu_memory_bytes for g in attempt.spec.groups}
+        parts = [0.0]
+        for seat in (task.seat for task in attempt.tasks):
+            host = hosts.get(seat.host)
+            if host is not None and host.gpu_memory_bytes:
+                parts.append(asked[seat.group] / host.gpu_memory_bytes)
+        return max(parts)
+
+    def _put_together(self, first: Attempt, second: Attempt, packing: Packing) -> None:
+        self.decide(Packed(first.job, second.job, self.now + packing.trial_s))
+        for attempt, other in ((first, second), (second, first)):
+            self._tell(m.AttemptPacked(attempt.job, attempt.epoch, other.job, "on trial"))
+
+    def _judge(self, attempt: Attempt) -> None:
+        """Both were measured beside the other: do they stay together?"""
+        turns, packing = turns_of(attempt), self.packing
+        other = self.state.attempts.get(turns.partner or "")
+        if other is None or packing is None:
+            return
+        its = turns_of(other)
+        if turns.beside is None or its.beside is None or not turns.rate or not its.rate:
+            return
+        if turns.trial_s is not None and self.now < turns.trial_s - SHORTEST:
+            return
+        columns = [np.array([x]) for x in (turns.rate, turns.beside, its.rate, its.beside)]
+        first, second = turns.beside / turns.rate, its.beside / its.rate
+        told = f"{first:.2f} and {second:.2f} of their speeds alone"
+        if packing.rebalance.keep(PairsView(*columns))[0]:
+            if turns.trial_s is not None:
+                self.decide(PackKept(attempt.job, other.job))
+                for one, two in ((attempt, other), (other, attempt)):
+                    why = f"kept, {told}"
+                    self._tell(m.AttemptPacked(one.job, one.epoch, two.job, why))
+        else:
+            self._part(attempt.job, other.job, f"taken back, {told}", packing)
+            self._give_turns()
+
+    def _part(self, job: str, other: str, why: str, packing: Packing) -> None:
+        self.decide(Unpacked(job, other, self.now + packing.retry_s))
+        for name in (job, other):
+            attempt = self.state.attempts[name]
+            self._tell(m.AttemptPacked(name, attempt.epoch, "", why))
+            self._windows.pop(name, None)
+            self._measure(attempt)
+
+    def _close(self, attempt: Attempt) -> None:
+        turns = attempt.turns
+        partner = self.state.attempts.get((turns.partner or "") if turns is not None else "")
+        super()._close(attempt)
+        self._windows.pop(attempt.job, None)
+        if partner is not None:
+            self._tell(m.AttemptPacked(partner.job, partner.epoch, "", "the other is over"))
+            self._windows.pop(partner.job, None)
+            self._measure(partner)
+
+    def _in_turn(self, anew: bool) -> Callable[[Attempt], tuple[Any, ...]]:
+        """Who is on trial goes first, so that both can be measured."""
+        usual = super()._in_turn(anew)
+
+        def key(attempt: Attempt) -> tuple[Any, ...]:
+            turns = attempt.turns
+            return (turns is None or turns.trial_s is None, *usual(attempt))
+
+        return key
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    def _apply_measured(self, fact: Measured, event: m.Message) -> None:
+        turns = turns_of(self.state.attempts[fact.job])
+        if fact.beside:
+            turns.beside = fact.rate
+        else:
+            turns.rate = fact.rate
+
+    def _apply_packed(self, fact: Packed, event: m.Message) -> None:
+        for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
+            turns = turns_of(self.state.attempts[job])
+            turns.partner, turns.trial_s, turns.beside = other, fact.until_s, None
+        self._pairs += 1
+
+    def _apply_kept(self, fact: PackKept, event: m.Message) -> None:
+        for job in (fact.job, fact.other):
+            turns_of(self.state.attempts[job]).trial_s = None
+
+    def _apply_unpacked(self, fact: Unpacked, event: m.Message) -> None:
+        for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
+            turns = turns_of(self.state.attempts[job])
+            _alone(turns)
+            turns.refused = {j: s for j, s in turns.refused.items() if s > self.now}
+            turns.refused[other] = fact.not_before_s
+        self._pairs -= 1
+
+    def _apply_closed(self, fact: Closed, event: m.Message) -> None:
+        turns = self.state.attempts[fact.job].turns
+        other = self.state.attempts.get((turns.partner or "") if turns is not None else "")
+        if other is not None:
+            _alone(turns_of(other))
+            self._pairs -= 1
+        super()._apply_closed(fact, event)
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a state written by ``snapshot``."""
+        super().restore(blob)
+        self._windows = {}
+        turns = [attempt.turns for attempt in self.state.attempts.values()]
+        self._pairs = sum(t is not None and t.partner is not None for t in turns) // 2
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        **SlicingManager.handlers,
+        m.Wake: _wake,
+        m.Paced: _paced,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
+        **SlicingManager.appliers,
+        Closed: _apply_closed,
+        Measured: _apply_measured,
+        Packed: _apply_packed,
+        PackKept: _apply_kept,
+        Unpacked: _apply_unpacked,
+    }
+
+
+def turns_of(attempt: Attempt) -> Turn:
+    """The turns of a gang that takes turns."""
+    turns = attempt.turns
+    assert turns is not None, attempt.job
+    return turns
+
+
+def _alone(turns: Turn) -> None:
+    turns.partner = turns.trial_s = turns.beside = None

@@ -1,0 +1,38 @@
+"""Rebalancing `introspective`: what was tried is kept if it is measured to be better, else taken back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from topmast.policies.base import Bools, CrowdView, Ints, PairsView
+from topmast.policies.options import Profile
+
+
+class Introspective:
+    """Keeps pairs that do more together than in turns; moves who shares GPUs to where there are idle ones."""
+
+    source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18), sections 3.3 and 4.2: introspection"
+    options: ClassVar[tuple[str, ...]] = ("rebalancing",)
+
+    def __init__(self, profile: Profile) -> None:
+        self._options = profile.rebalancing
+
+    def keep(self, view: PairsView) -> Bools:
+        """Whether each pair stays together: in turns both would do the work of one. O(n)."""
+        together = view.first_beside / view.first_alone + view.second_beside / view.second_alone
+        return np.asarray(together >= self._options.gain, np.bool_)
+
+    def moves(self, view: CrowdView) -> Ints:
+        """Which gangs had better move, the best first: whose move frees most for what it costs. O(n log n)."""
+        options = self._options
+        if not options.migrate:
+            return np.zeros(0, np.int64)
+        old = (view.age_s >= options.migrate_after_s) & ~view.moved_lately
+        gained = view.gpus * (1.0 - 1.0 / np.maximum(view.sharing, 1))
+        # What it has run is the guess of what it will still run, as far as that goes.
+        left_s = np.minimum(view.age_s, options.horizon_s)
+        worth = gained * left_s - view.gpus * view.cost_s
+        rows = np.flatnonzero(old & (view.sharing > 1) & (worth > 0))
+        return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)

@@ -1,0 +1,41 @@
+"""Packing `greedy`: who is to be tried together on the same GPUs, the small and the untried first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from topmast.policies.base import PackView
+from topmast.policies.options import Profile
+
+
+class Greedy:
+    """Pairs in the order of: tried before less often, fewer GPUs, less of the GPUs' memory, sooner started.
+
+    Whether a pair does well nobody knows beforehand: it is tried, and measured.
+    """
+
+    source: ClassVar[str] = (
+        "Gandiva (Xiao et al., OSDI '18), section 4.2: greedy packing by profile"
+    )
+    options: ClassVar[tuple[str, ...]] = ("pack_trial_s",)
+
+    def __init__(self, profile: Profile) -> None:
+        pass
+
+    def pairs(self, view: PackView) -> Sequence[tuple[int, int]]:
+        """Each row at most once. O(n log n), and n^2 within one place, of which there are few."""
+        order = np.lexsort((np.arange(len(view.place)), view.memory, view.gpus, view.failures))
+        waiting: dict[int, list[int]] = {}
+        found: list[tuple[int, int]] = []
+        for row in order.tolist():
+            here = waiting.setdefault(int(view.place[row]), [])
+            other = next((x for x in here if view.may_join[x, row]), None)
+            if other is None:
+                here.append(row)
+            else:
+                here.remove(other)
+                found.append((other, row))
+        return found
