@@ -45,6 +45,9 @@ class StandIn(Struct, frozen=True, forbid_unknown_fields=True):
 class Files(Struct, frozen=True, forbid_unknown_fields=True):
     """A trace and a fleet on which cases run.
 
+    ``throughputs``: a table of speeds below the folder of published data, with pairs; without that folder nobody knows
+    how two jobs get on with one another, and the settings of the world say it for all.
+
     ``trace``: a file below the folder of published data, in ``format``; None: only ``stand_in`` there is.
     ``fleet``: the document of a fleet file. ``host_gpus``: what one task holds at most; None: what the largest host has.
     """
@@ -54,6 +57,7 @@ class Files(Struct, frozen=True, forbid_unknown_fields=True):
     trace: str | None = None
     format: str = "topmast"
     host_gpus: int | None = None
+    throughputs: str | None = None
 
 
 class Measure(StrEnum):

@@ -48,6 +48,7 @@ from topmast.sim.recorder import Tables
 from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation
 from topmast.traces.generate import generate
+from topmast.traces.throughputs import Throughputs, read_throughputs
 from topmast.traces.trace import Trace
 
 Figures = dict[str, float | None]
@@ -268,10 +269,19 @@ def run_point(
     if point.case.measure is Measure.PREDICT:
         found = prediction_figures(trace)
         return {name: found.get(name) for name in experiment.figures}
-    return _simulated(experiment, point, trace, fleet)
+    return _simulated(experiment, point, trace, fleet, _speeds(experiment, point, data))
 
 
-def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet) -> Figures:
+def _speeds(experiment: Experiment, point: Point, data: Path | None) -> Throughputs | None:
+    files = files_of(experiment, point.case)
+    name = None if files is None else files.throughputs
+    path = None if name is None or data is None else data / name
+    return None if path is None or not path.is_file() else read_throughputs(path)
+
+
+def _simulated(
+    experiment: Experiment, point: Point, trace: Trace, fleet: Fleet, speeds: Throughputs | None
+) -> Figures:
     fleet, told = _placed(experiment, point, trace, fleet)
     options = dict(point.case.set)
     if point.signal_s is not None:
@@ -287,7 +297,7 @@ def _simulated(experiment: Experiment, point: Point, trace: Trace, fleet: Fleet)
     watch = _Watch(trace)
     profile = load_profile(point.case.profile, own)
     load_solvers(profile)
-    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed)
+    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed, None, speeds)
     watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary

@@ -8,7 +8,7 @@ import numpy as np
 
 from topmast.model.errors import InvalidInput
 from topmast.model.units import show
-from topmast.traces.generate import gavel, mast, pai, philly
+from topmast.traces.generate import gandiva, gavel, mast, pai, philly
 from topmast.traces.source import MAX_ROWS
 from topmast.traces.trace import Trace
 
@@ -19,6 +19,7 @@ KINDS = {
     "philly-like": philly.generate,
     "mast-like": mast.generate,
     "gavel-like": gavel.generate,
+    "gandiva-like": gandiva.generate,
 }
 
 
