@@ -297,7 +297,9 @@ def _simulated(
     watch = _Watch(trace)
     profile = load_profile(point.case.profile, own)
     load_solvers(profile)
-    simulation = Simulation(trace, fleet, profile, settings, watch.tables(), point.seed, None, speeds)
+    simulation = Simulation(
+        trace, fleet, profile, settings, watch.tables(), point.seed, None, speeds
+    )
     watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary

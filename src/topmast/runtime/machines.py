@@ -36,6 +36,7 @@ class Machines:
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
+        self._rebalance = policies.rebalance
         self._packing = None
         if policies.pack is not None and policies.rebalance is not None:
             self._packing = Packing(
@@ -67,7 +68,9 @@ class Machines:
             return found
         kind, _, name = address.partition("/")
         if kind == "placer":
-            self.placers[name] = RegionalPlacer(name, self.profile, self._score, self.pool)
+            self.placers[name] = RegionalPlacer(
+                name, self.profile, self._score, self.pool, self._rebalance
+            )
             self.known[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = PackingManager(

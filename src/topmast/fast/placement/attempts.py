@@ -114,6 +114,9 @@ def announce(placer: RegionAnswers) -> None:
         placer.freed = False
         wanted = placer.state.wanted.items()
         drain(placer, tuple(h for h, s in wanted if s is HostState.DRAINING))
+        for allocation, to in placer.crowd.moves(placer):
+            cause = "moved to idle GPUs, for others share those that it has"
+            stop(placer, allocation, Outcome.PREEMPTED, cause, to)
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))

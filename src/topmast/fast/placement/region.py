@@ -8,6 +8,7 @@ from msgspec import Struct
 from topmast.fast.machine import EventMachine
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.crowding import Crowd
 from topmast.fast.placement.holds import Holds
 from topmast.fast.placement.index import Pool
 from topmast.fast.placement.places import Place
@@ -17,7 +18,7 @@ from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
 from topmast.model.plan import Ask
 from topmast.model.states import HostState
-from topmast.policies.base import Score
+from topmast.policies.base import Rebalance, Score
 from topmast.policies.options import Preemption, Profile
 
 
@@ -44,13 +45,20 @@ class RegionState(EventMachine):
     """The state of one region, and what more than one fact needs."""
 
     def __init__(
-        self, region: str, profile: Profile, score: Score, pool: Pool | None = None
+        self,
+        region: str,
+        profile: Profile,
+        score: Score,
+        pool: Pool | None = None,
+        rebalance: Rebalance | None = None,
     ) -> None:
         """``pool``: of the process, so that the desk can look at all its regions at once."""
         super().__init__()
         self.region = region
         self.profile = profile
         self.score = score
+        self.rebalance = rebalance
+        self.crowd = Crowd()
         self.pool = pool or Pool()
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)
