@@ -6,6 +6,7 @@ Every method returns the news it causes; whoever calls it carries them to the cl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -63,6 +64,11 @@ class ToyEngine:
         self.gangs: dict[Gang, m.StartGang] = {}
         self.stopped: dict[Gang, bool] = {}
         self.down: dict[str, bool] = {}
+        self.still: dict[Gang, bool] = {}
+        self.speed: Callable[[str, Sequence[str]], float] = lambda job, beside: 1.0
+        """Steps per second of a job beside those that go on as well."""
+        self._steps: dict[str, float] = {}
+        self._counted_s = 0.0
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -72,12 +78,34 @@ class ToyEngine:
             return self._start_gang(message, now)
         if isinstance(message, m.StopTasks):
             return self._stop(message.job, message.epoch, now)
+        if isinstance(message, m.SuspendGang | m.ResumeGang):
+            self._count(now)
+            self.still[message.job, message.epoch] = isinstance(message, m.SuspendGang)
+            return []
+        if isinstance(message, m.AskPace):
+            self._count(now)
+            steps = int(self._steps.get(message.job, 0.0))
+            return [m.Paced(message.job, message.epoch, steps, now)] if steps else []
         assert isinstance(message, m.AskTruth), message
         return [self.truth()]
+
+    def going(self) -> list[str]:
+        """The jobs that have a process and do not stand still."""
+        gangs = dict.fromkeys((job, epoch) for job, epoch, _ in self.alive())
+        return [gang[0] for gang in gangs if not self.still.get(gang)]
+
+    def _count(self, now: float) -> None:
+        """Add up the steps until now of those who went on."""
+        going = self.going()
+        for job in going:
+            speed = self.speed(job, [other for other in going if other != job])
+            self._steps[job] = self._steps.get(job, 0.0) + speed * (now - self._counted_s)
+        self._counted_s = now
 
     def _start_gang(self, gang: m.StartGang, now: float) -> list[m.Message]:
         name = (gang.job, gang.epoch)
         self.gangs.setdefault(name, gang)
+        self._count(now)
         news: list[m.Message] = []
         for seat in gang.seats:
             key = (*name, seat.rank)
@@ -91,6 +119,8 @@ class ToyEngine:
         return news
 
     def _stop(self, job: str, epoch: int, now: float) -> list[m.Message]:
+        self._count(now)
+        self.still.pop((job, epoch), None)
         self.stopped[job, epoch] = True
         news: list[m.Message] = []
         for key in self.of(job, epoch):
