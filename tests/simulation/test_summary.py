@@ -22,6 +22,8 @@ CASES = {
     "fifo": ("fifo", Settings()),
     "easy with faults": ("easy", STORMY),
     "srtf": ("srtf", Settings()),
+    "gandiva": ("gandiva", Settings(gpu_busy=0.5)),
+    "gandiva with faults": ("gandiva", STORMY),
 }
 
 

@@ -14,6 +14,10 @@ from topmast.model.fleet import Fleet
 Row = dict[str, Any]
 
 
+TURNS = ("suspended", "packed", "unpacked")
+"""Rows that end so are of attempts that go on."""
+
+
 def recompute(
     fleet: Fleet,
     jobs: Sequence[Row],
@@ -68,7 +72,9 @@ def recompute(
         "demand_supply_ratio": _demand_supply(timeline, window),
         "non_collocation_rate": sum(not j["collocated"] for j in jobs) / len(jobs),
         "replication_overhead": _replication(copies, window),
-        "attempts": sum(len(of) for of in attempts.values()),
+        "attempts": sum(
+            a["end_reason"] not in TURNS for of in attempts.values() for a in of
+        ),
         "preemptions": sum(
             a["end_reason"] == "preempted" for of in attempts.values() for a in of
         ),

@@ -1,0 +1,118 @@
+"""The profile `gandiva` in the simulator: turns, pairs and moves, each told by what the tables say."""
+
+import pytest
+
+from tests.support.build import cluster, fleet
+from tests.support.simulated import FREE, Run, jobs, run
+from topmast.sim.settings import Settings
+from topmast.sim.sharing import CRAWL, Sharing
+from topmast.traces.throughputs import Throughputs, Work
+
+ONE_GPU = fleet(cluster("lab-1", hosts=1, gpus=1, model="V100"))
+EIGHT = fleet(cluster("lab-1", hosts=1, gpus=8, model="V100"))
+TURNS = {"pack": "none", "rebalance": "none"}
+BUSY = {"gpu_busy": 1.0, "packing_loss": 0.05}
+
+
+def held_s(found: Run, job: str) -> float:
+    """How long a job had its GPUs, all its turns together."""
+    return sum(r["end_s"] - r["start_s"] for r in found.allocations if r["job_id"] == job)
+
+
+def test_two_jobs_share_the_time_of_the_same_gpus() -> None:
+    """Ten minutes of work each on all GPUs, a minute each in turns: both are over after twenty."""
+    found = run(jobs((0, 600, 8), (0, 600, 8)), EIGHT, "gandiva", FREE, **TURNS)
+    rows = sorted((r["start_s"], r["end_s"]) for r in found.allocations)
+    assert all(before[1] == after[0] for before, after in zip(rows, rows[1:], strict=False))
+    assert rows[-1][1] == 1_200
+    assert sorted(job["finish_s"] for job in found.jobs) == [1_140, 1_200]
+    assert [held_s(found, job["job_id"]) for job in found.jobs] == [600, 600]
+    for job in found.jobs:
+        own = [r for r in found.allocations if r["job_id"] == job["job_id"]]
+        assert [r["epoch"] for r in own] == list(range(1, len(own) + 1))
+        assert [r["end_reason"] for r in own] == ["suspended"] * (len(own) - 1) + ["succeeded"]
+
+
+def test_every_switch_costs_what_it_costs() -> None:
+    """A second before a gang is back at work, for each time that it was suspended."""
+    settings = Settings(startup_s=0.0, checkpoint_s=0.0, restore_s=0.0, switch_s=1.0)
+    found = run(jobs((0, 600, 8), (0, 600, 8)), EIGHT, "gandiva", settings, **TURNS)
+    switches = sum(r["end_reason"] == "suspended" for r in found.allocations)
+    assert sum(held_s(found, job["job_id"]) for job in found.jobs) == 1_200 + switches
+
+
+@pytest.mark.parametrize(
+    ("at_once", "least_s", "most_s"), [({}, 1_890, 1_900), (TURNS, 3_590, 3_600)]
+)
+def test_half_busy_jobs_gain_by_being_together(
+    at_once: dict[str, str], least_s: float, most_s: float
+) -> None:
+    """Two that use half of their GPU each do nearly the work of two; in turns that of one."""
+    settings = Settings(0.0, 0.0, 0.0, switch_s=0.0, gpu_busy=0.5, packing_loss=0.0)
+    found = run(jobs((0, 1_800, 1), (0, 1_800, 1)), ONE_GPU, "gandiva", settings, **at_once)
+    finish_s = max(job["finish_s"] for job in found.jobs)
+    assert finish_s <= most_s + 240, "but for the time until they were tried"
+    assert finish_s >= least_s - 100
+
+
+def test_busy_jobs_are_tried_once_and_parted() -> None:
+    """They would do 0.95 of the work of one: the trial is taken back, and not repeated within the hour."""
+    found = run(jobs((0, 1_800, 1), (0, 1_800, 1)), ONE_GPU, "gandiva", Settings(**BUSY))
+    halves = [r for r in found.allocations if r["gpus"] == 0.5]
+    assert {r["end_reason"] for r in halves} == {"unpacked"}
+    assert sum(r["end_s"] - r["start_s"] for r in halves) == pytest.approx(2 * 60, abs=10)
+
+
+def test_the_first_mini_batches_come_early() -> None:
+    """Four long jobs on one GPU: first come, first served, the last waits for hours."""
+    trace = jobs(*((i, 3_600, 1) for i in range(4)))
+    settings = Settings(minibatch_s=0.5)
+    early = {
+        name: run(trace, ONE_GPU, name, settings).result.summary["first_minibatches_s"]
+        for name in ("fifo-skip", "gandiva")
+    }
+    assert early["fifo-skip"]["p99"] > 3 * 3_600
+    assert early["gandiva"]["p99"] < 600
+
+
+def test_failures_and_checkpoints_count_in_a_gangs_own_time() -> None:
+    """A task that fails loses what it did since its checkpoint, and nothing of the time that others had."""
+    trace = jobs(*((0, 7_200, 8) for _ in range(3)), checkpoint_interval_s=[600.0] * 3)
+    settings = Settings(0.0, 0.0, 0.0, switch_s=0.0, task_mtbf_s=20_000.0)
+    found = run(trace, EIGHT, "gandiva", settings, seed=5, **TURNS)
+    assert found.result.summary["restarts"] > 0
+    assert found.result.summary["finished"] == 3
+    for job in found.jobs:
+        own = [r for r in found.allocations if r["job_id"] == job["job_id"]]
+        kept_s = sum(r["kept_s"] for r in own)
+        assert kept_s == pytest.approx(7_200, abs=1e-6), "all work was done once, and kept"
+        lost_s = held_s(found, job["job_id"]) - kept_s
+        assert 0 <= lost_s <= 600 * job["restarts"] + 1e-6
+
+
+def test_moving_uses_gpus_that_come_free() -> None:
+    """Three long jobs on two hosts; when the short one is over, nobody shares any more."""
+    world = fleet(cluster("lab-1", hosts=2, gpus=4, model="V100"))
+    trace = jobs((0, 20_000, 4), (0, 1_500, 4), (0, 20_000, 4))
+    moved = run(trace, world, "gandiva", FREE, pack="none")
+    stays = run(trace, world, "gandiva", FREE, pack="none", **{"rebalancing.migrate": "false"})
+    assert moved.result.summary["migrations"] == 1
+    assert stays.result.summary["migrations"] == 0
+    last_s = [max(job["finish_s"] for job in found.jobs) for found in (moved, stays)]
+    assert last_s[0] < 0.6 * last_s[1]
+
+
+def test_speeds_of_pairs_come_from_the_table() -> None:
+    """What the table has of a pair holds; who gets nowhere beside another crawls; others go by the settings."""
+    small, large, odd = Work("small", 1), Work("large", 1), Work("odd", 1)
+    alone = {small: {"V100": 10.0}, large: {"V100": 4.0}, odd: {"V100": 1.0}}
+    together = {(small, large): {"V100": (8.0, 3.0)}, (large, small): {"V100": (3.0, 8.0)}}
+    table = Throughputs("test", alone, {}, together)
+    works = {"a": small, "b": large, "c": odd, "d": Work("small", 4), "e": None}
+    sharing = Sharing(Settings(gpu_busy=1.0, packing_loss=0.1, minibatch_s=0.5), table, works.get)
+    assert sharing.factor("a", "b", "V100") == pytest.approx(0.8)
+    assert sharing.factor("b", "a", "V100") == pytest.approx(0.75)
+    assert sharing.factor("d", "b", "V100") == pytest.approx(0.8), "of four GPUs as of one"
+    assert sharing.factor("a", "c", "V100") == CRAWL
+    assert sharing.factor("a", "e", "V100") == pytest.approx(0.45)
+    assert [sharing.steps_per_s(job) for job in "abe"] == [10.0, 4.0, 2.0]
