@@ -184,7 +184,7 @@ class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of gangs that share GPUs (Gandiva, sections 3.3 and 4.2).
+    """What becomes of gangs that share GPUs (Gandiva, section 4.2.2).
 
     ``gain``: two stay on the same GPUs if their rates, each over that alone, sum up to so much; in turns they make 1.
     ``retry_s``: after how long two may be tried again. ``migrate``: whether a gang that shares its GPUs is moved to idle

@@ -18,7 +18,7 @@ class Greedy:
     """
 
     source: ClassVar[str] = (
-        "Gandiva (Xiao et al., OSDI '18), section 4.2: greedy packing by profile"
+        "Gandiva (Xiao et al., OSDI '18), section 4.2.2: packing in introspective mode"
     )
     options: ClassVar[tuple[str, ...]] = ("pack_trial_s",)
 

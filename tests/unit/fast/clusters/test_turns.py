@@ -123,7 +123,9 @@ def test_who_waits_for_the_gpus_of_one_that_starts_can_be_cancelled() -> None:
     world = world_of(obedient=False)
     first = submit(world, 8)
     second = submit(world, 8)
-    assert world.engines["east-a"].of(second, 1) == [], "held back: one that starts is not suspended"
+    assert world.engines["east-a"].of(second, 1) == [], (
+        "held back: one that starts is not suspended"
+    )
     check_rebuilt(world)
     world.cancel(second)
     assert world.state(second) is JobState.CANCELLED

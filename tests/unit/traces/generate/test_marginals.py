@@ -288,7 +288,7 @@ MISUSE = [
         "slurm-like",
         10,
         0,
-        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like)",
+        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like)",
     ),
     ("pai-like", 0, 0, "jobs: is out of range"),
     ("pai-like", 10**9, 0, "jobs: is out of range"),
@@ -306,8 +306,24 @@ def test_misuse(kind: str, jobs: int, seed: int, want: str) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like"])
+@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like"])
 def test_small_traces(kind: str, jobs: int) -> None:
     """A few jobs are no trouble."""
     trace, _ = generate(kind, jobs, 0)
     assert len(trace) == jobs
+
+
+# ------------------------------------------------------------------------------------ gandiva-like
+
+
+def test_gandiva_sizes_durations_bursts_and_fleet() -> None:
+    """70% of one GPU, 70% that end within the hour, bursts of six in the mean, on 180 GPUs in hosts of four."""
+    trace, plan = made("gandiva-like")
+    assert float((trace.total_gpus() == 1).mean()) == pytest.approx(0.7, abs=0.002)
+    assert float((trace.total_gpus() == 8).mean()) == pytest.approx(0.04, abs=0.002)
+    assert float((trace.duration_s <= 3_600).mean()) == pytest.approx(0.7, abs=0.002)
+    assert trace.duration_s.min() * 1.001 >= 600
+    assert trace.duration_s.max() <= 36_000 * 1.001
+    gaps_s = np.diff(trace.submit_s)
+    assert float((gaps_s == 1.0).mean()) == pytest.approx(5 / 6, abs=0.01)
+    assert parse_fleet(plan).gpus() == {"V100": 92, "P100": 88}
