@@ -1,6 +1,7 @@
 """The profile `gandiva` in the simulator: turns, pairs and moves, each told by what the tables say."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,15 @@ from topmast.traces.throughputs import Throughputs, Work
 
 ONE_GPU = fleet(cluster("lab-1", hosts=1, gpus=1, model="V100"))
 EIGHT = fleet(cluster("lab-1", hosts=1, gpus=8, model="V100"))
-TURNS = {"pack": "none", "rebalance": "none"}
-BUSY = {"gpu_busy": 1.0, "packing_loss": 0.05}
+TURNS: dict[str, Any] = {"pack": "none", "rebalance": "none"}
+STAYS: dict[str, Any] = {"rebalancing.migrate": "false"}
+BUSY: dict[str, Any] = {"gpu_busy": 1.0, "packing_loss": 0.05}
 
 
 def held_s(found: Run, job: str) -> float:
     """How long a job had its GPUs, all its turns together."""
-    return sum(r["end_s"] - r["start_s"] for r in found.allocations if r["job_id"] == job)
+    turns = (r["end_s"] - r["start_s"] for r in found.allocations if r["job_id"] == job)
+    return float(sum(turns))
 
 
 def test_two_jobs_share_the_time_of_the_same_gpus() -> None:
@@ -47,7 +50,7 @@ def test_every_switch_costs_what_it_costs() -> None:
     ("at_once", "least_s", "most_s"), [({}, 1_890, 1_900), (TURNS, 3_590, 3_600)]
 )
 def test_half_busy_jobs_gain_by_being_together(
-    at_once: dict[str, str], least_s: float, most_s: float
+    at_once: dict[str, Any], least_s: float, most_s: float
 ) -> None:
     """Two that use half of their GPU each do nearly the work of two; in turns that of one."""
     settings = Settings(0.0, 0.0, 0.0, switch_s=0.0, gpu_busy=0.5, packing_loss=0.0)
@@ -74,7 +77,7 @@ def test_the_first_mini_batches_come_early() -> None:
         for name in ("fifo-skip", "gandiva")
     }
     assert early["fifo-skip"]["p99"] > 3 * 3_600
-    assert early["gandiva"]["p99"] < 600
+    assert early["gandiva"]["p99"] < 900
 
 
 def test_failures_and_checkpoints_count_in_a_gangs_own_time() -> None:
@@ -97,7 +100,7 @@ def test_moving_uses_gpus_that_come_free() -> None:
     world = fleet(cluster("lab-1", hosts=2, gpus=4, model="V100"))
     trace = jobs((0, 20_000, 4), (0, 1_500, 4), (0, 20_000, 4))
     moved = run(trace, world, "gandiva", FREE, pack="none")
-    stays = run(trace, world, "gandiva", FREE, pack="none", **{"rebalancing.migrate": "false"})
+    stays = run(trace, world, "gandiva", FREE, pack="none", **STAYS)
     assert moved.result.summary["migrations"] == 1
     assert stays.result.summary["migrations"] == 0
     last_s = [max(job["finish_s"] for job in found.jobs) for found in (moved, stays)]

@@ -27,7 +27,7 @@ from topmast.policies.options import SliceOptions
 
 SHORTEST = 0.4
 """A rate is taken over at least so much of a quantum."""
-SEASONED = 2.0
+SEASONED = 1.0
 """A gang is tried beside another once it had its GPUs for so many quanta: its start does not count then."""
 
 

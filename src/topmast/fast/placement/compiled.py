@@ -22,6 +22,7 @@ from topmast.fast.placement.scoring import (
     locality_cost,
     stranded_table,
 )
+from topmast.fast.placement.twins import beside_twins, twin_row
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Ask, Seat
 from topmast.policies.options import ScoreWeights
@@ -96,11 +97,25 @@ def best_seats(
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
         rows, tasks = [int(place)], [question.tasks]
+        if index.layers is not None and room is None:
+            rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
     else:
         if room is None:
             room = _room(index, ask, choices)
         rows, tasks = _spread(index, question, room[at_choice], choice, place)
     return seated(index, None, ask, cluster, choice, rows, tasks)
+
+
+def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
+    """Of the hosts that are as good for the gang, the one where it would have a twin, if there is one."""
+    region, name = index.clusters[cluster]
+    columns, a = index.part_of[region], index.arrays
+    alike = (a.whole == a.whole[row]) & a.available & index.of_model[choice.model]
+    own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
+    outside = np.ones(len(own), np.bool_)
+    outside[columns.clusters[name]] = False
+    own[outside] = False
+    return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
 
 
 def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
@@ -193,6 +208,8 @@ def seated(
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
         free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
+        if columns.layers > 1:
+            free = beside_twins(columns, row, slots_of(row), free)
         for first in range(0, count * gpus, gpus):
             slots = tuple(free[first : first + gpus])
             seats.append(Seat(group, len(seats), host, slots, MILLI))

@@ -231,7 +231,7 @@ def test_people_see_gpus_once_and_names_that_they_know() -> None:
     assert world.jobs[jobs[2]].plan.layer == 1  # type: ignore[union-attr]
 
 
-TRIES = {
+TRIES: dict[str, Any] = {
     "pack": "greedy",
     "rebalance": "introspective",
     "rebalancing": RebalanceOptions(retry_s=600.0),

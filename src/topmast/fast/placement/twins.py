@@ -1,0 +1,67 @@
+"""Which GPUs a gang gets that shares them in turns: those of one of its size, if that is no more crowded.
+
+Only two on the very same GPUs can be packed: a gang beside one on a part of its GPUs would go slower on all of them. The
+kernels tell which hosts are alike for a gang; among those, and on each, the choice is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topmast.fast.placement.columns import Bools, Columns, Ints
+from topmast.fast.placement.layers import outer
+from topmast.model.job import MILLI
+
+
+def twin_row(columns: Columns, alike: Bools, row: int, count: int) -> int:
+    """Of hosts that are ``alike`` (hosts) the one where a gang on so many GPUs has a twin; else ``row``.
+
+    O(attempts + layers x slots of the hosts of twins).
+    """
+    layer = row // columns.places
+    best = (_crowd_of(columns, row, count), 1, row)
+    for place, slots in _gangs_of(columns, count):
+        there = layer * columns.places + place
+        if alike[there] and bool((columns.slots(there)[slots] == MILLI).all()):
+            crowd = _crowd(columns, place)
+            best = min(best, (max(crowd[slot] for slot in slots), 0, there))
+    return best[2]
+
+
+def _crowd_of(columns: Columns, row: int, count: int) -> int:
+    slots = beside_twins(columns, row, columns.slots(row), [0] * count)
+    crowd = _crowd(columns, row % columns.places)
+    return max((crowd[slot] for slot in slots), default=0)
+
+
+def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
+    """As many slots as the ``lowest`` that are wholly free, on which fewest gangs lie in any layer; of equally
+    crowded ones those of a single gang of the same size. O(attempts + layers x slots).
+    """
+    count, place = len(lowest), row % columns.places
+    crowd = _crowd(columns, place)
+    free = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
+    plain = sorted(sorted(free, key=lambda slot: (crowd[slot], slot))[:count])
+    choices = [(max((crowd[slot] for slot in plain), default=0), 1, plain)]
+    for at, slots in _gangs_of(columns, count):
+        if at == place and set(slots) <= set(free):
+            choices.append((max(crowd[slot] for slot in slots), 0, slots))
+    return min(choices)[2]
+
+
+def _crowd(columns: Columns, place: int) -> list[int]:
+    """By slot of a host, in how many layers somebody has it."""
+    rows = range(place, len(columns.hosts), columns.places)
+    taken = [(columns.slots(row) != MILLI).tolist() for row in rows]
+    return [sum(layer) for layer in zip(*taken, strict=True)]
+
+
+def _gangs_of(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
+    """The host and slots of each gang that sits, in any layer, on one host alone and on so many of its GPUs."""
+    for allocation in columns.allocations.values() if count else ():
+        seats = allocation.plan.seats
+        host = outer(seats[0].host)
+        if sum(len(seat.slots) for seat in seats) != count or host not in columns.index:
+            continue
+        if all(outer(seat.host) == host for seat in seats):
+            yield columns.index[host], sorted(slot for seat in seats for slot in seat.slots)
