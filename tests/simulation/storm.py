@@ -30,7 +30,14 @@ from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.states import TERMINAL, WAITING, HostState
-from topmast.policies.options import Preemption, Profile, ShareOptions, WhenBlocked
+from topmast.policies.options import (
+    Preemption,
+    Profile,
+    RebalanceOptions,
+    ShareOptions,
+    SliceOptions,
+    WhenBlocked,
+)
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
@@ -98,6 +105,13 @@ PROFILES: tuple[dict[str, Any], ...] = (
         "order": "turn",
         "preemption": Preemption.NONE,
         "shares": ShareOptions(policy="max-min-fairness", round_s=20.0),
+    },
+    {
+        "slices": SliceOptions(layers=3, quantum_s=20.0),
+        "pack": "greedy",
+        "pack_trial_s": 20.0,
+        "rebalance": "introspective",
+        "rebalancing": RebalanceOptions(migrate=True, migrate_after_s=30.0, retry_s=200.0),
     },
 )
 
@@ -400,7 +414,12 @@ class Storm:
             self.world.deliver(ids.QUEUE, m.CancelJobs((self.rng.choice(going),), "ann"))
 
     def _set_some_host(self) -> None:
-        hosts = [(r, h) for r, p in self.world.machines.placers.items() for h in p.columns.index]
+        hosts = [
+            (r, h)
+            for r, p in self.world.machines.placers.items()
+            for h in p.columns.index
+            if p.columns.has(h)
+        ]
         region, host = self.rng.choice(sorted(hosts))
         states = [HostState.HEALTHY] * 3 + [HostState.CORDONED, HostState.DRAINING]
         state = self.rng.choice(states)
@@ -456,7 +475,7 @@ class Storm:
             for host in sorted(engine.down):
                 self._revive(name, host)
         for region, placer in self.world.machines.placers.items():
-            for host in list(placer.columns.index):
+            for host in [h for h in placer.columns.index if placer.columns.has(h)]:
                 healthy = m.SetHost(host, HostState.HEALTHY, "ann")
                 self.world.deliver(ids.placer(region), healthy)
         until_s = self.world.now + CALM_S

@@ -19,7 +19,7 @@ from topmast.fast.queue.catalogue import Catalogue, DataCost
 from topmast.fast.queue.ledger import Ledger
 
 STEPS = 1_000
-FIRST, BEYOND = (int(x) for x in os.environ.get("TOPMAST_STORM_SEEDS", "0:7").split(":"))
+FIRST, BEYOND = (int(x) for x in os.environ.get("TOPMAST_STORM_SEEDS", "0:8").split(":"))
 
 
 @pytest.mark.timeout(300)

@@ -17,6 +17,7 @@ from tests.support.engine import Life
 from tests.support.world import World
 from topmast.fast.placement.allocation import Hold
 from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.layers import asked, outer
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.machine import GlobalQueue
@@ -57,7 +58,9 @@ class Witness:
         for slot in seat.slots:
             self.slots[seat.host, slot] += seat.slot_milli
             held = self.slots[seat.host, slot]
-            assert held <= MILLI, f"{seat.host} slot {slot} runs {held} thousandths"
+            assert held <= MILLI * self.world.options.slices.layers, (
+                f"{seat.host} slot {slot} runs {held} thousandths"
+            )
         gang = engine.gangs[job, epoch]
         for dataset in gang.spec.datasets:
             there = (dataset, gang.region) in self.world.mover.stored
@@ -147,8 +150,8 @@ def check_counters(world: World) -> None:
 def check_placer(placer: RegionalPlacer) -> None:
     """Columns equal a recount; whoever may run has slots of its own; claims wait for somebody."""
     state = placer.state
-    fresh = Columns(state.region)
-    runs = Columns(state.region)
+    fresh = Columns(state.region, placer.columns.layers)
+    runs = Columns(state.region, placer.columns.layers)
     for allocation in state.allocations.values():
         fresh.take(allocation.plan.seats, allocation.needs())
         if allocation.hold is Hold.CLAIMED:
@@ -167,7 +170,7 @@ def check_placer(placer: RegionalPlacer) -> None:
         assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
     check_index(placer.columns)
     for host, row in placer.columns.index.items():
-        assert placer.columns.states[row] is placer.host_state(host)
+        assert placer.columns.states[row] is placer.host_state(outer(host))
 
 
 def check_index(columns: Columns) -> None:
@@ -268,6 +271,7 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
                     spec, region, over_quota, choices, cost,
                     preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts, held=held,
                 )  # fmt: skip
+                ask = asked(ask, world.options.slices.layers)
                 plan = world.placer(region).search(world.now, ask).best(ask).plan
                 if plan is not None:
                     return plan
@@ -294,6 +298,9 @@ def check_engines_agree(world: World) -> None:
             assert job in owned, f"{job}.{epoch} runs in {name} and nobody owns it"
             assert owned[job].epoch == epoch, f"{job}.{epoch} runs in {name} beside the one owned"
         for attempt in owned.values():
+            if attempt.held:
+                assert not engine.of(attempt.job, attempt.epoch), f"{attempt.job} has no turn yet"
+                continue
             tasks = [engine.tasks[key] for key in engine.of(attempt.job, attempt.epoch)]
             assert len(tasks) == len(attempt.tasks), f"{attempt.job} is not whole"
             well = all(t.life is Life.ALIVE or (t.life is Life.OVER and t.code == 0) for t in tasks)

@@ -109,7 +109,7 @@ class World:
     def region_of(self, host: str) -> str:
         """Where a host stands."""
         for name, placer in self.machines.placers.items():
-            if host in placer.columns.index:
+            if placer.columns.has(host):
                 return name
         raise AssertionError(f"no host {host}")
 

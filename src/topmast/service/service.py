@@ -368,7 +368,7 @@ class Service:
 
         def plan() -> v.DrainView:
             for placer in self.regions.placers.values():
-                if host in placer.columns.index:
+                if placer.columns.has(host):
                     return fleet.drain_plan(placer, host, now)
             raise NotFound(f"no host '{host}'")
 

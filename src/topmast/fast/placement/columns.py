@@ -127,6 +127,10 @@ class Columns:
         """How many hosts there are: those of the first layer, which come first."""
         return len(self.hosts) // self.layers
 
+    def has(self, host: str) -> bool:
+        """Whether people know a host by this name."""
+        return host in self.index and not layer_of(host)
+
     def known(self, host: str) -> HostSpec:
         """A host as the fleet file has it, with all of its memory."""
         return self._known[self.index[host]]

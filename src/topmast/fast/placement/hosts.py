@@ -30,7 +30,7 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
 
 def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
     """An operator cordons, drains or returns a host."""
-    if event.host not in placer.columns.index:
+    if not placer.columns.has(event.host):
         return NotFound(f"no host '{event.host}' in region '{placer.region}'")
     trusted = event.host not in placer.state.suspect
     known = placer.state.wanted.get(event.host, HostState.HEALTHY) is event.state
@@ -44,7 +44,7 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
 
 def host_changed(placer: RegionAnswers, event: m.HostChanged) -> None:
     """An engine lost a host, or has it again."""
-    if event.host in placer.columns.index and placer.state.down.get(event.host, False) is event.up:
+    if placer.columns.has(event.host) and placer.state.down.get(event.host, False) is event.up:
         placer.decide(HostReachable(event.host, event.up))
     if event.up and event.host in placer.state.suspect:
         placer.decide(SuspicionOver(event.host))

@@ -63,5 +63,5 @@ def _gangs_of(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
         host = outer(seats[0].host)
         if sum(len(seat.slots) for seat in seats) != count or host not in columns.index:
             continue
-        if all(outer(seat.host) == host for seat in seats):
+        if all(outer(seat.host) == host and seat.slot_milli == MILLI for seat in seats):
             yield columns.index[host], sorted(slot for seat in seats for slot in seat.slots)
