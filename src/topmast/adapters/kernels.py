@@ -35,8 +35,9 @@ def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
     if not warm.is_compiled():
         say(FIRST_TIME)
         second = _start("mixed")
-        warm.load_free()
-        warm.load_victims()
+        with warm.no_collection():
+            warm.load_free()
+            warm.load_victims()
         if second is not None:
             second.wait()
     warm.warm_up()
