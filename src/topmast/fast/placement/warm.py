@@ -1,14 +1,12 @@
 """Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later.
 
-As a program it compiles one part of them, while another process compiles another.
+As a program it compiles one part of them, while another process compiles the other.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -27,8 +25,7 @@ from topmast.policies.options import Profile
 
 def warm_up() -> None:
     """Ask one question of every kind about a region of two hosts."""
-    load_free()
-    load_victims()
+    load_one_group()
     load_mixed()
 
 
@@ -39,20 +36,13 @@ def is_compiled() -> bool:
     return not gangs.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Leave memory uncollected for a while: a tenth of the time to compile goes into looking for rubbish."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def load_one_group() -> None:
+    """Gangs of one group with whole GPUs, where there is room, and where others have to go for them."""
+    _load_free()
+    _load_victims()
 
 
-def load_free() -> None:
-    """Gangs of one group with whole GPUs, where there is room: what a first job needs."""
+def _load_free() -> None:
     columns, held, search = _region()
     for cpus in (0.0, 1.0):
         attempt = _hold(columns, held, search, cpus, preempt=False)
@@ -62,8 +52,7 @@ def load_free() -> None:
     columns.let_go(attempt)
 
 
-def load_victims() -> None:
-    """The same gangs, where others have to go for them."""
+def _load_victims() -> None:
     columns, held, search = _region()
     for cpus in (0.0, 1.0):
         for preempt in (False, True):
@@ -138,5 +127,5 @@ def _ask(cpus: float, preempt: bool) -> Ask:
 
 
 if __name__ == "__main__":
-    with no_collection():
-        {"victims": load_victims, "mixed": load_mixed}[sys.argv[1]]()
+    gc.disable()  # a tenth of the time to compile would go into looking for rubbish
+    {"one-group": load_one_group, "mixed": load_mixed}[sys.argv[1]]()
