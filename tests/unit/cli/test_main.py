@@ -184,15 +184,9 @@ def test_ctrl_c(call: Call) -> None:
 def test_ctrl_c_from_a_keyboard(server: FakeServer) -> None:
     """A real signal, while a command waits."""
     server.on("GET", "/jobs/j1", running())
-    # What a shell starts in the background ignores the signal, and so would all that the tests start.
-    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            program("wait", "j1"),
-            cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    finally:
-        signal.signal(signal.SIGINT, ignored)
+    process = subprocess.Popen(
+        program("wait", "j1"), cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     assert "j1 resnet: RUNNING" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
