@@ -273,8 +273,6 @@ class Recorder:
         if job.ended is not None:
             self._comes_back(job, event)
         job.epoch, job.start_s, job.region, job.cluster = event.epoch, now, region, event.cluster
-        if job.first_start_s is None:
-            job.first_start_s = now
         if spec.datasets and not self._holds_data(spec, region):
             job.collocated = False
         job.gpus_on = gpus_by_host(event.seats)
@@ -285,7 +283,12 @@ class Recorder:
             job.start_s = None  # it takes turns: they say when it has its GPUs
             self._wait(job, True, now)
         else:
+            self._holds_first(job, now)
             self._hold(job, +1, now)
+
+    def _holds_first(self, job: Job, now: float) -> None:
+        if job.first_start_s is None:
+            job.first_start_s = now
 
     def _suspended(
         self, to: Address, event: m.AttemptSuspended, facts: Sequence[Struct], now: float
@@ -328,6 +331,7 @@ class Recorder:
             return
         self.advance(now)
         self._wait(job, False, now)
+        self._holds_first(job, now)
         self._hold(job, +1, now)
         job.start_s = now
 
