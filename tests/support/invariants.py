@@ -226,12 +226,15 @@ def check_rest(world: World) -> None:
 def check_no_inversion(world: World) -> None:
     """A waiting job that could start now does not stay waiting, unless it chose to wait for a copy.
 
-    Where the profile has all wait behind the first that finds no room, nobody else is looked at.
+    Where the profile has all wait behind the first that finds no room, nobody else is looked at; and where time
+    is shared, whoever has no turn waits until those have stopped who had to.
     """
     if world.options.when_blocked is WhenBlocked.STOP:
         return
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
+            continue
+        if not world.queue.rounds.may_start(record.id):
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)

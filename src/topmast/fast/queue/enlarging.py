@@ -7,6 +7,7 @@ whether that is worth a restart, the region decides.
 from __future__ import annotations
 
 from topmast.fast.queue.elastic import Promise
+from topmast.fast.queue.entitlements import most_that
 from topmast.fast.queue.pending import Line
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
@@ -85,13 +86,16 @@ def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Pl
         return now
     total_milli = queue.gpus_by_region.get(plan.region, 0) * MILLI
     idle_milli = total_milli - queue.ledger.by_region.get(plan.region, 0)
-    most = min(group.most, now + max(0, idle_milli) // per_task_milli)
+    high = min(group.most, now + max(0, idle_milli) // per_task_milli)
     promised = queue.elastic.promises.values()
     before_milli = sum(p.milli for p in promised if p.model == plan.model)
     ledger, tenant = queue.ledger, record.spec.tenant
     may = ledger.may_borrow if record.over_quota else ledger.has_room
-    while most > now and not may(tenant, plan.model, before_milli + (most - now) * per_task_milli):
-        most = now + (most - now) // 2
+
+    def fits(tasks: int) -> bool:
+        return may(tenant, plan.model, before_milli + (tasks - now) * per_task_milli)
+
+    most = high if high <= now or fits(high) else most_that(fits, now, high)
     if most > now:
         more_milli = (most - now) * per_task_milli
         queue.elastic.promises[record.id] = Promise(plan.model, more_milli)

@@ -126,7 +126,7 @@ class Entitlements:
                 extra = {m: (tasks - low) * milli for m, milli in per_task.items()}
                 return may(spec, {m: n + extra.get(m, 0) for m, n in least.items()})
 
-            most = high if not wanted or high <= low or fits(high) else _most(fits, low, high)
+            most = high if not wanted or high <= low or fits(high) else most_that(fits, low, high)
             found.append((choice, most))
         return More(spec.groups.index(elastic), tuple(found))
 
@@ -189,7 +189,7 @@ class Entitlements:
         return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"
 
 
-def _most(fits: Callable[[int], bool], low: int, high: int) -> int:
+def most_that(fits: Callable[[int], bool], low: int, high: int) -> int:
     """The most from ``low`` on, which fits, to below ``high``, which does not. O(log)."""
     while high - low > 1:
         middle = (low + high) // 2
