@@ -271,3 +271,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     queues: QueueOptions = QueueOptions()
     gittins: GittinsOptions = GittinsOptions()
     skew: SkewOptions = SkewOptions()
+
+    @property
+    def weighs_lost_work(self) -> bool:
+        """Whether running work may be stopped for what others gain, so that its checkpoints matter."""
+        resizes = self.elastic.grow or self.elastic.shrink
+        return resizes or self.preemption is not Preemption.NONE

@@ -23,7 +23,7 @@ from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
-from topmast.policies.options import Preemption, Profile
+from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
@@ -100,7 +100,7 @@ class Fork:
         self.left: dict[str, Estimate] = {}
         """What was expected of the whole run of every job, when it was looked at."""
         self._expect()
-        if profile.preemption is not Preemption.NONE:
+        if profile.weighs_lost_work:
             news = Checkpoints(self.clock, self.engines.values(), self.from_s)
             news.go_ahead_in(self.loop)
         if look is not None:

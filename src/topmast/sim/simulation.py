@@ -18,7 +18,7 @@ from topmast.model.job import Band, JobSpec, speed_of_size
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
-from topmast.policies.options import Predict, Preemption, Profile
+from topmast.policies.options import Predict, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
@@ -113,7 +113,7 @@ class Simulation:
         grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
         self.loop.outside[ids.GROWER] = grower.order
         self.engines = self._engines(streams)
-        if profile.preemption is not Preemption.NONE:
+        if profile.weighs_lost_work:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
             news.go_ahead_in(self.loop)
         self.faults = HostFaults(settings, streams, self.heap, self.clock.now)

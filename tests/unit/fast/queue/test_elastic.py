@@ -50,6 +50,12 @@ def _tasks(world: World, name: str) -> int:
     return 0 if plan is None else len(plan.seats)
 
 
+def _ranks(world: World, name: str) -> list[int]:
+    """The ranks of the seats of a job, in their order."""
+    plan = world.jobs[name].plan
+    return [] if plan is None else [seat.rank for seat in plan.seats]
+
+
 # --- starting -------------------------------------------------------------------------------------------
 
 
@@ -101,8 +107,7 @@ def test_it_starts_with_the_most_tasks_that_fit(case: Start) -> None:
         world.submit(job("filler", gpus=1, preemptible=False, duration_s=LONG_S))
     (name,) = world.submit(case.spec)
     assert _tasks(world, name) == case.want
-    ranks = [seat.rank for seat in world.jobs[name].plan.seats] if case.want else []
-    assert ranks == list(range(case.want))
+    assert _ranks(world, name) == list(range(case.want))
     invariants.check_rest(world)
     invariants.check_rebuilds(world)
 
@@ -188,7 +193,9 @@ def test_it_does_not_grow(case: Stays) -> None:
 
 def test_who_waits_for_other_gpus_does_not_keep_it_small() -> None:
     """A job that could not use the GPUs that are idle is no reason to leave them idle."""
-    world = _world(where=fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1, model="A100")))
+    world = _world(
+        where=fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1, model="A100"))
+    )
     world.submit(_elastic(4, 2, 8), job("large", gpus=16, model="A100"))
     world.submit(job("other", gpus=8, count=2, model="A100"))
     world.advance(SETTLE_S + EVERY_S)
@@ -344,7 +351,7 @@ def test_a_place_is_cut_down_when_quota_went_meanwhile() -> None:
     assert world.jobs["j2"].plan is not None
     world.finish("j1", 143)
     assert _tasks(world, "j1") == 10
-    assert [seat.rank for seat in world.jobs["j1"].plan.seats] == list(range(10))
+    assert _ranks(world, "j1") == list(range(10))
     invariants.check_rest(world)
 
 
