@@ -23,8 +23,10 @@ CASES = {
     "easy with faults": ("easy", STORMY),
     "srtf": ("srtf", Settings()),
     "elastic jobs with faults": ("mast", STORMY),
+    "elastic jobs over bad links": ("mast", SLOW),
 }
-MOST_TASKS = {"elastic jobs with faults": 6}
+MOST_TASKS = {"elastic jobs with faults": 6, "elastic jobs over bad links": 6}
+"""By case, how large the jobs may grow."""
 
 
 def fresh(case: str) -> Run:

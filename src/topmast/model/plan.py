@@ -62,6 +62,10 @@ class Plan(Struct, frozen=True, gc=False):
         """How many tasks of a group it seats. O(seats)."""
         return sum([seat.group == group for seat in self.seats])
 
+    def milli_per_task(self, group: str) -> int:
+        """Thousandths of GPUs of one task of a group; 0 for a group without seats. O(seats)."""
+        return next((len(s.slots) * s.slot_milli for s in self.seats if s.group == group), 0)
+
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts used, in the order of ranks, each once."""

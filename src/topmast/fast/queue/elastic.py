@@ -79,6 +79,21 @@ class Elastic:
             for record in self.placed.values()
         )
 
+    def spare_milli(self, now: float) -> dict[Band, dict[str, int]]:
+        """By band of who waits and by region, thousandths of GPUs that jobs might give to it. O(elastic x bands)."""
+        found: dict[Band, dict[str, int]] = {band: {} for band in Band}
+        for record in self.placed.values():
+            plan, group = record.plan, record.spec.elastic
+            if plan is None or group is None or not self.is_settled(record, now):
+                continue
+            per_task_milli = plan.milli_per_task(group.name)
+            for band, regions in found.items():
+                tasks = _spare(record, band)
+                if tasks > 0:
+                    before = regions.get(plan.region, 0)
+                    regions[plan.region] = before + tasks * per_task_milli
+        return found
+
     def is_settled(self, record: JobRecord, now: float) -> bool:
         """Whether a job may change its size now: it runs, may be stopped, and has had its size for long enough."""
         steady = record.state in STARTED and record.spec.preemptible and not record.cancelling

@@ -6,6 +6,8 @@ whether that is worth a restart, the region decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from topmast.fast.queue.elastic import Promise
 from topmast.fast.queue.entitlements import most_that
 from topmast.fast.queue.pending import Line
@@ -28,9 +30,34 @@ COULD_USE_ROOM = (
 
 
 def look_at_sizes(queue: QueueViews) -> None:
-    """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used."""
-    if queue.elastic.look(queue.now) and len(queue.pending.ranking):
-        queue.pending.reopen()
+    """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
+
+    Asked about again are those that lack room and need no more GPUs than a region has idle and may free: necessary, not
+    sufficient. O(elastic jobs + lines x regions).
+    """
+    if not queue.elastic.look(queue.now):
+        return
+    spare = queue.elastic.spare_milli(queue.now)
+    kin: dict[int, None] = {}
+    for line in queue.pending.lines.values():
+        if _waits_for_room(queue, line) and _may_be_helped(queue, line, spare[line.spec.band]):
+            kin.update((one.number, None) for one in line.kin.values())
+    if kin:
+        queue.pending.reopen_kin(kin)
+
+
+def _may_be_helped(queue: QueueViews, line: Line, spare: Mapping[str, int]) -> bool:
+    """Whether in some region idle GPUs, and those that elastic jobs may give, are as many as a line needs."""
+    spec = line.spec.at_least()
+    choices = range(max(1, len(queue.entitlements.accelerators(spec))))
+    need_milli = min(spec.gpus_milli(choice) for choice in choices)
+    return any(milli + idle_milli(queue, region) >= need_milli for region, milli in spare.items())
+
+
+def idle_milli(queue: QueueViews, region: str) -> int:
+    """Thousandths of GPUs of a region that no attempt holds. O(1)."""
+    present_milli = queue.gpus_by_region.get(region, 0) * MILLI
+    return max(0, present_milli - queue.ledger.by_region.get(region, 0))
 
 
 def enlarge(queue: QueueViews) -> None:
@@ -79,14 +106,11 @@ def _in_turn(queue: QueueViews) -> list[tuple[JobRecord, TaskGroup, Plan]]:
 
 def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Plan) -> int:
     """The most tasks that a job may grow to, by quota and by the GPUs that its region has idle; notes what that takes."""
-    seat = next(seat for seat in plan.seats if seat.group == group.name)
-    per_task_milli = len(seat.slots) * seat.slot_milli
+    per_task_milli = plan.milli_per_task(group.name)
     now = plan.tasks_of(group.name)
     if not per_task_milli:
         return now
-    total_milli = queue.gpus_by_region.get(plan.region, 0) * MILLI
-    idle_milli = total_milli - queue.ledger.by_region.get(plan.region, 0)
-    high = min(group.most, now + max(0, idle_milli) // per_task_milli)
+    high = min(group.most, now + idle_milli(queue, plan.region) // per_task_milli)
     promised = queue.elastic.promises.values()
     before_milli = sum(p.milli for p in promised if p.model == plan.model)
     ledger, tenant = queue.ledger, record.spec.tenant
