@@ -203,7 +203,7 @@ class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ElasticOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When elastic jobs change their size while they run (Gandiva, section 3.3, grows and shrinks them).
+    """When elastic jobs change their size while they run (Gandiva, OSDI '18: grow-shrink).
 
     ``grow``: into idle GPUs that nobody waits for; ``shrink``: for a job that waits, before anybody is stopped whole.
     ``every_s``: how often that is looked at; ``settle_s``: how long a job keeps a size at least. ``gain``: the time
