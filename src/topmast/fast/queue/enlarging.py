@@ -6,16 +6,16 @@ whether that is worth a restart, the region decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from topmast.fast.queue.elastic import Promise
 from topmast.fast.queue.entitlements import most_that
-from topmast.fast.queue.pending import Line
+from topmast.fast.queue.pending import Line, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.job import MILLI, TaskGroup
+from topmast.model.job import MILLI, JobSpec, TaskGroup
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
@@ -32,25 +32,28 @@ COULD_USE_ROOM = (
 def look_at_sizes(queue: QueueViews) -> None:
     """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
 
-    Asked about again are those that lack room and need no more GPUs than a region has idle and may free: necessary, not
-    sufficient. O(elastic jobs + lines x regions).
+    Asked about again are those who were refused and need no more GPUs than a region has idle and may free: necessary,
+    not sufficient. O(elastic jobs + kin x regions).
     """
     if not queue.elastic.look(queue.now):
         return
     spare = queue.elastic.spare_milli(queue.now)
-    kin: dict[int, None] = {}
-    for line in queue.pending.lines.values():
-        if _waits_for_room(queue, line) and _may_be_helped(queue, line, spare[line.spec.band]):
-            kin.update((one.number, None) for one in line.kin.values())
-    if kin:
-        queue.pending.reopen_kin(kin)
+    helped = [
+        kin.number
+        for kin, spec in queue.pending.refused_kin()
+        if _may_be_helped(queue, spec, spare[effective_band(spec.band, kin.over_quota)])
+    ]
+    if helped:
+        queue.pending.reopen_kin(helped)
 
 
-def _may_be_helped(queue: QueueViews, line: Line, spare: Mapping[str, int]) -> bool:
-    """Whether in some region idle GPUs, and those that elastic jobs may give, are as many as a line needs."""
-    spec = line.spec.at_least()
+def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -> bool:
+    """Whether in some region idle GPUs, and those that elastic jobs may give, are as many as a job needs."""
+    if not spare:
+        return False
+    least = spec.at_least()
     choices = range(max(1, len(queue.entitlements.accelerators(spec))))
-    need_milli = min(spec.gpus_milli(choice) for choice in choices)
+    need_milli = min(least.gpus_milli(choice) for choice in choices)
     return any(milli + idle_milli(queue, region) >= need_milli for region, milli in spare.items())
 
 
@@ -63,18 +66,19 @@ def idle_milli(queue: QueueViews, region: str) -> int:
 def enlarge(queue: QueueViews) -> None:
     """Nobody is left to be asked about: tell the smallest, for what they asked, how far they may grow.
 
-    O(lines + elastic jobs x log tasks x depth of their tenants).
+    O(lines + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
     """
     elastic = queue.elastic
     elastic.may_grow = False
-    wanted = _wanted_models(queue)
+    growing = _in_turn(queue)
+    wanted = _wanted_models(queue, {plan.model for _, _, plan in growing})
     if wanted is None:
         return
     for job in list(elastic.promises):
         if queue.jobs[job].state is JobState.RUNNING:
             del elastic.promises[job]  # it was told, and there was no room, or not enough of it
     told = 0
-    for record, group, plan in _in_turn(queue):
+    for record, group, plan in growing:
         if told >= AT_ONCE:
             break
         if plan.model in wanted or plan.by_model:
@@ -126,13 +130,16 @@ def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Pl
     return most
 
 
-def _wanted_models(queue: QueueViews) -> frozenset[str] | None:
-    """The GPU models that waiting jobs could use if there were more room; None: what they want, anybody may hold.
+def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
+    """Of some GPU models those that waiting jobs could use if there were more room.
 
-    O(lines x accelerators).
+    None if somebody waits who wants none, so that anybody may hold what it lacks, or if all are wanted.
+    O(lines x accelerators), until that is so.
     """
     models: dict[str, None] = {}
     for line in queue.pending.lines.values():
+        if among <= models.keys():
+            return None
         if not _waits_for_room(queue, line):
             continue
         listed = queue.entitlements.accelerators(line.spec)

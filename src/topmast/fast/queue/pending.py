@@ -414,6 +414,12 @@ class Pending:
                 kin.forget()
                 self.changes += 1
 
+    def refused_kin(self) -> Iterator[tuple[Kin, JobSpec]]:
+        """Every kin of which somebody was refused for want of a place, and one of its jobs. O(kin)."""
+        for kin in self.kindred:
+            if kin.refused or kin.told:
+                yield kin, self._by_number[next(iter(kin.lines))].spec
+
     def reopen_readers(self, dataset: str) -> None:
         """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""
         lines = [self._by_number[number] for number in self._readers.get(dataset, ())]
