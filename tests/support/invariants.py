@@ -242,11 +242,15 @@ def check_no_inversion(world: World) -> None:
 
 
 def _awaits_copy(world: World, record: JobRecord) -> bool:
-    """A place that gets its data soon may score better than one that has it now."""
+    """A place that gets its data soon may score better than one that has it now.
+
+    It waits for that within its quota, and is looked at again after a while; what it is told beyond it hides the reason.
+    """
+    line = world.queue.pending.line_of(record.id)
+    waits = world.reason(record.id) == "WaitingForData"
+    waits = waits or (line is not None and line.retry_at_s is not None)
     moving = {copy.dataset for copy in world.queue.catalogue.copies.values()}
-    return world.reason(record.id) == "WaitingForData" and not moving.isdisjoint(
-        record.spec.datasets
-    )
+    return waits and not moving.isdisjoint(record.spec.datasets)
 
 
 def could_start(world: World, record: JobRecord) -> Plan | None:
