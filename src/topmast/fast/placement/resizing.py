@@ -6,18 +6,22 @@ somebody who is moved (`migration`): on the GPU model that it has, on seats that
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
+import numpy as np
 from msgspec.structs import replace
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.fewest import fewest
 from topmast.fast.placement.migration import GOING, as_it_runs, is_whole, size_of
+from topmast.fast.placement.packing import gpus_of_task
 from topmast.fast.placement.preemption import cost_gpu_s
 from topmast.fast.placement.reservation import expected_end_s
 from topmast.fast.placement.scoring import total
-from topmast.fast.placement.search import Search
+from topmast.fast.placement.search import Search, choices_of
 from topmast.fast.placement.sizes import largest
 from topmast.model.job import Band, TaskGroup, speed_of_size
 from topmast.model.plan import Ask, More, Plan, Seat, Victim
@@ -34,18 +38,43 @@ def room_by_shrinking(search: Search, ask: Ask) -> Plan | None:
     """The plan of a gang for which elastic attempts give tasks away; None if that makes no room.
 
     First each attempt alone, the cheapest first; then as few as will do, from the cheapest on: often not the set of
-    least cost. O((SINGLES_TRIED + log attempts) x attempts of the set x log tasks) searches.
+    least cost. Sets that would not leave GPUs enough, wherever they are, are not tried.
+    O((SINGLES_TRIED + log attempts) x attempts of the set x log tasks) searches.
     """
     able = sorted(
         (a for a in search.allocations.values() if _may_shrink(search, ask.band, a)),
         key=lambda a: (cost_gpu_s(a, search.profile, search.now), a.job),
     )
-    for allocation in able[:SINGLES_TRIED]:
+    lacking = _lacking_milli(search.columns, ask)
+    spare = [_spare_milli(allocation, ask.band) for allocation in able]
+    alone = [a for a, milli in zip(able, spare, strict=True) if milli >= lacking]
+    for allocation in alone[:SINGLES_TRIED]:
         plan = _with_smaller(search, ask, [allocation])
         if plan is not None:
             return plan
-    found = fewest(len(able), lambda count: _with_smaller(search, ask, able[:count]), too_few=1)
+    # So many are not enough, and one more may well be.
+    too_few = max(1, bisect_left(list(accumulate(spare)), lacking))
+    found = fewest(
+        len(able), lambda count: _with_smaller(search, ask, able[:count]), too_few, too_few + 1
+    )
     return None if found is None else found[1]
+
+
+def _lacking_milli(columns: Columns, ask: Ask) -> int:
+    """Thousandths of GPUs that the gang needs, at least, beyond all that are free. O(slots + choices x groups)."""
+    wanted = [
+        sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
+        for choice in choices_of(ask)
+    ]
+    return min(wanted, default=0) - columns.free_gpus_milli(np.arange(len(columns.hosts)))
+
+
+def _spare_milli(allocation: Allocation, band: Band) -> int:
+    """Thousandths of GPUs that an attempt may give to work of a band. O(seats)."""
+    elastic, plan = allocation.spec.elastic, allocation.plan
+    assert elastic is not None
+    tasks = plan.tasks_of(elastic.name) - least_tasks(elastic, allocation.band, band)
+    return tasks * plan.milli_per_task(elastic.name)
 
 
 def least_tasks(group: TaskGroup, own: Band, other: Band) -> int:
