@@ -23,6 +23,7 @@ regions:
 """
 TURNS = {
     "slices.layers": "3", "slices.quantum_s": "1", "reserve_after_s": "null",
+    "elastic.grow": "false", "elastic.shrink": "false",
     "restart_cost_s": "1", "min_runtime_s": "0",
 }  # fmt: skip
 

@@ -77,6 +77,9 @@ class Job(Struct, gc=False):
     model: str = ""
     ended: Outcome | None = None
     hosts: tuple[str, ...] = ()
+    gpus: float = 0.0
+    """Held by the latest attempt."""
+    tasks: int = 0
     epoch: int = 0
     start_s: float | None = None
     gpus_on: dict[str, float] = {}
@@ -111,6 +114,7 @@ class Totals(Struct):
     preemptions: int = 0
     migrations: int = 0
     suspensions: int = 0
+    resizes: int = 0
     restarts: int = 0
     lost_gpu_s: float = 0.0
     started_elsewhere: int = 0
@@ -276,7 +280,9 @@ class Recorder:
         if spec.datasets and not self._holds_data(spec, region):
             job.collocated = False
         job.gpus_on = gpus_by_host(event.seats)
-        job.hosts = tuple(job.gpus_on)
+        job.hosts, job.gpus = tuple(job.gpus_on), job.arrival.gpus
+        if spec.elastic is not None:
+            job.tasks, job.gpus = len(event.seats), sum(job.gpus_on.values())
         job.model = self._model_of[job.hosts[0]]
         self.launches += 1
         if any(isinstance(fact, Joined) for fact in facts):
@@ -336,13 +342,15 @@ class Recorder:
         job.start_s = now
 
     def _comes_back(self, job: Job, event: m.LaunchGang) -> None:
+        if job.tasks and job.tasks != len(event.seats):
+            self.totals.resizes += 1
         if job.ended in FAILURES:
             job.restarts += 1
         elif tuple(dict.fromkeys(seat.host for seat in event.seats)) != job.hosts:
             self.totals.migrations += 1
 
     def _hold(self, job: Job, sign: int, now: float) -> None:
-        gpus = job.arrival.gpus * job.share * sign
+        gpus = job.gpus * job.share * sign
         self._held += gpus
         for host, whole in job.gpus_on.items():
             taken = whole * job.share
@@ -385,7 +393,7 @@ class Recorder:
         turns = job.turns
         if job.start_s is not None:
             turns = [*turns, Turn(job.start_s, now, job.share, event.outcome.value)]
-        gpus, left_s, lost_gpu_s = job.arrival.gpus, event.kept_s, 0.0
+        gpus, left_s, lost_gpu_s = job.gpus, event.kept_s, 0.0
         self.totals.attempts += 1
         held_s = 0.0
         for number, turn in enumerate(turns):
@@ -405,7 +413,7 @@ class Recorder:
         job.start_s, job.turns, job.share = None, [], 1.0
 
     def _row(self, job: Job, epoch: int, turn: Turn, kept_s: float, reason: str) -> None:
-        gpus, totals = job.arrival.gpus * turn.share, self.totals
+        gpus, totals = job.gpus * turn.share, self.totals
         first_s, last_s = self._window
         start_s, end_s = turn.start_s, turn.end_s
         totals.held_in_window_gpu_s += gpus * max(0.0, min(end_s, last_s) - max(start_s, first_s))

@@ -24,7 +24,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
     one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
-    CPUs are all held (full speed up to a half). 1 slows nobody.
+    CPUs are all held (full speed up to a half). 1 slows nobody. ``elastic_efficiency``: what a task of an elastic job
+    does, each time their number doubles, over what it did before.
     ``switch_s``: how long a suspended gang needs to be back at work. ``gpu_busy``: the part of its GPU that a job keeps
     busy alone, where no table tells how two jobs get on beside one another, and ``packing_loss`` what two lose besides;
     ``minibatch_s``: how long a mini-batch takes on the reference GPU, where no table says; None: a second, and no
@@ -49,6 +50,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
+    elastic_efficiency: float = 1.0
     switch_s: float = 1.0
     gpu_busy: float = 1.0
     packing_loss: float = 0.05
@@ -65,11 +67,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _SPEEDS = ("across_hosts", "across_racks", "across_pods", "shared_gpu", "busy_cpus")
-_AT_MOST = {"loss": 0.99, "packing_loss": 0.99, "gpu_busy": 1.0, **dict.fromkeys(_SPEEDS, 1.0)}
+_AT_MOST = {
+    "loss": 0.99,
+    "packing_loss": 0.99,
+    "gpu_busy": 1.0,
+    "elastic_efficiency": 1.0,
+    **dict.fromkeys(_SPEEDS, 1.0),
+}
 _ABOVE_ZERO = (
     *_SPEEDS,
     "gpu_busy",
     "minibatch_s",
+    "elastic_efficiency",
     "task_mtbf_s",
     "host_mtbf_s",
     "host_repair_s",

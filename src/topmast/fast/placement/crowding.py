@@ -14,6 +14,7 @@ import numpy as np
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.layers import outer
+from topmast.fast.placement.migration import as_it_runs
 from topmast.fast.placement.search import Search
 from topmast.model.job import MILLI
 from topmast.model.plan import Ask, GroupAsk, Plan
@@ -111,7 +112,8 @@ def _may_move(allocation: Allocation) -> bool:
 def _place(placer: RegionState, idle: Columns, allocation: Allocation, sharing: int) -> Plan | None:
     """The best place on idle GPUs, if the gang is faster there than by its part of those that it has."""
     spec = allocation.spec
-    groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups)
+    sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
+    groups = tuple(GroupAsk(g.name, sizes[g.name], g.resources) for g in spec.groups)
     ask = Ask(allocation.job, groups, spec.topology, allocation.band, preempt=False)
     profile, state = placer.profile, placer.state
     to = Search(placer.region, idle, {}, profile, state.version, placer.now).best(ask).plan

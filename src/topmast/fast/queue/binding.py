@@ -163,7 +163,7 @@ class Binding:
 
     def _eligible(self, spec: JobSpec, catalogue: Catalogue) -> tuple[Ints, Bools]:
         """The clusters that could hold a job, and which of them have all its data."""
-        kind = tuple((g.count, g.resources) for g in spec.groups)
+        kind = tuple((g.least, g.resources) for g in spec.groups)
         able = self._able.get(kind)
         if able is None:
             fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
@@ -230,7 +230,7 @@ class Binding:
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
     """Whether an empty cluster has room for each group of a job by itself. O(groups x models x hosts)."""
-    return all(_tasks_in(cluster, g.resources) >= g.count for g in spec.groups)
+    return all(_tasks_in(cluster, g.resources) >= g.least for g in spec.groups)
 
 
 def _tasks_in(cluster: ClusterSpec, needs: Resources) -> int:
