@@ -81,9 +81,7 @@ def recompute(
         "restarts": sum(_follows(of, "failed", "host_lost", "launch_failed") for of in attempts.values()),
         "migrations": sum(_migrations(of) for of in attempts.values()),
         "resizes": sum(
-            before["held"] != after["held"]
-            for of in attempts.values()
-            for before, after in pairwise(of)
+            before != after for of in attempts.values() for before, after in pairwise(_sizes(of))
         ),
         "lost_gpu_s": sum(
             a["gpus"] * (a["end_s"] - a["start_s"] - a["kept_s"]) for a in allocations
@@ -104,6 +102,16 @@ def _attempts(allocations: Iterable[Row]) -> dict[str, list[Row]]:
     for (job, _), row in sorted(found.items(), key=lambda item: item[0][1]):
         by_job.setdefault(job, []).append(row)
     return by_job
+
+
+def _sizes(rows: Sequence[Row]) -> list[float]:
+    """The GPUs of each attempt of a job: while it is packed it counts for half of them."""
+    sizes = [0.0]
+    for row in rows:
+        sizes[-1] = max(sizes[-1], row["held"])
+        if row["end_reason"] not in TURNS:
+            sizes.append(0.0)
+    return sizes[:-1]
 
 
 def _spread(values: Iterable[float]) -> dict[str, float | None]:
