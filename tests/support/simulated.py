@@ -12,7 +12,7 @@ from tests.support.build import cluster, dataset, fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
-from topmast.sim.recorder import ALLOCATIONS, COPIES, JOBS, Tables
+from topmast.sim.books import ALLOCATIONS, COPIES, JOBS, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.simulation import Result, Simulation
 from topmast.sim.timeline import HEADER

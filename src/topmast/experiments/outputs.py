@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from topmast.model.errors import InvalidInput
-from topmast.sim.recorder import ALLOCATIONS, COPIES, JOBS, Tables, Write
+from topmast.sim.books import ALLOCATIONS, COPIES, JOBS, Tables, Write
 from topmast.sim.timeline import HEADER as TIMELINE
 
 SUMMARY = "summary.json"

@@ -44,7 +44,7 @@ from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI
 from topmast.policies.registry import load_profile
-from topmast.sim.recorder import Tables
+from topmast.sim.books import Tables
 from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation
 from topmast.traces.generate import generate

@@ -12,9 +12,9 @@ from topmast.model.errors import TopmastError
 from topmast.model.job import Band
 from topmast.policies.options import SlowOptions
 from topmast.runtime.datapicture import message_of, picture_of, stock_of, wish_of
+from topmast.sim.books import ALLOCATIONS, Tables
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority
-from topmast.sim.recorder import ALLOCATIONS, Tables
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.diary import Entry
 from topmast.slow.data.planner import Options, Planner

@@ -23,6 +23,7 @@ from topmast.policies.options import Predict, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
+from topmast.sim.books import Job, Tables
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
@@ -33,7 +34,7 @@ from topmast.sim.loop import Loop, Ticks
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.neighbours import Neighbours
 from topmast.sim.planning import SimulatedPlanning
-from topmast.sim.recorder import Job, Recorder, Tables
+from topmast.sim.recorder import Recorder
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import Sharing
 from topmast.sim.streams import Streams

@@ -16,10 +16,10 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import WAITING, JobState
 from topmast.policies.registry import load_profile
+from topmast.sim.books import JOBS, Tables
 from topmast.sim.estimate import Basis, Estimates
 from topmast.sim.forecast import Forecast, forecast_start
 from topmast.sim.fork import Moment, moment_of
-from topmast.sim.recorder import JOBS, Tables
 from topmast.sim.rough import rough_start
 from topmast.sim.simulation import Simulation
 from topmast.traces.trace import Trace, trace_of
