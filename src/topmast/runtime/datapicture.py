@@ -13,6 +13,7 @@ from topmast.model.messages import DropReplica, RequestReplica
 from topmast.policies.options import SlowOptions
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.diary import Entry
+from topmast.slow.data.gangs import Gang
 from topmast.slow.data.movement import Order, Stock
 from topmast.slow.data.planning import Picture, Wish
 
@@ -46,6 +47,7 @@ def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
             record.spec.datasets,
             kind_of(record.spec),
             record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
+            gang_of(record.spec.gpus_milli(), sum(g.count for g in record.spec.groups)),
         )
         for record in records
         if record is not None and record.spec.datasets and not record.finished
@@ -57,6 +59,11 @@ def kind_of(spec: JobSpec, model: str | None = None) -> Kind:
     listed = spec.groups[0].resources.accelerators
     named = model or (listed[0].model if listed else None)
     return Kind(named or "", spec.band >= Band.HIGH)
+
+
+def gang_of(gpus_milli: int, tasks: int) -> Gang:
+    """The gang of so many tasks that hold so many thousandths of GPUs together: each as many, on average."""
+    return Gang(max(1, tasks), gpus_milli // max(1, tasks))
 
 
 def message_of(order: Order) -> RequestReplica | DropReplica:
