@@ -25,6 +25,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
 from topmast.policies.options import Profile
 from topmast.ports import Clock, Engine, HistoryRow
@@ -87,7 +88,9 @@ class System:
             self.machines, self.journal, self.clock, self._release, self._observe, fail_stop
         )
         self.rebuilt = self._recover()
-        self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        self.fleet = self._as_hosts_are(
+            fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        )
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
         self.blobs = Blobs(state / "workdirs")
@@ -124,6 +127,11 @@ class System:
         finally:
             gc.freeze()  # and it stays: spare every later collection the walk through it
             gc.enable()
+
+    def _as_hosts_are(self, fleet: Fleet) -> Fleet:
+        """The fleet with its hosts in the clusters to which they moved, for engines to have them."""
+        queue = self.machines.queue
+        return settled(fleet, queue.fleet, queue.homes)
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
@@ -194,6 +202,8 @@ class System:
             engine.start_gang(message)
         elif isinstance(message, m.StopTasks):
             engine.stop(message.job, message.epoch, message.grace_s)
+        elif isinstance(message, m.EquipCluster):
+            engine.equip(message.hosts)
         elif isinstance(message, m.AskTruth):
             engine.ask_truth()
 

@@ -139,6 +139,8 @@ class RegionalSystem:
             engine.start_gang(message)
         elif isinstance(message, m.StopTasks):
             engine.stop(message.job, message.epoch, message.grace_s)
+        elif isinstance(message, m.EquipCluster):
+            engine.equip(message.hosts)
         elif isinstance(message, m.AskTruth):
             engine.ask_truth()
 

@@ -29,6 +29,7 @@ from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
+from topmast.model.owners import owners_of
 from topmast.model.states import TERMINAL, WAITING, HostState
 from topmast.policies.options import Preemption, Profile, ShareOptions, WhenBlocked
 
@@ -333,6 +334,7 @@ class Storm:
             return
         deeds = [self._submit_some] * 12 + [self._cancel_some] * 2 + [self._set_some_host] * 2
         deeds += [self._move_data, self._repeat_key, self._save, self._new_fleet_file]
+        deeds += [self._assign_hosts] * 2
         self.rng.choice(deeds)()
 
     def _submit_some(self) -> None:
@@ -406,6 +408,14 @@ class Storm:
         state = self.rng.choice(states)
         self.note(f"host {state}")
         self.world.deliver(ids.placer(region), m.SetHost(host, state, "ann"))
+
+    def _assign_hosts(self) -> None:
+        """A plan of capacity wants some hosts of the east elsewhere; it replaces the last one."""
+        owners = owners_of(self.world.placer("east").state.region)
+        some = sorted(host for host in owners if self._chance(0.3))
+        wanted = {host: self.rng.choice(["east-1", "east-2"]) for host in some}
+        self.note("assign")
+        self.world.deliver(ids.placer("east"), m.AssignHosts(wanted, "ann"))
 
     def _move_data(self) -> None:
         name = self.rng.choice(["east-only", "west-only", "both", "resident"])

@@ -72,8 +72,17 @@ class ToyEngine:
             return self._start_gang(message, now)
         if isinstance(message, m.StopTasks):
             return self._stop(message.job, message.epoch, now)
+        if isinstance(message, m.EquipCluster):
+            return self.equip([host.name for host in message.hosts])
         assert isinstance(message, m.AskTruth), message
         return [self.truth()]
+
+    def equip(self, hosts: list[str]) -> list[m.Message]:
+        """Have other hosts; what went is none of its business any more."""
+        new = [host for host in hosts if host not in self.hosts]
+        self.hosts = hosts
+        self.down = {host: True for host in self.down if host in hosts}
+        return [m.HostUp(host) for host in new]
 
     def _start_gang(self, gang: m.StartGang, now: float) -> list[m.Message]:
         name = (gang.job, gang.epoch)

@@ -72,7 +72,9 @@ class SimulatedEngine:
         fails_after_s: Mortality | None,
         world: Work,
         neighbours: Neighbours | None = None,
+        hosts: dict[str, SimulatedEngine] | None = None,
     ) -> None:
+        """``hosts``: by name, the engine that has each host of the world now; all engines share it."""
         self.manager = manager
         self.attempts: dict[str, Attempt] = {}
         self.down: dict[str, bool] = {}
@@ -85,6 +87,7 @@ class SimulatedEngine:
         self._work = world.left_s
         self._resumes = world.kept_s
         self._neighbours = neighbours
+        self._hosts = {} if hosts is None else hosts
         self._news: list[m.Message] = []
 
     def order(self, message: m.Message) -> None:
@@ -93,6 +96,8 @@ class SimulatedEngine:
             self._start(message)
         elif isinstance(message, m.StopTasks):
             self._stop(message)
+        elif isinstance(message, m.EquipCluster):
+            self._equip(message)
         else:
             assert isinstance(message, m.AskTruth), message
             self._news.append(self.truth())
@@ -149,6 +154,13 @@ class SimulatedEngine:
         self._resumes.pop(job, None)
         self._exit(attempt, 0)
         self._tell()
+
+    def _equip(self, order: m.EquipCluster) -> None:
+        """Other hosts from now on: whoever breaks or repairs one will find it here."""
+        for host in order.hosts:
+            self._hosts[host.name] = self
+        if self._neighbours is not None:
+            self._neighbours.equip(order.hosts)
 
     # --- beside others --------------------------------------------------------------------------
 

@@ -112,6 +112,8 @@ class Simulation:
         self.loop.outside[ids.MOVER] = self.mover.order
         grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
         self.loop.outside[ids.GROWER] = grower.order
+        self.engine_of: dict[str, SimulatedEngine] = {}
+        """By host: hosts may change clusters."""
         self.engines = self._engines(streams)
         if profile.preemption is not Preemption.NONE:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
@@ -169,7 +171,9 @@ class Simulation:
                 ids.cluster(cluster.name), self.settings, self.clock, self.heap, self.loop.post,
                 speed, mortality(self.settings, streams), self.work,
                 Neighbours(cluster, self.settings) if Neighbours.matter(self.settings) else None,
+                self.engine_of,
             )  # fmt: skip
+            self.engine_of.update(dict.fromkeys((h.name for h in cluster.hosts), engine))
             self.loop.outside[ids.engine(cluster.name)] = engine.order
         return engines
 
@@ -216,7 +220,7 @@ class Simulation:
                 self.recorder.replica_came(
                     dataset.name, "", region, dataset.size_bytes, now, now, "initial"
                 )
-        self.faults.begin(self.fleet, self.engines)
+        self.faults.begin(self.engine_of)
         if self.planning is not None:
             self.planning.begin()
         self._arrivals = self.workload.arrivals()

@@ -55,6 +55,7 @@ class RegionalPlacer(RegionAnswers):
         m.StopAttempt: attempts.stop_attempt,
         m.DropHolds: questions.drop_holds,
         m.SetHost: hosts.set_host,
+        m.AssignHosts: hosts.assign,
         m.HostChanged: hosts.host_changed,
         m.AttemptRunning: attempts.running,
         m.AttemptCheckpointed: attempts.checkpointed,

@@ -63,6 +63,7 @@ class Saved(Struct):
     sizes: dict[int, float] = {}
     learned: Learned | None = None
     services_gpu_s: list[float] = []
+    homes: dict[str, str] = {}
 
 
 class QueueState(EventMachine):
@@ -83,6 +84,8 @@ class QueueState(EventMachine):
         self.binding = Binding(profile.bind, bind)
         self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
+        self.homes: dict[str, str] = {}
+        """Where the fleet file has those hosts that belong to another cluster now."""
         self.regions: list[str] = []
         """By name."""
         self.jobs: dict[str, JobRecord] = {}
@@ -199,6 +202,7 @@ class QueueState(EventMachine):
                 self.mix.weights,
                 self.durations.learned(),
                 self.services.total_gpu_s,
+                self.homes,
             )
         )
 
@@ -207,6 +211,7 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
         self.next_job, self.next_copy = state.next_job, state.next_copy
+        self.homes = state.homes
         self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
