@@ -234,7 +234,9 @@ class World:
         """The process is killed, its mail lost; another one recovers what was committed."""
         self.mail.clear()
         self.machines = self.rebuilt()
-        for placer in self.machines.placers.values():  # engines get their hosts when a process begins
+        for (
+            placer
+        ) in self.machines.placers.values():  # engines get their hosts when a process begins
             for cluster in placer.state.region.clusters:
                 if cluster.name in self.engines:
                     self.engines[cluster.name].equip([host.name for host in cluster.hosts])

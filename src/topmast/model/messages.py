@@ -608,9 +608,7 @@ class CopyProgress(Message, frozen=True):
     bytes: int
 
 
-ToPlacer = (
-    ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | DropHolds | AssignHosts
-)
+ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | DropHolds | AssignHosts
 """What a queue may say to a placer in another process."""
 
 ToQueue = (

@@ -172,11 +172,15 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
+    """When the slow path plans where data lies and whose hosts are, and how (None: never; it stays as it is).
 
     ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
     far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
     for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
+    ``plan_capacity_every_s`` and ``plan_capacity_limit_s``: the same of plans of capacity. ``capacity_gain``: by which part
+    of the GPUs that it lacked, less those that were idle, a cluster asks for more; 0: for what is configured.
+    ``capacity_least`` and ``capacity_most``: of what is configured, what it asks for at least and at most.
+    ``capacity_survive``: clusters shall have it even while one of their fault domains is down.
     """
 
     plan_data_every_s: float | None = None
@@ -184,6 +188,12 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     history_days: int = 28
     scenarios: int = 6
     growth: float = 0.7
+    plan_capacity_every_s: float | None = None
+    plan_capacity_limit_s: float = 30.0
+    capacity_gain: float = 0.5
+    capacity_least: float = 0.25
+    capacity_most: float = 4.0
+    capacity_survive: bool = False
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):

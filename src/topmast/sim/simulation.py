@@ -22,6 +22,7 @@ from topmast.policies.options import Predict, Preemption, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
+from topmast.sim.capacity import SimulatedCapacity
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
@@ -97,10 +98,15 @@ class Simulation:
         self.arrivals_left = len(trace)
         self.work = Work()
         self.planning = self._planning()
+        self.capacity = self._capacity()
         self.recorder = self._recorder(
             tables if self.planning is None else self.planning.watched(tables)
         )
-        self.loop = Loop(self.machines, self.clock, self.heap, self.recorder.hears(), ticks)
+        hears = {
+            **self.recorder.hears(),
+            **({} if self.capacity is None else self.capacity.hears()),
+        }
+        self.loop = Loop(self.machines, self.clock, self.heap, hears, ticks)
         streams = Streams(seed)
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
         if Links.wanted(settings):
@@ -155,6 +161,14 @@ class Simulation:
         return SimulatedPlanning(
             self.profile.slow, self.settings.plan_s, self.seed, self.trace, self.machines.queue,
             self.clock, self.heap, lambda to, messages: self.loop.post(to, messages),
+        )  # fmt: skip
+
+    def _capacity(self) -> SimulatedCapacity | None:
+        if self.profile.slow.plan_capacity_every_s is None:
+            return None
+        return SimulatedCapacity(
+            self.profile.slow, self.settings.plan_s, self.window[1], self.machines, self.clock,
+            self.heap, lambda to, messages: self.loop.post(to, messages),
         )  # fmt: skip
 
     def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
@@ -223,6 +237,8 @@ class Simulation:
         self.faults.begin(self.engine_of)
         if self.planning is not None:
             self.planning.begin()
+        if self.capacity is not None:
+            self.capacity.begin()
         self._arrivals = self.workload.arrivals()
         self._await_next()
 
@@ -350,6 +366,12 @@ class Simulation:
             summary["data_plans"] = {
                 "applied": self.planning.plans,
                 "discarded": self.planning.discarded,
+            }
+        if self.capacity is not None:
+            summary["capacity_plans"] = {
+                "applied": self.capacity.plans,
+                "discarded": self.capacity.discarded,
+                "hosts_moved": self.capacity.hosts_moved,
             }
         summary["seed"] = self.seed
         summary["version"] = __version__

@@ -149,14 +149,14 @@ class Binding:
         milli = self._loads.seen(now)
         if more is not None:
             milli += more
-        home = self._home(spec, catalogue)
+        at_home = self._at_home(spec, rows, catalogue)
         at = np.flatnonzero(rows == self._row_of[bound]) if bound in self._row_of else rows[:0]
         view = BindView(
             number=number,
             times=times,
             bound=int(at[0]) if len(at) else -1,
             region=self._region[rows],
-            at_home=self._region[rows] == home,
+            at_home=at_home,
             has_data=has_data,
             gpus=self._gpus[rows],
             load=milli[rows] / MILLI / np.maximum(self._gpus[rows], 1.0),
@@ -187,6 +187,15 @@ class Binding:
             fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
             able = self._able[kind] = np.array(fits, np.int64)
         return able
+
+    def _at_home(self, spec: JobSpec, rows: Ints, catalogue: Catalogue) -> Bools:
+        """Which of some clusters are at home: the one that the job names, or all of its home region. O(k)."""
+        if spec.home and spec.home not in self._regions:
+            named = np.array([self._clusters[row][1].name == spec.home for row in rows], np.bool_)
+            if any(cluster.name == spec.home for _, cluster in self._clusters):
+                return named
+        found: Bools = self._region[rows] == self._home(spec, catalogue)
+        return found
 
     def _home(self, spec: JobSpec, catalogue: Catalogue) -> int:
         """The number of the home region: the named one, else one with the first dataset, else the first."""
