@@ -19,7 +19,7 @@ from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
-from topmast.adapters.planner import PlannerProcess
+from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.adapters.store import open_journal
 from topmast.model import ids
 from topmast.model import messages as m
@@ -34,6 +34,7 @@ from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.hub import Hub
 from topmast.service.regions import Regions
@@ -100,7 +101,11 @@ class System:
         self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
         self.data_plans = DataPlans(
             self.runtime, self.journal, self.clock, self.hub, profile.slow,
-            lambda: PlannerProcess(Options(time_limit_s=profile.slow.plan_data_limit_s)),
+            lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
+        )  # fmt: skip
+        self.capacity_plans = CapacityPlans(
+            self.runtime, self.clock, self.hub, profile.slow,
+            lambda: capacity_planner(profile.slow.plan_capacity_limit_s), self.apart,
         )  # fmt: skip
         self.service = Service(
             self.runtime,
@@ -118,6 +123,7 @@ class System:
                 lambda region: self.ends[region].up,
             ),
             self.data_plans,
+            self.capacity_plans,
         )
 
     def _recover(self) -> Rebuilt:
@@ -151,11 +157,13 @@ class System:
         self.runtime.start()
         configured.result()
         self.data_plans.open()
+        self.capacity_plans.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.hub.close()
         self.data_plans.close()
+        self.capacity_plans.close()
         for end in self.ends.values():
             end.close()
         self.runtime.stop()

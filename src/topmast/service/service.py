@@ -31,6 +31,7 @@ from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import HOPELESS, Forecasts, with_start
@@ -61,6 +62,7 @@ class Service:
         pid_of: fleet.Pids,
         regions: Regions | None = None,
         data_plans: DataPlans | None = None,
+        capacity_plans: CapacityPlans | None = None,
     ) -> None:
         self.runtime = runtime
         self.machines = runtime.machines
@@ -74,6 +76,7 @@ class Service:
         self.pid_of = pid_of
         self.regions = regions or Regions(runtime.machines)
         self.data_plans = data_plans
+        self.capacity_plans = capacity_plans
         self.forecasts = Forecasts(runtime, self.regions, clock)
         self.started_s = clock.now()
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
@@ -435,6 +438,12 @@ class Service:
         if self.data_plans is None:
             raise Unavailable("this process plans no data")
         return self.data_plans.view()
+
+    async def capacity_plan(self) -> v.CapacityPlanView:
+        """What is planned about hosts and clusters."""
+        if self.capacity_plans is None:
+            raise Unavailable("this process plans no capacity")
+        return await self._ask(self.capacity_plans.view)
 
     async def dataset(self, name: str) -> v.DatasetView:
         """One dataset."""

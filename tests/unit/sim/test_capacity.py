@@ -41,7 +41,7 @@ def _run(every_s: float | None, gain: float = 0.5, **more: str) -> Run:
 
 def _wait_s(found: Run) -> float:
     assert found.result.summary["finished"] == len(found.jobs)
-    return sum(row["wait_s"] for row in found.jobs) / len(found.jobs)
+    return float(sum(row["wait_s"] for row in found.jobs)) / len(found.jobs)
 
 
 def test_feedback_follows_demand_that_shifts_between_clusters() -> None:
