@@ -221,7 +221,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
     ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
-    and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data.
+    and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data. ``copy_patience``: so many times as
+    long as the copy would take it waits, or is expected to wait, for room near its data first. ``copies_per_period``
+    and ``copy_period_s``: for how many jobs, in how long, data is copied at most (None: no limit); those that no region with
+    their data could ever hold count, and are not held up.
     ``defragment``: whether running work is moved for a job that found no room for
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
@@ -246,6 +249,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     backoff_cap_s: float = 300.0
     on_demand_copies: bool = True
     copy_limit_s: float = 3_600.0
+    copy_patience: float = 1.0
+    copies_per_period: int | None = None
+    copy_period_s: float = 86_400.0
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0

@@ -198,6 +198,7 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
 
 
 _ABOVE_ZERO = (
+    "copy_period_s",
     "ask_ahead",
     "age_cap_s",
     "usage_half_life_s",

@@ -205,6 +205,8 @@ def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> No
 def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
     queue.catalogue.begin(fact.copy)
     queue.next_copy += 1
+    if fact.copy.cause in queue.jobs:
+        queue.fetches.note(fact.copy.cause, queue.now)
 
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:

@@ -80,6 +80,7 @@ def ask(
     preempt: bool,
     free_best: Plan | None = None,
     room_gpu_s: float | None = None,
+    copies: bool = False,
 ) -> None:
     """Put one question about a job to ``regions``; those apart may have answered it already."""
     record = queue.jobs[candidate.job]
@@ -89,12 +90,12 @@ def ask(
         outranked = queue.outranked(candidate)
     question = _question(
         queue, candidate, choices, costs,
-        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s,
+        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, when=copies,
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
         costs, queue.pending.changes, question.held, free_best=free_best, offers={},
-        moves=room_gpu_s is not None,
+        moves=room_gpu_s is not None, copies=copies,
     )  # fmt: skip
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
@@ -115,8 +116,9 @@ def _question(
     preempt: bool,
     outranked: tuple[str, ...] | None = None,
     room_gpu_s: float | None = None,
+    when: bool = False,
 ) -> Ask:
-    """The question about a candidate, as far as it is the same for all regions."""
+    """The question about a candidate, as far as it is the same for all regions. ``when``: there will be room."""
     record, over_quota = queue.jobs[candidate.job], candidate.over_quota
     reserve = queue.backfill.may_reserve(record, queue.now)
     # Room is reserved after the last question: not where victims can still be asked for.
@@ -124,7 +126,7 @@ def _question(
     return queue.question(
         record.spec, over_quota, choices, preempt=preempt, job=record.id,
         avoid_hosts=record.avoid_hosts, held=queue.held_from(record.spec, record, over_quota),
-        reserve=reserve, outranked=outranked, room_gpu_s=room_gpu_s,
+        reserve=reserve or when, outranked=outranked, room_gpu_s=room_gpu_s,
         cluster=None if record.bound is None else record.bound.cluster,
     )  # fmt: skip
 

@@ -17,7 +17,8 @@ class Asking(Struct, gc=False):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
     ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
-    another job that it had to respect. ``moves``: others might be moved for it.
+    another job that it had to respect. ``moves``: others might be moved for it. ``copies``: there is room away from its
+    data, and the regions that have it are asked when they expect some.
     """
 
     batch: int
@@ -33,6 +34,7 @@ class Asking(Struct, gc=False):
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()
     moves: bool = False
+    copies: bool = False
 
 
 def winner(plans: Iterable[Plan | None]) -> Plan | None:

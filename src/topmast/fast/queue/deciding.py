@@ -13,6 +13,7 @@ from topmast.fast.queue.asking import (
     with_data,
 )
 from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
+from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.datasets import begin_copy
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import effective_band
@@ -45,6 +46,8 @@ def auction(queue: QueueViews, asking: Asking) -> None:
     near = with_data(queue, asking.costs)
     if best is not None and may_win and not (best.victims and stops):
         _commit(queue, record, asking, best)
+    elif asking.copies and best is not None:
+        _fetch_or_wait(queue, record, asking, best)
     elif near and _may_move(queue, record, asking):
         band = effective_band(record.spec.band, over_quota)
         worth_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
@@ -55,6 +58,11 @@ def auction(queue: QueueViews, asking: Asking) -> None:
         )  # fmt: skip
     elif stops:
         ask(queue, candidate, asking.choices, asking.costs, near, preempt=True, free_best=best)
+    elif best is not None and near and _is_weighed(queue, asking.costs[best.region]):
+        ask(
+            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
+            copies=True,
+        )  # fmt: skip
     elif best is not None:
         _fetch(queue, record, asking, best)
     elif record.avoid_hosts:
@@ -116,6 +124,38 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
             hold,
         ),
     )
+
+
+def _is_weighed(queue: QueueViews, cost: DataCost) -> bool:
+    """Whether a copy has to be worth it: one that is under way serves whoever wants it."""
+    return queue.fetches.weighs and not cost.copying
+
+
+def _fetch_or_wait(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
+    """There is room away from the data: have it copied, unless to wait near it is cheaper, or enough was copied."""
+    busy = PendingReason.INSUFFICIENT_CAPACITY
+    could = [offer for offer in asking.offers.values() if offer.reason is busy]
+    if not could:  # no region with its data could ever hold it
+        _fetch(queue, record, asking, plan)
+        return
+    copy_s = asking.costs[plan.region].seconds
+    price_s = queue.fetches.worth_s(record, copy_s, queue.now)
+    room_s = earliest(offer.reservation.from_s for offer in could if offer.reservation is not None)
+    again_s = queue.fetches.next_s(queue.now)
+    if price_s and room_s is not None and room_s < queue.now + price_s:
+        detail = (
+            f"room is expected near its data in {max(0.0, room_s - queue.now):.0f} s; "
+            f"a copy to {plan.region} takes {copy_s:.0f} s"
+        )
+        again_s = queue.now + max(FETCH_AGAIN_S, min(price_s, room_s - queue.now))
+        close(queue, asking.candidate, busy, detail, again_s)
+    elif again_s is not None:
+        detail = (
+            f"data was copied for {queue.fetches.count(queue.now)} jobs of late, as many as may be"
+        )
+        close(queue, asking.candidate, busy, detail, again_s)
+    else:
+        _fetch(queue, record, asking, plan)
 
 
 def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:

@@ -18,6 +18,7 @@ from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.fetches import Fetches
 from topmast.fast.queue.kept_back import KeptBack
 from topmast.fast.queue.kinds import Kinds
 from topmast.fast.queue.learning import Learned
@@ -64,6 +65,7 @@ class Saved(Struct):
     learned: Learned | None = None
     services_gpu_s: list[float] = []
     homes: dict[str, str] = {}
+    fetches: list[tuple[float, str]] = []
 
 
 class QueueState(EventMachine):
@@ -104,6 +106,7 @@ class QueueState(EventMachine):
         self.next_copy = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
+        self.fetches = Fetches(profile)
         self.gpus_by_region: dict[str, int] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
@@ -203,6 +206,7 @@ class QueueState(EventMachine):
                 self.durations.learned(),
                 self.services.total_gpu_s,
                 self.homes,
+                self.fetches.noted,
             )
         )
 
@@ -212,6 +216,7 @@ class QueueState(EventMachine):
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
         self.next_job, self.next_copy = state.next_job, state.next_copy
         self.homes = state.homes
+        self.fetches.noted = state.fetches
         self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
