@@ -326,7 +326,8 @@ class DataPlanView(Struct, frozen=True):
     """The plan of where data lies. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
 
     ``figures`` are those of the planner's answer, ``forecast`` its errors on days held out (empty: too few
-    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force.
+    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force. ``fetched``: the jobs
+    for which data was copied on demand within the last period, ``fetched_most`` how many may be (None: any).
     """
 
     every_s: float | None
@@ -343,6 +344,8 @@ class DataPlanView(Struct, frozen=True):
     given_up: tuple[str, ...]
     trouble: str | None
     trouble_s: float | None
+    fetched: int = 0
+    fetched_most: int | None = None
 
 
 class CapacityRow(Struct, frozen=True):

@@ -264,7 +264,7 @@ class Service:
             if record is None:
                 return None
             told = explain_job(queue, self.regions.placers, record, self.clock.now())
-            more = self._trouble_with_data(record)
+            more = (*self._trouble_with_data(record), *self._trouble_with_capacity(record))
             return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 
         await self.regions.look()
@@ -430,6 +430,16 @@ class Service:
         why = f"no new plan of where data lies: {trouble}; the last one stays in force"
         return (why,) if trouble else ()
 
+    def _trouble_with_capacity(self, record: JobRecord) -> tuple[str, ...]:
+        """What a job that waits for GPUs should know of the planner of hosts."""
+        plans = self.capacity_plans
+        if plans is None or not record.spec.gpus_milli() or record.state not in WAITING:
+            return ()
+        trouble = plans.planning.trouble
+        if trouble is None:
+            return ()
+        return (f"no new plan of whose hosts are: {trouble[1]}; the last one stays in force",)
+
     def _why(self, dataset: str, region: str) -> str:
         return "" if self.data_plans is None else self.data_plans.why(dataset, region)
 
@@ -437,7 +447,10 @@ class Service:
         """What is planned about data."""
         if self.data_plans is None:
             raise Unavailable("this process plans no data")
-        return self.data_plans.view()
+        fetches = self.machines.queue.fetches
+        fetched = await self._ask(lambda: fetches.count(self.clock.now()))
+        view = self.data_plans.view()
+        return msgspec.structs.replace(view, fetched=fetched, fetched_most=fetches.most)
 
     async def capacity_plan(self) -> v.CapacityPlanView:
         """What is planned about hosts and clusters."""
