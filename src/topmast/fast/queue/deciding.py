@@ -132,7 +132,13 @@ def _is_weighed(queue: QueueViews, cost: DataCost) -> bool:
 
 
 def _fetch_or_wait(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
-    """There is room away from the data: have it copied, unless to wait near it is cheaper, or enough was copied."""
+    """The best place is away from the data: have it copied, unless a place near it is free, or expected to be sooner
+    than a copy, or enough was copied.
+    """
+    here = winner(offer.plan for offer in asking.offers.values())
+    if here is not None:
+        _commit(queue, record, asking, here)
+        return
     busy = PendingReason.INSUFFICIENT_CAPACITY
     could = [offer for offer in asking.offers.values() if offer.reason is busy]
     if not could:  # no region with its data could ever hold it

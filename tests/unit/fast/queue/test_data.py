@@ -441,6 +441,17 @@ WORTH = [
 ]
 
 
+@pytest.mark.parametrize("patience", [0.0, 1.0])
+def test_a_free_place_near_the_data_is_taken_though_another_scores_better(patience: float) -> None:
+    """The west has the data and is nearly full; the east is empty, and a copy takes a second."""
+    made = profile(copy_patience=patience, score=ScoreWeights(balance=50.0))
+    world = _world(dataset("d", "west"), options=made)
+    world.submit(_reads("d", gpus=6, count=2, preemptible=False))
+    world.submit(_reads("d"))
+    assert (world.jobs["j2"].region == "west") == (patience > 0)
+    assert bool(world.orders(m.StartCopy)) == (patience == 0)
+
+
 def _busy_west(case: Worth, **options: object) -> World:
     spec = dataset("d", "west", size_bytes=int(case.copy_s * 10**9))
     made = profile(copy_patience=case.patience, **options)
