@@ -15,11 +15,11 @@ from topmast.experiments.config import (
     Measure,
     Scale,
     all_figures,
-    experiment_names,
     read_experiment,
     read_experiments,
 )
 from topmast.experiments.kept import Kept
+from topmast.experiments.names import experiment_names
 from topmast.experiments.page import write_page
 from topmast.experiments.placement import PlacementOptions, overhead_of, place
 from topmast.experiments.reproduce import (

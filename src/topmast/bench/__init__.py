@@ -46,6 +46,7 @@ def run_bench(
         "mover": lambda: _mover(slow or SlowPathOptions(), seed, state),
         "apart": lambda: _apart(size, jobs, seed, state),
         "policies": lambda: _policies(jobs, seed, throughputs, peer),
+        "predict": lambda: _predict(jobs, seed),
     }
     if name not in runs:
         raise InvalidInput(f"no benchmark '{name}'", remedy=f"known: {', '.join(runs)}")
@@ -56,6 +57,12 @@ def _eta(jobs: int | None, seed: int) -> dict[str, Any]:
     from topmast.bench.eta import measure_eta
 
     return measure_eta(jobs or 10_000, seed)
+
+
+def _predict(jobs: int | None, seed: int) -> dict[str, Any]:
+    from topmast.bench.predict import measure_predictions
+
+    return measure_predictions(jobs or 60_000, seed)
 
 
 def _plan_data(options: PlanDataOptions) -> dict[str, Any]:

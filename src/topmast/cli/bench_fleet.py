@@ -11,6 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import Session, command
+from topmast.cli.completion import complete_profiles
 from topmast.cli.root import BenchOptions, Root
 
 RegionsOption = Annotated[int, typer.Option(min=1, help="Regions of the fleet.")]
@@ -137,7 +138,10 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
         load: Annotated[
             float, typer.Option(help="GPU time asked for over what there is as jobs arrive.")
         ] = 0.9,
-        profile: Annotated[str, typer.Option(metavar="NAME", help="The policies.")] = "mast",
+        profile: Annotated[
+            str,
+            typer.Option(metavar="NAME", help="The policies.", autocompletion=complete_profiles),
+        ] = "mast",
         seed: SeedOption = 0,
         out: OutOption = None,
         scaling: Annotated[

@@ -1,4 +1,4 @@
-"""`bench policies`: how fast the policies that share time are solved."""
+"""`bench policies` and `bench predict`: how fast shares of time are solved, and durations predicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topmast.cli.root import BenchOptions, Root
 
 
 def add(app: typer.Typer, root: Root) -> None:
-    """Add the command to those of `bench`."""
+    """Add the commands to those of `bench`."""
 
     @command(
         app, "policies",
@@ -40,4 +40,16 @@ def add(app: typer.Typer, root: Root) -> None:
             jobs=jobs, seed=seed, json=session.json, throughputs=throughputs, peer=peer
         )
         document = root.bench("policies", options)
+        session.show(document, lambda: say_document(document))
+
+    @command(app, "predict", example="topmast bench predict --jobs 60000 --json")
+    def predict(
+        session: Session,
+        jobs: Annotated[int, typer.Option(min=200, help="Jobs of the past.")] = 60_000,
+        seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    ) -> None:
+        """Measure how fast durations are learned and predicted."""
+        from topmast.cli.composed import say_document
+
+        document = root.bench("predict", BenchOptions(jobs=jobs, seed=seed, json=session.json))
         session.show(document, lambda: say_document(document))

@@ -10,6 +10,7 @@ import typer
 
 from topmast.cli.command import SYSTEM, Session, command, session_of
 from topmast.cli.output import say
+from topmast.experiments.names import experiment_names
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -78,6 +79,18 @@ def complete_datasets(context: typer.Context, incomplete: str) -> list[tuple[str
     return _names(
         context, incomplete, lambda client: [(dataset.name, "") for dataset in client.datasets()]
     )
+
+
+def complete_experiments(incomplete: str) -> list[str]:
+    """Names of published experiments."""
+    return [name for name in experiment_names() if name.startswith(incomplete)]
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Names of profiles."""
+    from topmast.policies.registry import profile_names
+
+    return [name for name in profile_names() if name.startswith(incomplete)]
 
 
 def _names(

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli.command import RESEARCH, Session, command
+from topmast.cli.completion import complete_experiments
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number
+from topmast.experiments.names import experiment_names
 
-EXPERIMENTS = "mast-balance, mast-federated, pai or tiresias"
+EXPERIMENTS = ", ".join(experiment_names())
 
 
 def add(app: typer.Typer) -> None:
@@ -27,7 +29,12 @@ def add(app: typer.Typer) -> None:
 def reproduce(
     session: Session,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help=f"Experiments: {EXPERIMENTS}.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help=f"Experiments: {EXPERIMENTS}.",
+            autocompletion=complete_experiments,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write tables, plots and a page.")

@@ -12,6 +12,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import RESEARCH, Session, command
+from topmast.cli.completion import complete_profiles
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
 
@@ -78,7 +79,10 @@ def simulate(
     trace: TraceOption,
     fleet: FleetOption,
     profile: Annotated[
-        str, typer.Option(metavar="NAME", help="The policies to run with.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The policies to run with.", autocompletion=complete_profiles
+        ),
     ] = "mast",
     format: FormatOption = "topmast",
     seed: SeedOption = 0,
@@ -115,7 +119,12 @@ def compare(
     fleet: FleetOption,
     profiles: Annotated[
         list[str],
-        typer.Option("--profile", metavar="NAME", help="The policies of a run; give several."),
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="The policies of a run; give several.",
+            autocompletion=complete_profiles,
+        ),
     ],
     format: FormatOption = "topmast",
     seed: SeedOption = 0,

@@ -11,6 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.completion import complete_profiles
 from topmast.cli.root import DEFAULT_PORT, Root, ServeOptions
 
 
@@ -25,7 +26,12 @@ class Role(StrEnum):
 Fleet = Annotated[Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")]
 Host = Annotated[str, typer.Option(help="The address to listen on: loopback, but for a placer.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
-ProfileName = Annotated[str | None, typer.Option(metavar="NAME", help="The policies to run with.")]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The policies to run with.", autocompletion=complete_profiles
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),

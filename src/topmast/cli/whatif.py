@@ -9,6 +9,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.completion import complete_profiles
 from topmast.cli.output import Column, Row, note, say, say_fields, say_table
 from topmast.cli.root import Root, WhatIfOptions
 from topmast.cli.simulate import Progress
@@ -22,7 +23,10 @@ Quota = Annotated[
     list[str] | None,
     typer.Option("--quota", metavar="TENANT:MODEL=N", help="Another quota, in whole GPUs."),
 ]
-ProfileName = Annotated[str | None, typer.Option(metavar="NAME", help="Other policies.")]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Other policies.", autocompletion=complete_profiles),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from topmast.experiments.names import experiment_names
 from topmast.experiments.placement import PlacementOptions
 from topmast.experiments.planned import PlanOptions
 from topmast.experiments.workloads import Workload
@@ -145,12 +146,6 @@ def read_experiments(names: Sequence[str]) -> list[Experiment]:
         for part in [read_experiment(p) for p in experiment.parts] or [experiment]:
             found[part.name] = part
     return list(found.values())
-
-
-def experiment_names() -> tuple[str, ...]:
-    """All experiments there are, sorted."""
-    folder = resources.files("topmast.experiments") / "configs"
-    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
 def read_experiment(name: str) -> Experiment:

@@ -1,4 +1,4 @@
-"""Reserve and pack (Weng et al., *MLaaS in the Wild*, NSDI '22, section 6): high-end GPUs for those who use them.
+"""Reserve and pack (Weng et al., *MLaaS in the Wild*, NSDI '22, on scheduling as deployed): high-end GPUs for those who use them.
 
 The allocation plans of a job, one for each GPU model it accepts, are ordered by *computation efficiency*: the
 speed of the job on a model over the power of the model, relative to the best of them. What a job does not use of
@@ -24,7 +24,7 @@ class Efficiency:
     ``reserve.least_gpus`` use any GPU to the full, and smaller ones are as fast on any.
     """
 
-    source: ClassVar[str] = "MLaaS in the Wild (Weng et al., NSDI '22), section 6"
+    source: ClassVar[str] = "MLaaS in the Wild (Weng et al., NSDI '22): reserving and packing"
     options: ClassVar[tuple[str, ...]] = ("reserve", "score")
 
     def __init__(self, profile: Profile) -> None:

@@ -2,7 +2,7 @@
 
 Only jobs that *finished* before this one was submitted tell anything about it: whoever keeps an `Experience`
 calls `learn` when a job succeeds and `features` when one is submitted, in the order of time, so that nothing from
-the future leaks (features as in Weng et al., *MLaaS in the Wild*, NSDI '22, section 4.2: group tag, user, request, and
+the future leaks (features as in Weng et al., *MLaaS in the Wild*, NSDI '22, on recurring tasks: group tag, user, request, and
 the history of the group).
 """
 

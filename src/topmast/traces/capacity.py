@@ -1,6 +1,6 @@
 """What kinds of hosts offer beside each GPU, what jobs ask for beside it, and which GPUs that leaves stranded.
 
-*MLaaS in the Wild* (Weng et al., NSDI '22, section 6) found CPUs, not GPUs, to be what runs out on many machines.
+*MLaaS in the Wild* (Weng et al., NSDI '22, on CPUs as the bottleneck) found CPUs, not GPUs, to be what runs out on many machines.
 """
 
 from __future__ import annotations

@@ -60,6 +60,20 @@ def test_without_a_server_nothing_is_offered() -> None:
     assert [word for word in offered("topmast status ") if word] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("topmast reproduce mast-b", ["mast-balance"]),
+        ("topmast simulate --profile srt", ["srtf"]),
+        ("topmast compare --profile srt", ["srtf"]),
+        ("topmast up --profile srt", ["srtf"]),
+    ],
+)
+def test_names_are_offered_that_need_no_server(line: str, wanted: list[str]) -> None:
+    """Of experiments and profiles."""
+    assert offered(line) == wanted
+
+
 SHELLS = ["bash", "zsh", "fish"]
 
 

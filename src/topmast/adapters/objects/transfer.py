@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from topmast.adapters.objects import layout
 from topmast.adapters.objects.manifest import Entry, Manifest, Mark, StagingLog
+from topmast.adapters.objects.prefetch import one_ahead
 from topmast.adapters.objects.region import Changed, Found, Missing, RegionStore, StoreError
 from topmast.adapters.objects.throttle import MAX_SLICE_BYTES, Halted, Throttle
 from topmast.model.errors import Conflict
@@ -306,7 +307,7 @@ class Transfer:
             self._target.store.write(key, data)
             return digest.hexdigest()
         with self._target.store.writer(key, size_bytes) as writer:
-            for data in self._slices(item):
+            for data in one_ahead(self._slices(item)):
                 digest.update(data)
                 writer.write(data)
         return digest.hexdigest()
@@ -327,13 +328,18 @@ class Transfer:
         """The checksum of an object at the target, read back."""
         digest = hashlib.sha256()
         store = self._target.store
-        for start in range(0, size_bytes, MAX_SLICE_BYTES):
-            if self._halt.is_set():
-                raise Halted
-            digest.update(store.read(key, start, min(start + MAX_SLICE_BYTES, size_bytes)))
+        slices = self._slices_back(key, size_bytes)
+        for data in slices if size_bytes <= MAX_SLICE_BYTES else one_ahead(slices):
+            digest.update(data)
         if not size_bytes and store.version(key) is None:
             raise Missing(f"{store.region}: {key}: not found")
         return digest.hexdigest()
+
+    def _slices_back(self, key: str, size_bytes: int) -> Iterator[Any]:
+        for start in range(0, size_bytes, MAX_SLICE_BYTES):
+            if self._halt.is_set():
+                raise Halted
+            yield self._target.store.read(key, start, min(start + MAX_SLICE_BYTES, size_bytes))
 
     def _save_log(self, *, soon: bool) -> None:
         """Write down what is verified; with ``soon``, only when it is time and worth it."""

@@ -1,7 +1,7 @@
 """How loaded hosts are, and what it costs to sit on them: the term `allocation`.
 
 A task costs more on a host of which more is allocated: GPUs, CPUs and memory, each over what is there, at a
-price of its own (load balancing of Weng et al., *MLaaS in the Wild*, NSDI '22, section 6). Half of what the gang
+price of its own (load balancing of Weng et al., *MLaaS in the Wild*, NSDI '22, on scheduling as deployed). Half of what the gang
 itself adds to a host counts, so that a gang spreads as well. Loads are those before anybody is stopped, in
 hundredths, so that hosts about equally loaded are alike.
 """
