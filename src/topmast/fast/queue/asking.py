@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from topmast.fast.queue.ahead import following
-from topmast.fast.queue.auction import Asking, earliest, no_region
+from topmast.fast.queue.auction import Asking, Nearby, earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
@@ -81,6 +81,7 @@ def ask(
     free_best: Plan | None = None,
     room_gpu_s: float | None = None,
     copies: bool = False,
+    nearby: Nearby | None = None,
 ) -> None:
     """Put one question about a job to ``regions``; those apart may have answered it already."""
     record = queue.jobs[candidate.job]
@@ -95,7 +96,7 @@ def ask(
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
         costs, queue.pending.changes, question.held, free_best=free_best, offers={},
-        moves=room_gpu_s is not None, copies=copies,
+        moves=room_gpu_s is not None, copies=copies, nearby=nearby,
     )  # fmt: skip
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
