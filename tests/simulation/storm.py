@@ -90,9 +90,14 @@ def storm_fleet(hosts: int = 3) -> Fleet:
 
 PROFILES: tuple[dict[str, Any], ...] = (
     {},
-    {"reserve_after_s": 30.0},
+    {"reserve_after_s": 30.0, "copy_patience": 0.0},
     {"order": "remaining-time", "preemption": Preemption.RANK, "min_runtime_s": 5.0},
-    {"order": "shortest", "preemption": Preemption.NONE},
+    {
+        "order": "shortest",
+        "preemption": Preemption.NONE,
+        "copies_per_period": 2,
+        "copy_period_s": 300.0,
+    },
     {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
     {"defragment": True, "defragment_after_s": 10.0, "defragment_gain": 0.1},
     {

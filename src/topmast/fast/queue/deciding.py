@@ -154,21 +154,22 @@ def _fetch_or_wait(
         _fetch(queue, record, asking, plan)
         return
     copy_s, room_s = asking.costs[plan.region].seconds, nearby.room_s
-    price_s = queue.fetches.worth_s(record, copy_s, queue.now)
+    until_s = queue.fetches.waits_until_s(record, copy_s)
+    soon_s = queue.now + queue.fetches.price_s(copy_s)
     again_s = queue.fetches.next_s(queue.now)
     full = PendingReason.INSUFFICIENT_CAPACITY
-    if price_s and room_s is not None and room_s < queue.now + price_s:
+    if queue.now < until_s and room_s is not None and room_s < soon_s:
         left_s = max(0.0, room_s - queue.now)
         detail = (
             f"room is expected near its data in {left_s:.0f} s; "
             f"a copy to {plan.region} takes {copy_s:.0f} s"
         )
-        again_s = queue.now + max(FETCH_AGAIN_S, min(price_s, left_s))
-        close(queue, asking.candidate, full, detail, again_s)
+        again_s = max(queue.now + FETCH_AGAIN_S, min(until_s, room_s))
+        close(queue, asking.candidate, full, detail, again_s, refused=True)
     elif again_s is not None:
         count = queue.fetches.count(queue.now)
         detail = f"data was copied for {count} jobs of late, as many as may be"
-        close(queue, asking.candidate, full, detail, again_s)
+        close(queue, asking.candidate, full, detail, again_s, refused=True)
     else:
         _fetch(queue, record, asking, plan)
 

@@ -49,11 +49,14 @@ class Fetches:
     def _first(self, now: float) -> int:
         return bisect.bisect_right(self.noted, (now - self._period_s, "\U0010ffff"))
 
-    def worth_s(self, record: JobRecord, copy_s: float, now: float) -> float:
-        """How much longer a job would have to wait for a copy to be the better choice; 0: it is."""
+    def price_s(self, copy_s: float) -> float:
+        """What waiting may cost, in seconds, before a copy that takes ``copy_s`` is the better choice."""
+        return copy_s * self._patience
+
+    def waits_until_s(self, record: JobRecord, copy_s: float) -> float:
+        """When a job will have waited for as long as that."""
         since_s = record.submit_s if record.stopped_s is None else record.stopped_s
-        price_s = copy_s * self._patience
-        return price_s if now < since_s + price_s else 0.0
+        return since_s + self.price_s(copy_s)
 
     def next_s(self, now: float) -> float | None:
         """None if data may be copied for one more job now; else when it may again."""
