@@ -14,7 +14,7 @@ CLUSTERS = (
     cluster("east-2", hosts=1, gpus=4, model="A100"),
     cluster("west-1", gpus=4),
 )
-OPTIONS = profile(min_runtime_s=5.0, suspect_s=20.0)
+OPTIONS = profile(min_runtime_s=5.0, suspect_s=20.0, copy_patience=0.0)
 TENANTS = (tenant("a", H100=8, A100=4), tenant("b", borrow=8, H100=4))
 
 
