@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
@@ -75,13 +76,28 @@ groups = st.lists(
     max_size=4,
     unique_by=lambda group: group.name,
 ).map(tuple)
+
+
+@st.composite
+def with_range(draw: st.DrawFn, given: tuple[TaskGroup, ...]) -> tuple[TaskGroup, ...]:
+    """The same groups, of which one may be of varying size."""
+    at, fewer, more = draw(st.integers(0, 3)), draw(st.integers(0, 9)), draw(st.integers(0, 9))
+    if at >= len(given) or not fewer + more:
+        return given
+    group, listed = given[at], list(given)
+    low = max(1, group.count - fewer)
+    if low < group.count + more:
+        listed[at] = replace(group, min_count=low, max_count=group.count + more)
+    return tuple(listed)
+
+
 paths = st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,8}", fullmatch=True), max_size=3).map("/".join)
 specs = st.builds(
     JobSpec,
     name=names,
-    groups=groups | st.builds(lambda one: (one,), st.builds(
+    groups=(groups | st.builds(lambda one: (one,), st.builds(
         TaskGroup, st.just("main"), st.integers(1, 500), resources, scripts
-    )),
+    ))).flatmap(with_range),
     tenant=names,
     user=texts,
     band=st.sampled_from(Band),

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.simulation.storm import Killed
 from tests.support import invariants
-from tests.support.build import cluster, fleet, job, profile, tenant
+from tests.support.build import cluster, elastic, fleet, job, profile, tenant
 from tests.support.engine import Life, TaskKey
 from tests.support.world import World
 from topmast.adapters.link.wire import decode_batch, encode_batch, encode_parcel
@@ -29,6 +29,7 @@ from topmast.model.errors import Conflict
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
 from topmast.model.states import TERMINAL, WAITING, HostState
+from topmast.policies.options import ElasticOptions
 
 REGIONS = ("east", "west")
 CALM_S = 6 * 3_600.0
@@ -54,7 +55,10 @@ class Part(World):
         self.life = 0
         self.wires: dict[str, Wire] = {}
         self.floor_s: dict[str, float] = {}
-        options = profile(min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0)
+        sizes = ElasticOptions(grow=True, shrink=True, every_s=10.0, settle_s=5.0, gain=0.1)
+        options = profile(
+            min_runtime_s=20.0, suspect_s=30.0, backoff_s=1.0, backoff_cap_s=20.0, elastic=sizes
+        )
         super().__init__(None, options, obedient=False, elsewhere=elsewhere)
 
     def post(self, to: str, news: Sequence[m.Message]) -> None:
@@ -367,11 +371,12 @@ class ApartStorm:
 
     def _job(self) -> JobSpec:
         rng = self.rng
-        return job(
+        rigid = job(
             gpus=rng.choice([1, 2, 4]), count=rng.choice([1, 1, 2]), tenant=rng.choice("ab"),
             band=rng.choice(list(Band)), preemptible=rng.random() < 0.8, max_restarts=3,
             checkpoint=Checkpoint(grace_s=2.0),
         )  # fmt: skip
+        return elastic(rigid, 1, 4) if self.count % 4 == 0 else rigid
 
     # --- the whole story -----------------------------------------------------------------------------------
 

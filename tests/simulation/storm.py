@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from tests.support import invariants
-from tests.support.build import cluster, dataset, fleet, gang, job, needs, profile, tenant
+from tests.support.build import cluster, dataset, elastic, fleet, gang, job, needs, profile, tenant
 from tests.support.engine import Life, TaskKey, ToyEngine
 from tests.support.world import World
 from topmast.model import ids
@@ -31,7 +31,13 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.owners import owners_of
 from topmast.model.states import TERMINAL, WAITING, HostState
-from topmast.policies.options import Preemption, Profile, ShareOptions, WhenBlocked
+from topmast.policies.options import (
+    ElasticOptions,
+    Preemption,
+    Profile,
+    ShareOptions,
+    WhenBlocked,
+)
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
@@ -105,6 +111,7 @@ PROFILES: tuple[dict[str, Any], ...] = (
         "preemption": Preemption.NONE,
         "shares": ShareOptions(policy="max-min-fairness", round_s=20.0),
     },
+    {"elastic": ElasticOptions(grow=True, shrink=True, every_s=10.0, settle_s=5.0, gain=0.1)},
 )
 
 
@@ -398,6 +405,8 @@ class Storm:
         if kind <= 10:
             models = rng.choice([("H100", "A100"), (None,)])
             return job(resources=needs(rng.choice([1, 2, 4]), *models), **common)
+        if kind >= 17:
+            return elastic(job(gpus=rng.choice([1, 2]), count=rng.randint(2, 4), **common), 1, 6)
         return job(gpus=rng.choice([1, 2, 3, 4]), count=rng.choice([1, 1, 1, 2, 3]), **common)
 
     def _cancel_some(self) -> None:

@@ -22,13 +22,18 @@ CASES = {
     "fifo": ("fifo", Settings()),
     "easy with faults": ("easy", STORMY),
     "srtf": ("srtf", Settings()),
+    "elastic jobs with faults": ("mast", STORMY),
+    "elastic jobs over bad links": ("mast", SLOW),
 }
+MOST_TASKS = {"elastic jobs with faults": 6, "elastic jobs over bad links": 6}
+"""By case, how large the jobs may grow."""
 
 
 def fresh(case: str) -> Run:
     """One run of a case."""
     profile, settings = CASES[case]
-    return run(mixed_trace(JOBS, seed=7), small_fleet(), profile, settings, seed=3)
+    trace = mixed_trace(JOBS, seed=7, most_tasks=MOST_TASKS.get(case, 0))
+    return run(trace, small_fleet(), profile, settings, seed=3)
 
 
 world = functools.cache(fresh)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from topmast.model.fleet import (
     ClusterSpec,
     DatasetSpec,
@@ -93,6 +95,13 @@ def job(
     """A gang of ``count`` equal tasks with ``gpus`` each."""
     resources = more.pop("resources", None) or needs(gpus, model)
     return JobSpec(name, (TaskGroup("main", count, resources, "true"),), band=band, **more)
+
+
+def elastic(spec: JobSpec, fewest: int, most: int, group: int = 0) -> JobSpec:
+    """The same job, of which one group may have from ``fewest`` to ``most`` tasks."""
+    groups = list(spec.groups)
+    groups[group] = replace(groups[group], min_count=fewest, max_count=most)
+    return replace(spec, groups=tuple(groups))
 
 
 def gang(groups: Mapping[str, tuple[int, Resources]], name: str = "gang", **more: Any) -> JobSpec:

@@ -228,12 +228,15 @@ def check_rest(world: World) -> None:
 def check_no_inversion(world: World) -> None:
     """A waiting job that could start now does not stay waiting, unless it chose to wait for a copy.
 
-    Where the profile has all wait behind the first that finds no room, nobody else is looked at.
+    Where the profile has all wait behind the first that finds no room, nobody else is looked at; and where time
+    is shared, whoever has no turn waits until those have stopped who had to.
     """
     if world.options.when_blocked is WhenBlocked.STOP:
         return
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
+            continue
+        if not world.queue.rounds.may_start(record.id):
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)
@@ -241,11 +244,15 @@ def check_no_inversion(world: World) -> None:
 
 
 def _awaits_copy(world: World, record: JobRecord) -> bool:
-    """A place that gets its data soon may score better than one that has it now."""
+    """A place that gets its data soon may score better than one that has it now.
+
+    It waits for that within its quota, and is looked at again after a while; what it is told beyond it hides the reason.
+    """
+    line = world.queue.pending.line_of(record.id)
+    waits = world.reason(record.id) == "WaitingForData"
+    waits = waits or (line is not None and line.retry_at_s is not None)
     moving = {copy.dataset for copy in world.queue.catalogue.copies.values()}
-    return world.reason(record.id) == "WaitingForData" and not moving.isdisjoint(
-        record.spec.datasets
-    )
+    return waits and not moving.isdisjoint(record.spec.datasets)
 
 
 def _waits_near(world: World, record: JobRecord, costs: dict[str, DataCost]) -> bool:

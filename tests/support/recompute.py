@@ -74,6 +74,11 @@ def recompute(
         ),
         "restarts": sum(_follows(of, "failed", "host_lost", "launch_failed") for of in attempts.values()),
         "migrations": sum(_migrations(of) for of in attempts.values()),
+        "resizes": sum(
+            before["held"] != after["held"]
+            for of in attempts.values()
+            for before, after in pairwise(of)
+        ),
         "lost_gpu_s": sum(
             a["gpus"] * (a["end_s"] - a["start_s"] - a["kept_s"]) for a in allocations
         ),
@@ -85,8 +90,10 @@ def _attempts(allocations: Iterable[Row]) -> dict[str, list[Row]]:
     """One row per attempt, in the order of epochs, with its hosts."""
     found: dict[tuple[str, int], Row] = {}
     for row in allocations:
-        first = found.setdefault((row["job_id"], row["epoch"]), {**row, "hosts": []})
+        empty = {**row, "hosts": [], "held": 0.0}
+        first = found.setdefault((row["job_id"], row["epoch"]), empty)
         first["hosts"].append(row["host"])
+        first["held"] += row["gpus"]
     by_job: dict[str, list[Row]] = {}
     for (job, _), row in sorted(found.items(), key=lambda item: item[0][1]):
         by_job.setdefault(job, []).append(row)

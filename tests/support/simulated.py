@@ -80,20 +80,27 @@ def small_fleet() -> Fleet:
     )
 
 
-def mixed_trace(count: int, seed: int) -> Trace:
-    """Jobs of all bands, some with data, some in gangs, some that nothing could ever hold."""
+def mixed_trace(count: int, seed: int, most_tasks: int = 0) -> Trace:
+    """Jobs of all bands, some with data, some in gangs, some that nothing could ever hold.
+
+    ``most_tasks``: the small ones may have so many, and as few as one.
+    """
     rng = random.Random(seed)
     pick = rng.choice
-    return trace_of(
-        "mixed",
-        submit_s=sorted(rng.uniform(0, 20_000.0) for _ in range(count)),
-        duration_s=[rng.uniform(30.0, 8_000.0) for _ in range(count)],
-        gpus=[pick((0.5, 1, 2, 4, 8)) for _ in range(count)],
-        tasks=[pick((1, 1, 1, 2)) for _ in range(count - 1)] + [64],
-        band=[pick((400, 300, 200, 200, 100, 0)) for _ in range(count)],
-        tenant=[pick(("a", "b", "c")) for _ in range(count)],
-        user=[pick(("ann", "bob")) for _ in range(count)],
-        gpu_models=[pick(("", "H100", "H100|A100", "A100")) for _ in range(count)],
-        speeds=["" for _ in range(count)],
-        datasets=[pick(("", "", "here", "there", "both", "here|both")) for _ in range(count)],
-    )
+    table: dict[str, Any] = {
+        "submit_s": sorted(rng.uniform(0, 20_000.0) for _ in range(count)),
+        "duration_s": [rng.uniform(30.0, 8_000.0) for _ in range(count)],
+        "gpus": [pick((0.5, 1, 2, 4, 8)) for _ in range(count)],
+        "tasks": [pick((1, 1, 1, 2)) for _ in range(count - 1)] + [64],
+        "band": [pick((400, 300, 200, 200, 100, 0)) for _ in range(count)],
+        "tenant": [pick(("a", "b", "c")) for _ in range(count)],
+        "user": [pick(("ann", "bob")) for _ in range(count)],
+        "gpu_models": [pick(("", "H100", "H100|A100", "A100")) for _ in range(count)],
+        "speeds": ["" for _ in range(count)],
+        "datasets": [pick(("", "", "here", "there", "both", "here|both")) for _ in range(count)],
+    }
+    if most_tasks:
+        tasks = table["tasks"]
+        table["min_tasks"] = [1 if n <= most_tasks else n for n in tasks]
+        table["max_tasks"] = [max(n, most_tasks) for n in tasks]
+    return trace_of("mixed", **table)

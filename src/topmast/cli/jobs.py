@@ -169,7 +169,7 @@ def _say_story(story: JobStory) -> None:
             ("where", where(job)),
             ("hosts", ", ".join(job.hosts)),
             ("gpus", f"{number(job.gpus)} {job.gpu_model or ''}".strip() if job.gpus else ""),
-            ("tasks", str(job.tasks)),
+            ("tasks", _tasks_line(job)),
             ("tenant", f"{job.tenant}{' (over its quota)' if job.over_quota else ''}"),
             ("user", job.user),
             ("priority", job.band),
@@ -193,11 +193,19 @@ def _say_story(story: JobStory) -> None:
         say_history(story.history)
 
 
+def _tasks_line(job: JobView) -> str:
+    if job.min_tasks is None:
+        return str(job.tasks)
+    return f"{job.tasks} ({job.min_tasks} to {job.max_tasks})"
+
+
 def _attempts_line(job: JobView) -> str:
     preemptions = plural(job.preemptions, "preemption")
     if job.migrations:
         preemptions += f" ({plural(job.migrations, 'move')})"
     parts = [plural(job.attempts, "attempt"), preemptions]
+    if job.resizes:
+        parts.append(plural(job.resizes, "change") + " of size")
     return ", ".join([*parts, plural(job.restarts, "restart")]) if job.attempts else ""
 
 

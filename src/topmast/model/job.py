@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MILLI = 1000
 """GPUs are counted in thousandths, so that shares of a GPU add up exactly."""
@@ -60,13 +62,46 @@ class Resources(Struct, frozen=True, gc=False):
 
 
 class TaskGroup(Struct, frozen=True, gc=False):
-    """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts."""
+    """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts.
+
+    An elastic group may also run with fewer or more tasks, from ``min_count`` to ``max_count``; None: it may not.
+    """
 
     name: str
     count: int
     resources: Resources
     run: str
     setup: str = ""
+    min_count: int | None = None
+    max_count: int | None = None
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it may run with another number of tasks than ``count``."""
+        return self.min_count is not None
+
+    @property
+    def least(self) -> int:
+        """The fewest tasks with which it runs."""
+        return self.count if self.min_count is None else self.min_count
+
+    @property
+    def most(self) -> int:
+        """The most tasks with which it runs."""
+        return self.count if self.max_count is None else self.max_count
+
+
+def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
+    """The speed of a gang with so many tasks of its elastic group, over that with as many as it asked for.
+
+    ``efficiency``: what a task does, each time their number doubles, over what it did before; 1: the speed is
+    in proportion to the tasks.
+    """
+    ratio = tasks / group.count
+    if efficiency == 1.0 or tasks == group.count:
+        return ratio
+    speed: float = ratio ** (1.0 + math.log2(efficiency))
+    return speed
 
 
 class Topology(Struct, frozen=True, gc=False):
@@ -115,6 +150,21 @@ class JobSpec(Struct, frozen=True, gc=False):
     def tasks(self) -> int:
         """The size of the gang."""
         return sum([group.count for group in self.groups])
+
+    @property
+    def elastic(self) -> TaskGroup | None:
+        """The one group that may run with fewer or more tasks, if there is one. O(groups)."""
+        for group in self.groups:
+            if group.min_count is not None:
+                return group
+        return None
+
+    def at_least(self) -> JobSpec:
+        """The same job with the fewest tasks with which it runs; itself if it is not elastic. O(groups)."""
+        if self.elastic is None:
+            return self
+        fewest = [replace(g, count=g.least, min_count=None, max_count=None) for g in self.groups]
+        return replace(self, groups=tuple(fewest))
 
     def gpus_milli(self, choice: int = 0) -> int:
         """Thousandths of GPUs of the whole gang when every group takes its ``choice``-th model.

@@ -245,6 +245,18 @@ class StopAttempt(Message, frozen=True):
     cause: str = ""
 
 
+class EnlargeAttempt(Message, frozen=True):
+    """GPUs are idle: give a running attempt of an elastic job up to ``tasks`` tasks, if that is worth a restart.
+
+    A hint: where there is no room, or it is lost, nothing happens. The attempt then ends as preempted, and its
+    new place is kept.
+    """
+
+    job: str
+    epoch: int
+    tasks: int
+
+
 class SetHost(Message, frozen=True):
     """An operator cordons, drains or returns a host.
 
@@ -608,7 +620,10 @@ class CopyProgress(Message, frozen=True):
     bytes: int
 
 
-ToPlacer = ConfigureRegion | AskPlans | CommitPlan | StopAttempt | SetHost | DropHolds | AssignHosts
+ToPlacer = (
+    ConfigureRegion | AskPlans | CommitPlan | StopAttempt | EnlargeAttempt | SetHost | DropHolds
+    | AssignHosts
+)  # fmt: skip
 """What a queue may say to a placer in another process."""
 
 ToQueue = (
@@ -655,7 +670,7 @@ Event = (
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
-    | StopAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
+    | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp

@@ -58,6 +58,14 @@ class Plan(Struct, frozen=True, gc=False):
         """Thousandths of GPUs by model."""
         return self.by_model or {self.model: self.gpus_milli}
 
+    def tasks_of(self, group: str) -> int:
+        """How many tasks of a group it seats. O(seats)."""
+        return sum([seat.group == group for seat in self.seats])
+
+    def milli_per_task(self, group: str) -> int:
+        """Thousandths of GPUs of one task of a group; 0 for a group without seats. O(seats)."""
+        return next((len(s.slots) * s.slot_milli for s in self.seats if s.group == group), 0)
+
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts used, in the order of ranks, each once."""
@@ -96,6 +104,21 @@ class Reservation(Struct, frozen=True, gc=False):
     groups: tuple[GroupAsk, ...]
 
 
+class More(Struct, frozen=True, gc=False):
+    """How many tasks an elastic gang would like to have. ``group``: which of its groups (number) that is.
+
+    ``tasks``: pairs of an accelerator choice and the most tasks that the queue allows it with that.
+    """
+
+    group: int
+    tasks: tuple[tuple[int, int], ...]
+
+    @property
+    def most(self) -> int:
+        """The most tasks that the group may have with any choice."""
+        return max((tasks for _, tasks in self.tasks), default=0)
+
+
 class Ask(Struct, frozen=True, gc=False):
     """A question to a region: where would this job best run, at which cost?
 
@@ -107,7 +130,8 @@ class Ask(Struct, frozen=True, gc=False):
     no room now, tell where and when there will be first. ``room_gpu_s``: what room for it is worth, if
     others are to be moved to make it; None moves nobody. ``outranked``: the running jobs that may be
     stopped for this one, the last in order first; None leaves that to the bands. ``cluster``: the only one
-    that may hold it; None: any.
+    that may hold it; None: any. ``more``: of an elastic gang, whose groups are here as small as will do.
+    ``shrinks``: elastic work may be made smaller for this job.
     """
 
     job: str
@@ -126,3 +150,5 @@ class Ask(Struct, frozen=True, gc=False):
     room_gpu_s: float | None = None
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX
     cluster: str | None = None
+    more: More | None = None
+    shrinks: bool = False

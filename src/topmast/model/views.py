@@ -16,7 +16,9 @@ class JobView(Struct, frozen=True):
     """One job as it stands.
 
     ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
-    ``migrations``: how many of the preemptions were moves to a place found before.
+    ``migrations``: how many of the preemptions were moves to a place found before. ``min_tasks`` and
+    ``max_tasks``: the range of an elastic job, None of any other; ``resizes``: how often it came back with another
+    number of tasks.
     """
 
     id: str
@@ -48,6 +50,9 @@ class JobView(Struct, frozen=True):
     cause: str
     refusals: int = 0
     migrations: int = 0
+    min_tasks: int | None = None
+    max_tasks: int | None = None
+    resizes: int = 0
 
 
 class JobPage(Struct, frozen=True):

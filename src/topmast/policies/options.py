@@ -212,6 +212,23 @@ class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
     price: float = 0.0
 
 
+class ElasticOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """When elastic jobs change their size while they run (Gandiva, OSDI '18: grow-shrink).
+
+    ``grow``: into idle GPUs that nobody waits for; ``shrink``: for a job that waits, before anybody is stopped whole.
+    ``every_s``: how often that is looked at; ``settle_s``: how long a job keeps a size at least. ``gain``: the time
+    that more tasks save must be so many times what the restart costs. ``efficiency``: what a task is expected to do,
+    each time their number doubles, over what it did before.
+    """
+
+    grow: bool = False
+    shrink: bool = False
+    every_s: float = 60.0
+    settle_s: float = 300.0
+    gain: float = 2.0
+    efficiency: float = 1.0
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """A named combination of options.
 
@@ -228,7 +245,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``defragment``: whether running work is moved for a job that found no room for
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
-    ``reserve``: GPU models that are kept for some.
+    ``reserve``: GPU models that are kept for some. ``elastic``: when jobs that may be larger or smaller change their size.
     ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
     ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
     ``slow``: the planners beside the queue.
@@ -261,6 +278,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     defragment_after_s: float = 300.0
     defragment_cap_s: float = 3_600.0
     defragment_gain: float = 2.0
+    elastic: ElasticOptions = ElasticOptions()
     bind: BindOptions = BindOptions()
     shares: ShareOptions = ShareOptions()
     reserve: ReserveOptions = ReserveOptions()
@@ -269,3 +287,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     queues: QueueOptions = QueueOptions()
     gittins: GittinsOptions = GittinsOptions()
     skew: SkewOptions = SkewOptions()
+
+    @property
+    def weighs_lost_work(self) -> bool:
+        """Whether running work may be stopped for what others gain, so that its checkpoints matter."""
+        resizes = self.elastic.grow or self.elastic.shrink
+        return resizes or self.preemption is not Preemption.NONE

@@ -112,6 +112,8 @@ def _sharing(profile: Profile) -> Share | None:
         ("preemption", "none", profile.preemption is Preemption.NONE),
         ("reserve_after_s", "null", profile.reserve_after_s is None),
         ("defragment", "false", not profile.defragment),
+        ("elastic.grow", "false", not profile.elastic.grow),
+        ("elastic.shrink", "false", not profile.elastic.shrink),
     )
     for field, remedy, holds in needs:
         if not holds:
@@ -203,6 +205,7 @@ _ABOVE_ZERO = (
     "age_cap_s",
     "usage_half_life_s",
     "rerank_interval_s",
+    "every_s",
     "quantum_gpu_s",
     "default_duration_s",
     "round_s",
@@ -225,6 +228,10 @@ def _check_numbers(options: Struct, prefix: str) -> None:
         elif isinstance(value, dict):
             for key, amount in value.items():
                 _check_number(f"{prefix}{name}.{key}", amount, above_zero=True)
+        elif name == "efficiency" and not 0.5 <= value <= 1.0:
+            remedy = "0.5 (more tasks are no faster) to 1 (twice the tasks, twice as fast)"
+            field = f"--set {prefix}{name}"
+            raise InvalidInput(f"{value:g} is out of range", field=field, remedy=remedy)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(f"{prefix}{name}", value, above_zero=name in _ABOVE_ZERO)
     if isinstance(options, ScoreWeights):

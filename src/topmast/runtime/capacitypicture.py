@@ -119,7 +119,7 @@ class Demand:
         return with_data or able
 
     def _able_to_hold(self, spec: JobSpec) -> list[tuple[str, ClusterSpec]]:
-        kind = tuple((group.count, group.resources) for group in spec.groups)
+        kind = tuple((group.least, group.resources) for group in spec.groups)
         if kind not in self._able:
             self._able[kind] = [each for each in self._clusters if could_hold(each[1], spec)]
         return self._able[kind]

@@ -47,7 +47,11 @@ def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
             record.spec.datasets,
             kind_of(record.spec),
             record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
-            gang_of(record.spec.gpus_milli(), sum(g.count for g in record.spec.groups)),
+            gang_of(
+                record.spec.gpus_milli(),
+                sum(g.count for g in record.spec.groups),
+                sum(g.least for g in record.spec.groups),
+            ),
         )
         for record in records
         if record is not None and record.spec.datasets and not record.finished
@@ -61,9 +65,12 @@ def kind_of(spec: JobSpec, model: str | None = None) -> Kind:
     return Kind(named or "", spec.band >= Band.HIGH)
 
 
-def gang_of(gpus_milli: int, tasks: int) -> Gang:
-    """The gang of so many tasks that hold so many thousandths of GPUs together: each as many, on average."""
-    return Gang(max(1, tasks), gpus_milli // max(1, tasks))
+def gang_of(gpus_milli: int, tasks: int, least: int | None = None) -> Gang:
+    """The gang of so many tasks that hold so many thousandths of GPUs together: each as many, on average.
+
+    ``least``: so few of them do.
+    """
+    return Gang(max(1, tasks if least is None else least), gpus_milli // max(1, tasks))
 
 
 def message_of(order: Order) -> RequestReplica | DropReplica:

@@ -20,7 +20,9 @@ from topmast.model import messages as m
 from topmast.model.errors import Conflict
 from topmast.ports import Outcome
 
-MAY_BE_LOST: tuple[type[m.Message], ...] = (m.AskPlans, m.PlansOffered, m.DropHolds, m.Progress)
+MAY_BE_LOST: tuple[type[m.Message], ...] = (
+    m.AskPlans, m.PlansOffered, m.DropHolds, m.EnlargeAttempt, m.Progress,
+)  # fmt: skip
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 
 OTHER_JOURNAL = "it answers with another journal than the one spoken to before"

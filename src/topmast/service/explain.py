@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from topmast.fast.placement.changes.trials import count_of
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.auction import no_region
 from topmast.fast.queue.catalogue import DataCost
@@ -51,11 +52,13 @@ def explain_job(
     """Explain a job of the queue; reads the machines, changes nothing."""
     if record.state not in WAITING or record.plan is not None:
         return _explain_placed(queue, placers, record, now)
-    inquiry = _inquire(queue, placers, record.spec, record, now)
+    spec = record.spec.at_least()  # with fewer tasks it does not start
+    inquiry = _inquire(queue, placers, spec, record, now)
     reason, detail = queue.reason_of(record)
     if reason is PendingReason.PENDING_EVALUATION:
-        reason, detail = _judge(queue, record.spec, inquiry)
-    return _explanation(_world(queue, placers, record.spec, record, now), inquiry, reason, detail)
+        reason, detail = _judge(queue, spec, inquiry)
+    found = _explanation(_world(queue, placers, spec, record, now), inquiry, reason, detail)
+    return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
 def explain_spec(
@@ -66,10 +69,24 @@ def explain_spec(
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
     """What would become of a job if it were submitted now."""
-    inquiry = _inquire(queue, placers, spec, None, now)
-    reason, detail = _judge(queue, spec, inquiry)
-    world = _world(queue, placers, spec, None, now)
-    return _explanation(world, inquiry, reason, detail, warnings)
+    least = spec.at_least()
+    inquiry = _inquire(queue, placers, least, None, now)
+    reason, detail = _judge(queue, least, inquiry)
+    world = _world(queue, placers, least, None, now)
+    found = _explanation(world, inquiry, reason, detail, warnings)
+    return msgspec.structs.replace(found, summary=found.summary + _sizes(spec))
+
+
+def _sizes(spec: JobSpec, now: int | None = None) -> str:
+    """The range of an elastic job in words, and what it has ``now``; empty for any other."""
+    elastic = spec.elastic
+    if elastic is None:
+        return ""
+    of = f" of group {elastic.name}" if len(spec.groups) > 1 else ""
+    runs = f"from {elastic.least} to {elastic.most} tasks{of}; it asked for {elastic.count}"
+    if now is None:
+        return f"; it starts with the most that fit, {runs}"
+    return f"; it runs with {count_of(now, 'task')}, and may have {runs}"
 
 
 def _world(
@@ -290,6 +307,9 @@ def _explain_placed(
         )
         if record.over_quota:
             summary += "; it runs over its tenant's quota and may be preempted at any time"
+        elastic = record.spec.elastic
+        if elastic is not None:
+            summary += _sizes(record.spec, plan.tasks_of(elastic.name))
         summary += _stays(placers, record, now)
     if plan is not None and plan.region in queue.reach.absent:
         summary += f"; {queue.out_of_reach()}: this is the last that was heard"

@@ -23,7 +23,7 @@ from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
-from topmast.policies.options import Preemption, Profile
+from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
@@ -34,7 +34,7 @@ from topmast.sim.loop import Hear, Loop
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
-from topmast.sim.simulation import rate
+from topmast.sim.simulation import rate, rate_of_size
 
 LIVE = Settings().without_overheads()
 """What is known of real runs counts from launch to end: start-up and checkpoints are in it."""
@@ -82,6 +82,7 @@ class Fork:
     ) -> None:
         self.from_s = moment.at_s
         self.settings = settings
+        self._efficiency = profile.elastic.efficiency
         self.clock = VirtualClock()
         self.clock.now_s = moment.at_s
         self.heap = EventHeap()
@@ -99,7 +100,7 @@ class Fork:
         self.left: dict[str, Estimate] = {}
         """What was expected of the whole run of every job, when it was looked at."""
         self._expect()
-        if profile.preemption is not Preemption.NONE:
+        if profile.weighs_lost_work:
             news = Checkpoints(self.clock, self.engines.values(), self.from_s)
             news.go_ahead_in(self.loop)
         if look is not None:
@@ -139,9 +140,10 @@ class Fork:
 
     def _speed(self, spec: JobSpec, seats: tuple[Seat, ...]) -> float:
         """Given durations are those of the first GPU model listed; others are of whatever came."""
+        by_size = rate_of_size(spec, seats, self._efficiency)
         if spec.duration_s is None:
-            return 1.0
-        return rate(spec, [self._model_of[seat.host] for seat in seats])
+            return by_size
+        return by_size * rate(spec, [self._model_of[seat.host] for seat in seats])
 
     def _move(self, message: m.Message) -> None:
         """Copies that were under way have come some way already, if nothing held them up."""
@@ -156,12 +158,12 @@ class Fork:
         """How much is left of every job that is not over. O(jobs)."""
         for record in self.machines.queue.jobs.values():
             if not record.finished:
-                self.expect(record, record.kept_s)
+                self.expect(record, work_kept_s(record))
 
     def expect(self, record: JobRecord, done_s: float) -> float:
         """What is left of a job of which ``done_s`` are done; what it kept need not be done again."""
         estimate = self.left[record.id] = self.estimates.of(record.spec, done_s)
-        left_s = self.work.left_s[record.id] = max(SHORTEST_S, estimate.run_s - record.kept_s)
+        left_s = self.work.left_s[record.id] = max(SHORTEST_S, estimate.run_s - work_kept_s(record))
         if record.kept_s > 0:
             self.work.kept_s[record.id] = record.kept_s
         return left_s
@@ -216,8 +218,8 @@ class Fork:
         again_s = settings.restore_s if record.kept_s > 0 else 0.0
         begun_s = allocation.start_s + settings.startup_s + again_s
         speed = self._speed(spec, plan.seats)
-        done_s = record.kept_s + max(0.0, self.from_s - begun_s) * speed
-        left_s = self.expect(record, done_s)
+        by_now_s = work_kept_s(record) + max(0.0, self.from_s - begun_s) * speed
+        left_s = self.expect(record, by_now_s)
         progress = Progress(
             begun_s, left_s, speed, spec.checkpoint.interval_s, settings.checkpoint_s
         )
@@ -290,6 +292,11 @@ class Fork:
                 return
             if give_up():
                 return
+
+
+def work_kept_s(record: JobRecord) -> float:
+    """What earlier attempts have done of a job: of an elastic one, at its own size."""
+    return record.kept_s if record.spec.elastic is None else record.worked_s
 
 
 def _attempt(region: str, allocation: Allocation) -> Attempt:

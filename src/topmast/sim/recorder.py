@@ -65,6 +65,9 @@ class Job(Struct, gc=False):
     model: str = ""
     ended: Outcome | None = None
     hosts: tuple[str, ...] = ()
+    gpus: float = 0.0
+    """Held by the latest attempt."""
+    tasks: int = 0
     epoch: int = 0
     start_s: float | None = None
     gpus_on: dict[str, float] = {}
@@ -92,6 +95,7 @@ class Totals(Struct):
     attempts: int = 0
     preemptions: int = 0
     migrations: int = 0
+    resizes: int = 0
     restarts: int = 0
     lost_gpu_s: float = 0.0
     started_elsewhere: int = 0
@@ -256,19 +260,23 @@ class Recorder:
         if spec.datasets and not self._holds_data(spec, region):
             job.collocated = False
         job.gpus_on = gpus_by_host(event.seats)
-        job.hosts = tuple(job.gpus_on)
+        job.hosts, job.gpus = tuple(job.gpus_on), job.arrival.gpus
+        if spec.elastic is not None:
+            job.tasks, job.gpus = len(event.seats), sum(job.gpus_on.values())
         job.model = self._model_of[job.hosts[0]]
         self._hold(job, +1, now)
         self.launches += 1
 
     def _comes_back(self, job: Job, event: m.LaunchGang) -> None:
+        if job.tasks and job.tasks != len(event.seats):
+            self.totals.resizes += 1
         if job.ended in FAILURES:
             job.restarts += 1
         elif tuple(dict.fromkeys(seat.host for seat in event.seats)) != job.hosts:
             self.totals.migrations += 1
 
     def _hold(self, job: Job, sign: int, now: float) -> None:
-        gpus = job.arrival.gpus * sign
+        gpus = job.gpus * sign
         self._held += gpus
         for host, taken in job.gpus_on.items():
             before = self._used.get(host, 0.0)
@@ -305,7 +313,7 @@ class Recorder:
         """The row of an attempt, and what it adds to the sums."""
         start_s = job.start_s
         assert start_s is not None
-        kept_s, gpus, totals = event.kept_s, job.arrival.gpus, self.totals
+        kept_s, gpus, totals = event.kept_s, job.gpus, self.totals
         first_s, last_s = self._window
         totals.attempts += 1
         totals.held_in_window_gpu_s += gpus * max(0.0, min(now, last_s) - max(start_s, first_s))

@@ -24,7 +24,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one is lost.
     ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so far apart over that on
     one host, unless the model's skew is known and below ``spread_skew``; ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
-    CPUs are all held (full speed up to a half). 1 slows nobody.
+    CPUs are all held (full speed up to a half). 1 slows nobody. ``elastic_efficiency``: what a task of an elastic job
+    does, each time their number doubles, over what it did before.
     ``plan_s``: how long a plan of data is in the making. ``durations_told``: whether the queue is told how long each job
     will run; None: unless its profile predicts that. ``timeline_s``: the interval of `timeline.csv`, None for one that
     gives about a thousand rows.
@@ -45,6 +46,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     spread_skew: float = 0.0
     shared_gpu: float = 1.0
     busy_cpus: float = 1.0
+    elastic_efficiency: float = 1.0
     plan_s: float = 60.0
     timeline_s: float | None = None
     durations_told: bool | None = None
@@ -55,8 +57,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _SPEEDS = ("across_hosts", "across_racks", "across_pods", "shared_gpu", "busy_cpus")
-_AT_MOST = {"loss": 0.99, **dict.fromkeys(_SPEEDS, 1.0)}
-_ABOVE_ZERO = (*_SPEEDS, "task_mtbf_s", "host_mtbf_s", "host_repair_s", "timeline_s")
+_AT_MOST = {"loss": 0.99, "elastic_efficiency": 1.0, **dict.fromkeys(_SPEEDS, 1.0)}
+_ABOVE_ZERO = (
+    *_SPEEDS,
+    "elastic_efficiency",
+    "task_mtbf_s",
+    "host_mtbf_s",
+    "host_repair_s",
+    "timeline_s",
+)
 
 
 def read_settings(options: Mapping[str, str]) -> Settings:

@@ -14,11 +14,11 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.fleet import Fleet
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import Band, JobSpec, speed_of_size
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
-from topmast.policies.options import Predict, Preemption, Profile
+from topmast.policies.options import Predict, Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
@@ -121,7 +121,7 @@ class Simulation:
         self.engine_of: dict[str, SimulatedEngine] = {}
         """By host: hosts may change clusters."""
         self.engines = self._engines(streams)
-        if profile.preemption is not Preemption.NONE:
+        if profile.weighs_lost_work:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
             news.go_ahead_in(self.loop)
         self.faults = HostFaults(settings, streams, self.heap, self.clock.now)
@@ -178,7 +178,8 @@ class Simulation:
         }
 
         def speed(spec: JobSpec, seats: tuple[Seat, ...]) -> float:
-            return rate(spec, [model_of[seat.host] for seat in seats])
+            by_model = rate(spec, [model_of[seat.host] for seat in seats])
+            return by_model * rate_of_size(spec, seats, self.settings.elastic_efficiency)
 
         for cluster in (c for r in self.fleet.regions for c in r.clusters):
             engine = engines[cluster.name] = SimulatedEngine(
@@ -395,6 +396,15 @@ class Simulation:
             else:
                 digest.update(values.tobytes())
         return digest.hexdigest()
+
+
+def rate_of_size(spec: JobSpec, seats: Sequence[Seat], efficiency: float) -> float:
+    """Work per second of a gang with as many tasks as it has seats; 1 with those that it asked for."""
+    elastic = spec.elastic
+    if elastic is None:
+        return 1.0
+    tasks = sum(seat.group == elastic.name for seat in seats)
+    return speed_of_size(elastic, tasks, efficiency)
 
 
 def rate(spec: JobSpec, models: Sequence[str]) -> float:

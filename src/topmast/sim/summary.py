@@ -54,6 +54,7 @@ def summary_of(recorder: Recorder, window: tuple[float, float]) -> dict[str, Any
         "attempts": totals.attempts,
         "preemptions": totals.preemptions,
         "migrations": totals.migrations,
+        "resizes": totals.resizes,
         "restarts": totals.restarts,
         "lost_gpu_s": totals.lost_gpu_s,
         "ftf_rho": distribution(np.array(done.fairness)),

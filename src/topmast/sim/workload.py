@@ -74,6 +74,7 @@ class Workload:
             trace.gpu_memory_gb[rows].tolist(), trace.preemptible[rows].tolist(),
             trace.checkpoint_interval_s[rows].tolist(), trace.deadline_s[rows].tolist(),
             _texts(trace.depends_on, rows), _texts(trace.model, rows), trace.skew[rows].tolist(),
+            trace.min_tasks[rows].tolist(), trace.max_tasks[rows].tolist(),
         ]  # fmt: skip
         return zip(*columns, strict=True)
 
@@ -81,11 +82,14 @@ class Workload:
         (
             job, submit_s, duration_s, gpus, tasks, band, tenant, user, group, datasets, models,
             speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s, after, model,
-            skew,
+            skew, fewest, most,
         ) = values  # fmt: skip
+        limits = (fewest, most) if fewest < most else (None, None)
         spec = JobSpec(
             name=job,
-            groups=self._group(gpus, tasks, models, speeds, cpus, memory_gb, gpu_memory_gb, model),
+            groups=self._group(
+                gpus, tasks, models, speeds, cpus, memory_gb, gpu_memory_gb, model, *limits
+            ),
             tenant=tenant,
             user=user,
             band=Band(band),
@@ -140,6 +144,8 @@ class Workload:
         memory_gb: float,
         gpu_memory_gb: float,
         model: str,
+        fewest: int | None,
+        most: int | None,
     ) -> TaskGroup:
         milli = round(gpus * MILLI) if gpus >= 1 else max(1, round(gpus * MILLI)) if gpus else 0
         # Any model means each of the fleet: so the queue reads it, too.
@@ -155,7 +161,7 @@ class Workload:
         )
         sizes = [round(gb * MEMORY_GB) for gb in (memory_gb, gpu_memory_gb)]
         resources = Resources(accelerators if milli else (), cpus, *sizes)
-        return TaskGroup("tasks", tasks, resources, run="")
+        return TaskGroup("tasks", tasks, resources, "", "", fewest, most)
 
     def _measured(self, work: Work) -> dict[str, float]:
         """Steps per second by GPU model, of a job type on so many GPUs, else on one."""

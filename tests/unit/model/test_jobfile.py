@@ -386,8 +386,15 @@ GROUPS = [
          ("a second group named 'a'",), 3),
     Case("no tasks", "groups: [{name: a, run: x, count: 0}]", "groups[0].count",
          ("out of range", "from 1"), 1),
-    Case("not yet", "groups: [{name: a, run: x, min_count: 1}]", "groups[0].min_count",
-         ("not yet supported",), 1),
+    Case("min_nodes beside groups", "min_nodes: 2\ngroups: [{name: a, run: y}]", "min_nodes",
+         ("cannot stand beside groups", "its own 'min_count'"), 1),
+    Case("max_nodes in a group", "groups: [{name: a, run: x, max_nodes: 1}]",
+         "groups[0].max_nodes", ("write max_count",), 1),
+    Case("two elastic groups", "groups:\n- {name: a, run: x, max_count: 2}\n"
+         "- {name: b, run: x, count: 3, min_count: 1}", "groups[1].min_count",
+         ("a second group of varying size", "to one group"), 3),
+    Case("fewest above the count", "groups: [{name: a, run: x, count: 2, min_count: 3}]",
+         "groups[0].min_count", ("is above count, 2", "at most 2"), 1),
     Case("a field of the job", "groups: [{name: a, run: x, priority: high}]", "groups[0].priority",
          ("belongs to the whole job", "move priority to the top"), 1),
     Case("num_nodes in a group", "groups: [{name: a, run: x, num_nodes: 1}]",
@@ -404,8 +411,33 @@ GROUPS = [
 FOREIGN = [
     bad("later", "depends_on: [j1]", "depends_on", "not yet"),
     bad("later too", "sweep: {lr: [1]}", "sweep", "not yet"),
-    bad("elastic", "min_count: 1", "min_count", "not yet"),
-    bad("elastic too", "max_count: 1", "max_count", "not yet"),
+    bad("a group's", "min_count: 1", "min_count", "write min_nodes"),
+    bad("a group's too", "max_count: 1", "max_count", "write max_nodes"),
+    bad("of services", "min_replicas: 1", "min_replicas", "write min_nodes"),
+    bad("fewest", "num_nodes: 2\nmin_nodes: 3", "min_nodes", "is above num_nodes, 2", line=3),
+    bad(
+        "most",
+        "num_nodes: 4\nmax_nodes: 3",
+        "max_nodes",
+        "is below num_nodes, 4",
+        "at least 4",
+        line=3,
+    ),
+    bad(
+        "a range upside down",
+        "min_nodes: 4\nmax_nodes: 3",
+        "max_nodes",
+        "is below min_nodes, 4",
+        line=3,
+    ),
+    bad("no tasks", "min_nodes: 0", "min_nodes", "out of range"),
+    bad("far too many", "max_nodes: 100001", "max_nodes", "out of range"),
+    bad(
+        "too many GPUs at most",
+        "max_nodes: 100000\nresources: {accelerators: 16}",
+        "max_nodes",
+        "the gang asks for 1,600,000 GPUs",
+    ),
     bad("mounts", "file_mounts: {/a: s3://b}", "file_mounts", "datasets", "workdir"),
     bad("an image", "image_id: docker:x", "image_id", "setup"),
     bad("a service", "service: {}", "service", "serving is not supported"),
@@ -516,3 +548,35 @@ def test_more_than_all_parameters_is_none(skew: float | str) -> None:
     """The error names the field and what would be right."""
     with pytest.raises(InvalidInput, match=r"skew.*share"):
         spec_of(skew=skew)
+
+
+@dataclass
+class Size:
+    """What is written of a number of tasks, and what it means: asked for, fewest, most."""
+
+    story: str
+    fields: dict[str, Any]
+    want: tuple[int, int | None, int | None]
+
+
+RANGES = [
+    Size("nothing", {}, (1, None, None)),
+    Size("a range", {"num_nodes": 4, "min_nodes": 2, "max_nodes": 8}, (4, 2, 8)),
+    Size("it may grow", {"num_nodes": 4, "max_nodes": 8}, (4, 4, 8)),
+    Size("it may shrink", {"num_nodes": 4, "min_nodes": 2}, (4, 2, 4)),
+    Size("the fewest are what it asks for", {"min_nodes": 3, "max_nodes": 6}, (3, 3, 6)),
+    Size("one is asked for", {"max_nodes": 6}, (1, 1, 6)),
+    Size("no range at all", {"num_nodes": 4, "min_nodes": 4, "max_nodes": 4}, (4, None, None)),
+]
+
+
+@pytest.mark.parametrize("size", RANGES, ids=lambda size: size.story)
+def test_sizes_of_elastic_jobs(size: Size) -> None:
+    """At the top and in a group a range reads alike, and is written back as it was."""
+    names = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
+    group = {"name": "a", "run": "x", **{names[f]: n for f, n in size.fields.items()}}
+    for spec in (spec_of(**size.fields), parse_job({"groups": [group]}).spec):
+        only = spec.groups[0]
+        assert (only.count, only.min_count, only.max_count) == size.want
+        assert (spec.elastic is None) == (size.want[1] is None)
+        assert parse_job(dump_job(spec)).spec == spec

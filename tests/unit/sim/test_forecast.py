@@ -215,3 +215,18 @@ def test_given_durations_are_as_good_as_they_have_been() -> None:
 
 def _spec(**more: object) -> JobSpec:
     return JobSpec("job", (), "t", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at_s", [10.0, 1_500.0])
+def test_an_elastic_job_goes_on_at_the_size_that_it_has(at_s: float) -> None:
+    """Half of an elastic job that has half of its tasks lasts as long as the whole of one that has all."""
+    trace = jobs(
+        (0.0, 10_000.0, 28), (0.0, 2_000.0, 1), (1.0, 100.0, 4),
+        tasks=[1, 8, 1], min_tasks=[1, 2, 1], max_tasks=[1, 8, 1],
+    )  # fmt: skip
+    run = Watched(trace, fleet(cluster("r-1", hosts=1, gpus=32)))
+    forecast = Forecast(run.moment(at_s), run.profile)
+    expected = forecast.start_of("j3")
+    starts = run.starts()
+    assert starts["j3"] == pytest.approx(4_000.0)
+    assert expected.at_s == pytest.approx(starts["j3"])

@@ -17,7 +17,9 @@ from topmast.fast.placement.migration import Departure, departures, room_for
 from topmast.fast.placement.places import suits
 from topmast.fast.placement.region import RegionState
 from topmast.fast.placement.reservation import ends_of, expected_end_s, first_start, kept_out
+from topmast.fast.placement.resizing import room_by_shrinking
 from topmast.fast.placement.search import Found, Search
+from topmast.fast.placement.sizes import cut, largest, least_of, with_tasks
 from topmast.model import messages as m
 from topmast.model.job import Band
 from topmast.model.plan import Ask, Plan, Reservation
@@ -90,9 +92,23 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
+        if ask.more is None:
+            return self._offer(ask)
+        return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))
+
+    def _offered(self, ask: Ask) -> m.Offer | None:
+        """An offer with a plan, if there is one."""
+        offer = self._offer(ask)
+        return None if offer.plan is None else offer
+
+    def _offer(self, ask: Ask) -> m.Offer:
+        """The best plan for a gang of one size, or why there is none."""
         if self._may_sit_beside(ask):
             return self._offer_beside(ask)
         search = self.search(self.now, ask)
+        if ask.shrinks:
+            made = room_by_shrinking(search, ask)
+            return self.refusal(ask, None) if made is None else m.Offer(ask.job, made)
         if ask.room_gpu_s is not None:
             plan = room_for(search, ask)
             return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
@@ -107,6 +123,7 @@ class RegionAnswers(RegionState):
         Not where victims are looked for: what stopping them would free is not counted beside such seats.
         """
         plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
+        plain = plain and not ask.shrinks
         here = ask.held is not None and ask.held.region == self.region
         return plain and here and applies(ask, self.score.weights(ask))
 
@@ -123,9 +140,10 @@ class RegionAnswers(RegionState):
         place = self.state.places.get(ask.job)
         if place is None or not suits(place, ask, self.columns):
             return None
-        return m.Offer(
-            ask.job, msgspec.structs.replace(place.plan, region_version=self.state.version)
-        )
+        plan = cut(place.plan, ask)
+        if plan is None:
+            return None
+        return m.Offer(ask.job, msgspec.structs.replace(plan, region_version=self.state.version))
 
     def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
         """What becomes of each attempt on hosts of this region that are drained."""

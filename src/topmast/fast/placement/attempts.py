@@ -18,6 +18,7 @@ from topmast.fast.placement.facts import (
     Up,
 )
 from topmast.fast.placement.migration import GOING
+from topmast.fast.placement.resizing import larger_place
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
@@ -71,6 +72,18 @@ def stop_attempt(placer: RegionAnswers, event: m.StopAttempt) -> None:
     else:
         stop(placer, allocation, event.why, event.cause)
     announce(placer)
+
+
+def enlarge(placer: RegionAnswers, event: m.EnlargeAttempt) -> None:
+    """Give an attempt more tasks, if there is room now and that is worth a restart."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None or not allocation.spec.preemptible:
+        return
+    to = larger_place(placer.search(placer.now), allocation, event.tasks)
+    if to is not None:
+        before, after = len(allocation.plan.seats), len(to.seats)
+        cause = f"grows from {before} to {after} tasks"
+        stop(placer, allocation, Outcome.PREEMPTED, cause, to)
 
 
 def free(placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str) -> None:

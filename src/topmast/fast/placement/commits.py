@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from topmast.fast.placement.allocation import Hold
+from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.answers import RegionAnswers
 from topmast.fast.placement.attempts import announce, launch, stop
 from topmast.fast.placement.facts import (
@@ -40,12 +40,22 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     if victims:  # else the start says so
         placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
     for victim in victims:
-        cause = f"migrated for {plan.job}" if victim.to else f"preempted by {plan.job}"
+        cause = _cause(plan.job, held[victim.job], victim.to)
         stop(placer, held[victim.job], Outcome.PREEMPTED, cause, victim.to)
     if not victims:
         launch(placer, held[plan.job])
     if place is not None:
         announce(placer)
+
+
+def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:
+    """Why somebody has to stop, in words."""
+    if to is None:
+        return f"preempted by {preemptor}"
+    before, after = len(held.plan.seats), len(to.seats)
+    if after < before:
+        return f"shrinks from {before} to {after} tasks for {preemptor}"
+    return f"migrated for {preemptor}"
 
 
 def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> str:

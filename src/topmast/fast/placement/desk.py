@@ -24,6 +24,7 @@ from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
 from topmast.fast.placement.reservation import kept_out
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
+from topmast.fast.placement.sizes import largest, least_of, with_tasks
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level
@@ -76,7 +77,29 @@ class Desk(EventMachine):
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
-        common = ask.outranked is None and ask.room_gpu_s is None
+        return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
+
+    def _sized(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer for the most tasks of an elastic gang; it rather starts smaller than wait for data.
+
+        O(log tasks) times `_whole`.
+        """
+
+        def find(question: Ask, there: dict[str, m.RegionTerms]) -> dict[str, m.Offer] | None:
+            offers = self._whole(question, there)
+            return offers if any(o.plan is not None for o in offers.values()) else None
+
+        assert ask.more is not None
+        near = {r: its for r, its in terms.items() if not (its.data_bytes or its.data_s)}
+        everything = find(with_tasks(ask, max(ask.more.most, least_of(ask))), terms)
+        if everything is not None and all(r in near for r in everything):
+            return everything
+        best = largest(ask, lambda q: find(q, near), everything is None) if near else None
+        return best or everything or self._whole(with_tasks(ask, least_of(ask)), terms)
+
+    def _whole(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer for a gang of one size, or every region's reason."""
+        common = ask.outranked is None and ask.room_gpu_s is None and not ask.shrinks
         if common and compiled.applies(ask, self.score.weights(ask)):
             return self._common(ask, terms) or self._refusals(ask, terms)
         return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})

@@ -53,6 +53,7 @@ class RegionalPlacer(RegionAnswers):
         m.AskPlans: questions.ask,
         m.CommitPlan: commits.commit,
         m.StopAttempt: attempts.stop_attempt,
+        m.EnlargeAttempt: attempts.enlarge,
         m.DropHolds: questions.drop_holds,
         m.SetHost: hosts.set_host,
         m.AssignHosts: hosts.assign,

@@ -99,11 +99,11 @@ def _movable(search: Search, ask: Ask) -> list[Allocation]:
         and a.hold in GOING
         and a.start_s + profile.min_runtime_s <= now
         and cost_gpu_s(a, profile, now) * profile.defragment_gain < limit_gpu_s
-        and _is_whole(search.columns, a)
+        and is_whole(search.columns, a)
     ]
 
 
-def _is_whole(columns: Columns, allocation: Allocation) -> bool:
+def is_whole(columns: Columns, allocation: Allocation) -> bool:
     """Whether all that an attempt holds is still there: a new configuration may have taken some."""
     index, gpus = columns.index, columns.gpus
     return all(
@@ -167,7 +167,7 @@ def _with_places(search: Search, ask: Ask, cleared: Plan) -> tuple[Plan | None, 
     trial = search.columns.trial()
     trial.take(cleared.seats, {group.name: group.resources for group in ask.groups})
     moves, change = [], 0.0
-    for victim in sorted(cleared.victims, key=lambda v: _size(search.allocations[v.job])):
+    for victim in sorted(cleared.victims, key=lambda v: size_of(search.allocations[v.job])):
         allocation = search.allocations[victim.job]
         to = place_for(search, trial, allocation)
         if to is None:
@@ -187,7 +187,7 @@ def _with_places(search: Search, ask: Ask, cleared: Plan) -> tuple[Plan | None, 
     return plan, None
 
 
-def _size(allocation: Allocation) -> tuple[int, int, str]:
+def size_of(allocation: Allocation) -> tuple[int, int, str]:
     """The order in which places are sought: the largest first."""
     return (-allocation.plan.gpus_milli, -len(allocation.plan.seats), allocation.job)
 
@@ -209,12 +209,16 @@ def place_for(search: Search, trial: Columns, allocation: Allocation) -> Plan | 
 
 
 def as_it_runs(columns: Columns, allocation: Allocation) -> Ask:
-    """The question about a place like the one that an attempt has: on the same GPU model."""
+    """The question about a place like the one that an attempt has: on the same GPU model, for as many tasks."""
     first: dict[str, Seat] = {}
     for seat in allocation.plan.seats:
         first.setdefault(seat.group, seat)
     groups = tuple(
-        GroupAsk(g.name, g.count, _held(columns, allocation, g.resources, first[g.name]))
+        GroupAsk(
+            g.name,
+            allocation.plan.tasks_of(g.name) if g.is_elastic else g.count,
+            _held(columns, allocation, g.resources, first[g.name]),
+        )
         for g in allocation.spec.groups
     )
     spec = allocation.spec
@@ -252,7 +256,7 @@ def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
     here = [a for a in search.allocations.values() if not emptied.isdisjoint(a.plan.hosts)]
     trial: Columns | None = None
     found = []
-    for allocation in sorted(here, key=_size):
+    for allocation in sorted(here, key=size_of):
         why = _stays(allocation)
         to = None
         if not why:

@@ -36,9 +36,11 @@ LEVEL = SPAN + 2
 KEPT = LEVEL + 1
 
 
-Key = tuple[int, tuple[int, ...] | None, bool, bool]
-"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it."""
-NOBODY: Key = (0, None, False, False)
+Key = tuple[int, tuple[int, ...] | None, bool, bool, tuple[int, int]]
+"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it; the span.
+
+Of one kin questions may have different spans: where there is its data, it was asked about with victims, too."""
+NOBODY: Key = (0, None, False, False, ALL)
 
 
 class Refused:
@@ -72,7 +74,7 @@ class Refused:
 
         ``kept``: reserved seats were kept from it. O(1).
         """
-        key = (kin, models, tasks == 0, kept)
+        key = (kin, models, tasks == 0, kept, span)
         row = self._row_of.get(key)
         if row is None:
             if not self._free:

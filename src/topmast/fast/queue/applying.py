@@ -72,6 +72,10 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
     record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
     record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
     record.moves = False
+    if record.spec.elastic is not None:
+        tasks = len(plan.seats)
+        record.resizes += record.tasks not in (None, tasks)
+        record.tasks = tasks
     queue.book(record, plan)
 
 
@@ -98,7 +102,7 @@ def _forgiven(queue: QueueState, fact: f.Forgiven, event: m.Message) -> None:
 def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
     record = queue.jobs[fact.job]
     queue.pending.remove(record.id)
-    record.uncounted_s = record.held_s
+    record.uncounted_s, record.extra_gpu_s = record.held_s, 0.0
     record.promotions += 1
     queue.enqueue(record)
 
@@ -133,6 +137,7 @@ def _retire(queue: QueueState, record: JobRecord) -> None:
     queue.durations.over(record.id)
     queue.binding.forget(record.id, queue.now)
     queue.rounds.forget(record.id)
+    queue.elastic.forget(record.id)
     record.finish_s = queue.now
     queue.finished.append(record.id)
     if len(queue.finished) > FINISHED_KEPT:
@@ -154,7 +159,11 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         held_s = event.end_s - event.start_s
         record.held_s += held_s
         record.kept_s += event.kept_s
-        record.worked_s += event.kept_s * record.spec.speed_on(record.model)
+        worked_s = event.kept_s * record.spec.speed_on(record.model)
+        if record.plan is not None and record.spec.elastic is not None:
+            worked_s *= queue.speed_of_size(record.spec, record.plan)
+            record.extra_gpu_s += held_s * (gpus - record.spec.gpus_milli() / MILLI)
+        record.worked_s += worked_s
         queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
     record.start_s, record.stopped_s = None, queue.now

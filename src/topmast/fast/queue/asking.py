@@ -82,6 +82,7 @@ def ask(
     room_gpu_s: float | None = None,
     copies: bool = False,
     nearby: Nearby | None = None,
+    shrinks: bool = False,
 ) -> None:
     """Put one question about a job to ``regions``; those apart may have answered it already."""
     record = queue.jobs[candidate.job]
@@ -91,12 +92,12 @@ def ask(
         outranked = queue.outranked(candidate)
     question = _question(
         queue, candidate, choices, costs,
-        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, when=copies,
+        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, when=copies, shrinks=shrinks,
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
         costs, queue.pending.changes, question.held, free_best=free_best, offers={},
-        moves=room_gpu_s is not None, copies=copies, nearby=nearby,
+        moves=room_gpu_s is not None, copies=copies, nearby=nearby, shrinks=shrinks,
     )  # fmt: skip
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
@@ -118,9 +119,15 @@ def _question(
     outranked: tuple[str, ...] | None = None,
     room_gpu_s: float | None = None,
     when: bool = False,
+    shrinks: bool = False,
 ) -> Ask:
-    """The question about a candidate, as far as it is the same for all regions. ``when``: there will be room."""
+    """The question about a candidate, as far as it is the same for all regions. ``when``: there will be room.
+
+    Nobody has to go for more tasks of an elastic gang than the fewest that will do.
+    """
     record, over_quota = queue.jobs[candidate.job], candidate.over_quota
+    gently = not preempt and not shrinks and room_gpu_s is None
+    more = queue.more_tasks(record, over_quota, choices) if gently else None
     reserve = queue.backfill.may_reserve(record, queue.now)
     # Room is reserved after the last question: not where victims can still be asked for.
     reserve = reserve and (preempt or not may_preempt(queue, record, over_quota, costs))
@@ -128,7 +135,7 @@ def _question(
         record.spec, over_quota, choices, preempt=preempt, job=record.id,
         avoid_hosts=record.avoid_hosts, held=queue.held_from(record.spec, record, over_quota),
         reserve=reserve or when, outranked=outranked, room_gpu_s=room_gpu_s,
-        cluster=None if record.bound is None else record.bound.cluster,
+        cluster=None if record.bound is None else record.bound.cluster, more=more, shrinks=shrinks,
     )  # fmt: skip
 
 
@@ -165,7 +172,7 @@ def _ask_apart(queue: QueueViews, asking: Asking, question: Ask) -> None:
 def _is_alone(record: JobRecord, question: Ask) -> bool:
     """Whether an answer concerns this job in this moment only: nobody else is asked about with it."""
     special = question.reserve or question.outranked is not None or question.room_gpu_s is not None
-    return special or record.moves
+    return special or question.shrinks or record.moves
 
 
 def _upcoming(

@@ -24,8 +24,9 @@ class Asking(Struct, gc=False):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
     ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
-    another job that it had to respect. ``moves``: others might be moved for it. ``copies``: there is room away from its
-    data, and the regions that have it are asked whether they have some too, or when; ``nearby`` is what they said.
+    another job that it had to respect. ``moves``: others might be moved for it; ``shrinks``: made smaller.
+    ``copies``: there is room away from its data, and the regions that have it are asked whether they have some too, or
+    when; ``nearby`` is what they said.
     """
 
     batch: int
@@ -43,14 +44,25 @@ class Asking(Struct, gc=False):
     moves: bool = False
     copies: bool = False
     nearby: Nearby | None = None
+    shrinks: bool = False
 
 
-def winner(plans: Iterable[Plan | None]) -> Plan | None:
-    """The plan with the lowest score; ties by region, then cluster name."""
+def winner(plans: Iterable[Plan | None], elastic: bool = False) -> Plan | None:
+    """The plan with the lowest score; ties by region, then cluster name.
+
+    Of an ``elastic`` gang that with the most tasks, unless data has to come first.
+    """
     there = [plan for plan in plans if plan is not None]
     if len(there) < 2:
         return there[0] if there else None
+    if elastic:
+        return min(there, key=_roomiest)
     return min(there, key=lambda p: (p.score, p.region, p.cluster), default=None)
+
+
+def _roomiest(plan: Plan) -> tuple[bool, int, float, str, str]:
+    waits = plan.data_bytes > 0 or plan.data_s > 0
+    return (waits, -len(plan.seats), plan.score, plan.region, plan.cluster)
 
 
 def most_hopeful(reasons: Iterable[PendingReason | None]) -> PendingReason:

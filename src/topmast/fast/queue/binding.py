@@ -181,7 +181,7 @@ class Binding:
 
     def _able_to_hold(self, spec: JobSpec) -> Ints:
         """The clusters that could hold a job if they were empty. O(1) if one like it was asked about."""
-        kind = tuple((g.count, g.resources) for g in spec.groups)
+        kind = tuple((g.least, g.resources) for g in spec.groups)
         able = self._able.get(kind)
         if able is None:
             fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
@@ -247,7 +247,7 @@ class Binding:
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
     """Whether an empty cluster has room for each group of a job by itself. O(groups x models x hosts)."""
-    return all(_tasks_in(cluster, g.resources) >= g.count for g in spec.groups)
+    return all(_tasks_in(cluster, g.resources) >= g.least for g in spec.groups)
 
 
 def _tasks_in(cluster: ClusterSpec, needs: Resources) -> int:

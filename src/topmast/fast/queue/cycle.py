@@ -6,6 +6,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.queue.asking import ASK_TIMEOUT_S, consider
 from topmast.fast.queue.auction import Asking
 from topmast.fast.queue.deciding import auction
+from topmast.fast.queue.enlarging import enlarge, look_at_sizes
 from topmast.fast.queue.lifecycle import bind_again
 from topmast.fast.queue.turns import begin_round
 from topmast.fast.queue.views import QueueViews
@@ -33,6 +34,9 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.mix.settle()
     if queue.rounds.is_due(queue.now) and queue.asking is None:
         begin_round(queue)
+    look_s = queue.elastic.next_s()
+    if look_s is not None and look_s <= queue.now:
+        look_at_sizes(queue)
     queue.budget = ASKS_PER_WAKE
     if queue.asking is not None and queue.asking.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.asking)
@@ -77,6 +81,8 @@ def advance(queue: QueueViews) -> None:
         if candidate is None:
             for region, jobs in queue.ahead.release():
                 queue.send(ids.placer(region), m.DropHolds(jobs, quiet=True))
+            if queue.elastic.may_grow:
+                enlarge(queue)
             return
         queue.budget -= 1
         consider(queue, candidate)
@@ -139,6 +145,7 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the desk knows whom it might help."""
     queue.ahead.spoil(event.region)
+    queue.elastic.room_came = True
     if len(queue.pending.ranking):
         queue.send(ids.DESK, m.WhoFits(event.region, event.clusters))
 

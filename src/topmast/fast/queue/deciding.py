@@ -15,7 +15,7 @@ from topmast.fast.queue.asking import (
 from topmast.fast.queue.auction import Asking, Nearby, earliest, most_hopeful, winner
 from topmast.fast.queue.datasets import begin_copy
 from topmast.fast.queue.kin import Refusal
-from topmast.fast.queue.pending import effective_band
+from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
@@ -30,12 +30,14 @@ FETCH_AGAIN_S = 60.0
 def auction(queue: QueueViews, asking: Asking) -> None:
     """All offers are in: commit the best plan, order its data, ask for more, or close.
 
-    More is: with moves, if it waited long, and with preemption. The better of the two wins.
+    More is: with moves, if it waited long; with elastic work made smaller, which decides it if that makes room; and
+    with preemption. The better of moves and preemption wins.
     """
     queue.asking = None
     candidate = asking.candidate
     record = queue.jobs.get(candidate.job)
-    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+    elastic = record is not None and record.spec.elastic is not None
+    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())], elastic)
     gone = record is None or queue.pending.line_of(record.id) is None
     if record is None or gone:
         return  # it was cancelled while the regions thought about it
@@ -43,9 +45,10 @@ def auction(queue: QueueViews, asking: Asking) -> None:
     stops = not asking.preempt and may_preempt(queue, record, over_quota, asking.costs)
     may_win = best is not None and not asking.costs[best.region].missing
     near = with_data(queue, asking.costs)
-    here = winner(offer.plan for offer in asking.offers.values()) if asking.copies else None
+    here = winner((o.plan for o in asking.offers.values()), elastic) if asking.copies else None
     nearby = _nearby(asking)
-    if best is not None and may_win and not (best.victims and stops):
+    stops_nobody = best is not None and (not best.victims or asking.shrinks)
+    if best is not None and may_win and (stops_nobody or not stops):
         _commit(queue, record, asking, best)
     elif here is not None:  # nothing is copied while a free place has the data
         _commit(queue, record, asking, here)
@@ -61,6 +64,11 @@ def auction(queue: QueueViews, asking: Asking) -> None:
         ask(
             queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
             room_gpu_s=worth_gpu_s, nearby=nearby,
+        )  # fmt: skip
+    elif near and _may_shrink(queue, candidate, record, asking):
+        ask(
+            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
+            shrinks=True, nearby=nearby,
         )  # fmt: skip
     elif stops:
         ask(
@@ -92,11 +100,23 @@ def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> Non
 
 
 def _may_move(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
-    if asking.preempt or asking.moves or not record.spec.gpus_milli():
+    asked = asking.preempt or asking.moves or asking.shrinks
+    if asked or not record.spec.gpus_milli():
         return False
     reasons = [offer.reason for offer in asking.offers.values()]
     busy = PendingReason.INSUFFICIENT_CAPACITY in reasons
     return busy and queue.defragmentation.may_ask(record.id, queue.now)
+
+
+def _may_shrink(queue: QueueViews, candidate: Candidate, record: JobRecord, asking: Asking) -> bool:
+    if asking.preempt or asking.shrinks:
+        return False
+    reasons = [offer.reason for offer in asking.offers.values()]
+    if PendingReason.INSUFFICIENT_CAPACITY not in reasons:
+        return False
+    return queue.elastic.may_shrink(
+        effective_band(record.spec.band, candidate.over_quota), queue.now
+    )
 
 
 def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
@@ -113,7 +133,7 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
         close(queue, asking.candidate, reason, detail, queue.now + REFUSAL_DELAY_S)
         return
     epoch = record.epoch + 1
-    expected_s = queue.pending.remaining_s(record)
+    expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota))
     queue.ahead.take(plan.region, hold, plan.gpus_milli)
     queue.send(

@@ -44,14 +44,18 @@ class Durations:
             self._learning.submitted(record.id, record.spec)
 
     def learn(self, record: JobRecord) -> None:
-        """Take note of a job that succeeded. O(RUNS_KEPT log RUNS_KEPT)."""
+        """Take note of a job that succeeded. O(RUNS_KEPT log RUNS_KEPT).
+
+        Of an elastic one counts what it would have taken with as many tasks as it asked for.
+        """
+        run_s = record.held_s if record.spec.elastic is None else record.worked_s
         if self._learning is not None:
-            self._learning.succeeded(record.id, record.spec, record.held_s)
+            self._learning.succeeded(record.id, record.spec, run_s)
         key = recurrence(record.spec)
         if key is None:
             return
         history = self.histories.pop(key, None) or History([], 0.0)
-        history.runs_s = [*history.runs_s[1 - RUNS_KEPT :], record.held_s]
+        history.runs_s = [*history.runs_s[1 - RUNS_KEPT :], run_s]
         history.median_s = statistics.median(history.runs_s)
         self.histories[key] = history  # the latest last: the longest unseen is forgotten first
         if len(self.histories) > GROUPS_KEPT:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from topmast.fast.queue.ledger import Ledger
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
-from topmast.model.plan import GroupAsk, Plan
+from topmast.model.plan import GroupAsk, More, Plan
 from topmast.model.reason import PendingReason
 from topmast.model.units import format_bytes
 
@@ -90,15 +90,45 @@ class Entitlements:
         return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
 
     def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
-        """Thousandths of GPUs by model that the gang takes when each group takes its ``choice``-th."""
+        """Thousandths of GPUs by model that the gang takes, at least, when each group takes its ``choice``-th."""
         milli: dict[str, int] = {}
         for group in spec.groups:
             listed = self.named(group.resources).accelerators
             if listed:
                 taken = listed[min(choice, len(listed) - 1)]
                 model = taken.model or ""
-                milli[model] = milli.get(model, 0) + group.count * taken.gpus_milli
+                milli[model] = milli.get(model, 0) + group.least * taken.gpus_milli
         return milli
+
+    def more_of(
+        self, spec: JobSpec, over_quota: bool, choices: tuple[int, ...], limit: int | None = None
+    ) -> More | None:
+        """The most tasks that an elastic gang may have by each choice, up to its count or ``limit``.
+
+        O(choices x log tasks x models x depth of the tenant); None for any other gang.
+        """
+        elastic = spec.elastic
+        if elastic is None:
+            return None
+        may = self.may_borrow if over_quota else self.is_within
+        low, wanted = elastic.least, self.wanted(spec)
+        high = elastic.count if limit is None else limit
+        listed = self.named(elastic.resources).accelerators
+        found = []
+        for choice in choices:
+            per_task = dict[str, int]()
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                per_task = {taken.model or "": taken.gpus_milli}
+
+            def fits(tasks: int, choice: int = choice, per_task: dict[str, int] = per_task) -> bool:
+                least = wanted[choice]
+                extra = {m: (tasks - low) * milli for m, milli in per_task.items()}
+                return may(spec, {m: n + extra.get(m, 0) for m, n in least.items()})
+
+            most = high if not wanted or high <= low or fits(high) else most_that(fits, low, high)
+            found.append((choice, most))
+        return More(spec.groups.index(elastic), tuple(found))
 
     def counted(self, spec: JobSpec, plan: Plan) -> Plan:
         """The plan with its GPUs by model: groups may want others than the first task does."""
@@ -119,13 +149,16 @@ class Entitlements:
         return max(lists, key=len, default=())
 
     def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupAsk, ...]:
-        """Task groups as a search knows them, every model named; made once for gangs alike. O(groups)."""
+        """Task groups as a search knows them, every model named, with the fewest tasks that will do.
+
+        Made once for gangs alike. O(groups).
+        """
         known = self._asked.get(groups)
         if known is None:
             if len(self._asked) >= KINDS_KEPT:
                 self._asked = {}
             known = self._asked[groups] = tuple(
-                GroupAsk(g.name, g.count, self.named(g.resources)) for g in groups
+                GroupAsk(g.name, g.least, self.named(g.resources)) for g in groups
             )
         return known
 
@@ -154,6 +187,17 @@ class Entitlements:
         above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
         of = f"the quota of {above}" if above else "its quota"
         return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"
+
+
+def most_that(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """The most from ``low`` on, which fits, to below ``high``, which does not. O(log)."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def with_memory(wanted: Accelerator, need_bytes: int, there_bytes: int) -> Accelerator:

@@ -125,6 +125,6 @@ def likeness_of(
     )
 
 
-def wanted_of(spec: JobSpec) -> tuple[tuple[int, Resources], ...]:
-    """By group, how many tasks there are and what each needs. O(groups)."""
-    return tuple([(group.count, group.resources) for group in spec.groups])
+def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
+    """By group, how many tasks there are, or may be at least, and what each needs. O(groups)."""
+    return tuple([(group.count, group.min_count, group.resources) for group in spec.groups])

@@ -64,6 +64,7 @@ class GlobalQueue(QueueViews):
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
                 self.binding.next_s(),
+                self.elastic.next_s(),
                 self._next_round_s(),
             )
         )

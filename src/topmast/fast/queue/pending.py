@@ -197,7 +197,7 @@ class Pending:
             tasks=spec.tasks,
             duration_s=min(LONGEST_S, expected_s),
             remaining_s=min(LONGEST_S, left_of(expected_s, record)),
-            attained_gpu_s=executed_s * gpus,
+            attained_gpu_s=executed_s * gpus + record.extra_gpu_s,
             executed_s=executed_s,
             first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
             since_s=record.submit_s if record.stopped_s is None else record.stopped_s,
@@ -297,11 +297,15 @@ class Pending:
         ranked = self._ranked(record, line=0)
         since_s = now if record.start_s is None else record.start_s
         ran_s = max(0.0, now - since_s)
+        gpus, worked_s = ranked.gpus, ran_s
+        if record.spec.elastic is not None and record.gpus_milli is not None and gpus:
+            gpus = record.gpus_milli / MILLI
+            worked_s *= gpus / ranked.gpus  # as if it worked in proportion to its GPUs
         return replace(
             ranked,
             band=record.band,
-            remaining_s=max(0.0, ranked.remaining_s - ran_s),
-            attained_gpu_s=ranked.attained_gpu_s + ran_s * ranked.gpus,
+            remaining_s=max(0.0, ranked.remaining_s - worked_s),
+            attained_gpu_s=ranked.attained_gpu_s + ran_s * gpus,
             executed_s=ranked.executed_s + ran_s,
             since_s=since_s,
         )
@@ -409,6 +413,12 @@ class Pending:
                 self._open_kin(kin)
                 kin.forget()
                 self.changes += 1
+
+    def refused_kin(self) -> Iterator[tuple[Kin, JobSpec]]:
+        """Every kin of which somebody was refused for want of a place, and one of its jobs. O(kin)."""
+        for kin in self.kindred:
+            if kin.refused or kin.told:
+                yield kin, self._by_number[next(iter(kin.lines))].spec
 
     def reopen_readers(self, dataset: str) -> None:
         """A dataset can be read in one more region: ask again about the lines that read it. O(those)."""

@@ -19,6 +19,8 @@ class JobRecord(Struct, gc=False):
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
     ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
     by attained service, for the job rose to the top since, ``promotions`` times.
+    ``tasks``: of an elastic job, how many the latest attempt has; ``resizes``: how often it came back with another number.
+    ``extra_gpu_s``: what finished attempts took beyond the GPUs that it asked for.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
@@ -59,6 +61,9 @@ class JobRecord(Struct, gc=False):
     stopped_s: float | None = None
     uncounted_s: float = 0.0
     promotions: int = 0
+    tasks: int | None = None
+    resizes: int = 0
+    extra_gpu_s: float = 0.0
 
     @property
     def finished(self) -> bool:
@@ -81,6 +86,8 @@ class JobRecord(Struct, gc=False):
         running_s = now - self.start_s if self.start_s is not None else 0.0
         until_s = self.finish_s if self.finish_s is not None else now
         milli = spec.gpus_milli() if self.gpus_milli is None else self.gpus_milli
+        elastic = spec.elastic
+        others = 0 if elastic is None else spec.tasks - elastic.count
         return JobView(
             id=self.id,
             name=spec.name,
@@ -94,7 +101,7 @@ class JobRecord(Struct, gc=False):
             gpu_model=self.model,
             hosts=self.hosts,
             gpus=milli / MILLI,
-            tasks=spec.tasks,
+            tasks=spec.tasks if self.tasks is None else self.tasks,
             attempts=self.epoch,
             preemptions=self.preemptions,
             migrations=self.migrations,
@@ -111,4 +118,7 @@ class JobRecord(Struct, gc=False):
             group=spec.group,
             cause=self.cause,
             refusals=self.refusals,
+            min_tasks=None if elastic is None else others + elastic.least,
+            max_tasks=None if elastic is None else others + elastic.most,
+            resizes=self.resizes,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from topmast.fast.queue.record import JobRecord
+from topmast.model.job import MILLI
 from topmast.policies.base import Empirical, Order
 
 KEPT = 10_000
@@ -28,7 +29,11 @@ class Services:
             return False
         if len(self.total_gpu_s) >= KEPT:
             del self.total_gpu_s[: KEPT // RENEWED_EVERY]
-        self.total_gpu_s.append(record.held_s * gpus)
+        if record.spec.elastic is None:
+            self.total_gpu_s.append(record.held_s * gpus)
+        else:
+            own_gpus = record.spec.gpus_milli() / MILLI
+            self.total_gpu_s.append(record.held_s * own_gpus + record.extra_gpu_s)
         self._unknown += 1
         if self._unknown * RENEWED_EVERY < len(self.total_gpu_s):
             return False

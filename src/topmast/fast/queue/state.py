@@ -17,6 +17,7 @@ from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.defragmentation import Defragmentation
 from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
+from topmast.fast.queue.elastic import Elastic
 from topmast.fast.queue.entitlements import Entitlements
 from topmast.fast.queue.fetches import Fetches
 from topmast.fast.queue.kept_back import KeptBack
@@ -32,6 +33,7 @@ from topmast.fast.queue.services import Services
 from topmast.fast.queue.shaping import Shapes
 from topmast.model.dataset import Copy
 from topmast.model.fleet import Fleet
+from topmast.model.job import JobSpec, speed_of_size
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
 from topmast.policies.base import Bind, Order, Reserve, Score, Share
@@ -100,6 +102,7 @@ class QueueState(EventMachine):
         self.mix = Mix()
         self.rounds = Rounds(profile.shares, share)
         self.kinds = Kinds(self.fleet, self.entitlements)
+        self.elastic = Elastic(profile.elastic)
         self.pending = self._nobody_waits()
         self.finished: list[str] = []
         self.next_job = 1
@@ -165,6 +168,7 @@ class QueueState(EventMachine):
     def book(self, record: JobRecord, plan: Plan) -> None:
         """Count what a plan holds on its tenant. O(models)."""
         self.placed[record.id] = record
+        self.elastic.book(record)
         tenant, over_quota = record.spec.tenant, record.over_quota
         for model, milli in plan.held().items():
             self.ledger.take(tenant, plan.region, model, milli, over_quota)
@@ -173,11 +177,20 @@ class QueueState(EventMachine):
         """Give back what a job's plan held, if it has one. O(models)."""
         plan = record.plan
         self.placed.pop(record.id, None)
+        self.elastic.unbook(record.id)
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
                 self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
             record.plan = None
+
+    def speed_of_size(self, spec: JobSpec, plan: Plan) -> float:
+        """How fast a job is expected to be with the tasks of a plan, over those that it asked for. O(seats)."""
+        elastic = spec.elastic
+        if elastic is None:
+            return 1.0
+        tasks = plan.tasks_of(elastic.name)
+        return speed_of_size(elastic, tasks, self.profile.elastic.efficiency)
 
     def with_ledger(self, ledger: Ledger) -> Self:
         """The same queue with another ledger, to look at: everything else is shared. O(1)."""
@@ -227,6 +240,7 @@ class QueueState(EventMachine):
         self.services.restore(state.services_gpu_s)
         self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
+        self.elastic = Elastic(self.profile.elastic)
         self.pending = self._nobody_waits()
         for record in self.jobs.values():
             if record.plan is not None:

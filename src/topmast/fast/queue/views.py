@@ -11,7 +11,7 @@ from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Ask, Reservation
+from topmast.model.plan import Ask, More, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
@@ -99,6 +99,8 @@ class QueueViews(QueueState):
         outranked: tuple[str, ...] | None = None,
         room_gpu_s: float | None = None,
         cluster: str | None = None,
+        more: More | None = None,
+        shrinks: bool = False,
     ) -> Ask:
         """The question about a job, as far as it is the same for all regions."""
         return Ask(
@@ -115,6 +117,8 @@ class QueueViews(QueueState):
             room_gpu_s=room_gpu_s,
             mix=self.mix.current,
             cluster=cluster,
+            more=more,
+            shrinks=shrinks,
         )
 
     def ask_for(
@@ -169,6 +173,16 @@ class QueueViews(QueueState):
         band = effective_band(spec.band, over_quota)
         return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
+    def more_tasks(
+        self, record: JobRecord, over_quota: bool, choices: tuple[int, ...]
+    ) -> More | None:
+        """How many tasks an elastic job may have now: as many as it was given, if a place is kept for it."""
+        elastic = record.spec.elastic
+        if elastic is None:
+            return None
+        limit = elastic.most if record.moves else elastic.count
+        return self.entitlements.more_of(record.spec, over_quota, choices, limit)
+
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there. Not to be changed.
 
@@ -214,7 +228,7 @@ class QueueViews(QueueState):
                 PendingReason.PENDING_EVALUATION,
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
-        reason, detail = self._reason_of_line(line)
+        reason, detail = self.reason_of_line(line)
         detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and reason in never:
@@ -222,7 +236,7 @@ class QueueViews(QueueState):
             return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
         return reason, detail
 
-    def _reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
+    def reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
         """Why a line waits: what it was told itself, or, if nobody of it was asked about, its kin."""
         within = bool(self.choices(line.spec, over_quota=False))
         told = list(line.kin[not within].told.values())

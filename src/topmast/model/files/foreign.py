@@ -8,7 +8,6 @@ _IMAGE = "images are not supported (prepare the environment in setup)"
 _DISK = "disks are not requested (leave it out)"
 _PREEMPTIBLE = "there are no spot machines (write preemptible: true at the top of the file)"
 _ALTERNATIVES = "alternatives are a list in order of preference (accelerators: [H100:8, A100:8])"
-_ELASTIC = "elastic jobs are not yet supported (write num_nodes)"
 _DATA = "storage is not mounted (put the code in workdir, and list what it reads under datasets)"
 _TAGS = "labels are not supported (tag recurring runs with group)"
 _SERVING = "serving is not supported: a job runs to its end (leave it out)"
@@ -16,10 +15,10 @@ _SERVING = "serving is not supported: a job runs to its end (leave it out)"
 TOP_FIELDS = {
     "depends_on": "not yet supported (submit the second job when the first has ended)",
     "sweep": "not yet supported (submit a job for each setting)",
-    "min_count": _ELASTIC,
-    "max_count": _ELASTIC,
-    "min_nodes": _ELASTIC,
-    "max_nodes": _ELASTIC,
+    "min_count": "belongs to a group (write min_nodes)",
+    "max_count": "belongs to a group (write max_nodes)",
+    "min_replicas": "unknown field (write min_nodes)",
+    "max_replicas": "unknown field (write max_nodes)",
     "file_mounts": _DATA,
     "storage_mounts": _DATA,
     "volumes": _DATA,

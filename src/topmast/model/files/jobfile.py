@@ -51,11 +51,13 @@ BANDS = {band.name.lower(): band for band in Band}
 LEVELS = {level.name.lower(): level for level in Level}
 
 _JOB_FIELDS = (
-    "name", "tenant", "num_nodes", "resources", "priority", "envs", "workdir", "datasets",
+    "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs", "workdir", "datasets",
     "topology", "checkpoint", "time_limit", "max_restarts", "preemptible", "group", "setup", "run",
     "expected_duration", "skew", "groups",
 )  # fmt: skip
-_GROUP_FIELDS = ("name", "count", "resources", "setup", "run")
+_GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
+_SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
+"""What a file without groups calls the number of its tasks, and what a group calls it."""
 _RESOURCE_FIELDS = ("accelerators", "cpus", "memory", "gpu_memory")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -135,21 +137,40 @@ def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
     resources, setup = _resources(job.get("resources")), _script(job.get("setup"))
     listed = job.get("groups")
     if listed is None:
-        nodes = job.get("num_nodes")
-        count = nodes.integer(low=1, high=MAX_TASKS) if nodes else 1
+        count, fewest, most = _size(job, tuple(_SIZES_AT_TOP))
         run = job.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES)
-        groups: tuple[TaskGroup, ...] = (TaskGroup(DEFAULT_GROUP, count, resources, run, setup),)
+        only = TaskGroup(DEFAULT_GROUP, count, resources, run, setup, fewest, most)
+        groups: tuple[TaskGroup, ...] = (only,)
     else:
-        for field in ("num_nodes", "run"):
+        for field in (*_SIZES_AT_TOP, "run"):
             given = job.get(field)
             if given is not None:
-                instead = "count" if field == "num_nodes" else "run"
+                instead = _SIZES_AT_TOP.get(field, field)
                 raise given.error(
                     "cannot stand beside groups", f"give each group its own '{instead}'"
                 )
         groups = _listed_groups(listed, resources, setup)
-    _check_size(listed or job.get("num_nodes") or root, groups)
+    _check_size(listed or job.get("max_nodes") or job.get("num_nodes") or root, groups)
     return groups
+
+
+def _size(fields: Record, names: tuple[str, ...]) -> tuple[int, int | None, int | None]:
+    """How many tasks, and between which limits; no limits for a number that is fixed.
+
+    ``names``: of the fields that say the number, the fewest, and the most. A number that is not given is the
+    fewest that will do.
+    """
+    wanted, fewest, most = (fields.get(name) for name in names)
+    low = fewest.integer(low=1, high=MAX_TASKS) if fewest else None
+    high = most.integer(low=1, high=MAX_TASKS) if most else None
+    count = wanted.integer(low=1, high=MAX_TASKS) if wanted else low or 1
+    if fewest and low is not None and low > count:
+        raise fewest.error(f"is above {names[0]}, {count:,}", f"at most {count:,}")
+    if most and high is not None and high < count:
+        what = names[0] if wanted or not fewest else names[1]
+        raise most.error(f"is below {what}, {count:,}", f"at least {count:,}")
+    low, high = low or count, high or count
+    return (count, None, None) if low == high else (count, low, high)
 
 
 def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[TaskGroup, ...]:
@@ -157,14 +178,21 @@ def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[Tas
     for item in listed.items(limit=MAX_GROUPS):
         fields = item.record(_GROUP_FIELDS, _NOT_IN_A_GROUP)
         name = fields.need("name", "trainer")
-        count, own, own_setup = fields.get("count"), fields.get("resources"), fields.get("setup")
+        own, own_setup = fields.get("resources"), fields.get("setup")
+        count, fewest, most = _size(fields, tuple(_SIZES_AT_TOP.values()))
         group = TaskGroup(
             name=name.name(),
-            count=count.integer(low=1, high=MAX_TASKS) if count else 1,
+            count=count,
             resources=_resources(own) if own else resources,
             run=fields.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES),
             setup=_script(own_setup) if own_setup else setup,
+            min_count=fewest,
+            max_count=most,
         )
+        if group.is_elastic and any(other.is_elastic for other in groups.values()):
+            place = fields.get("min_count") or fields.get("max_count") or item
+            remedy = "leave min_count and max_count to one group"
+            raise place.error("a second group of varying size", remedy)
         if group.name in groups:
             raise name.error(f"a second group named {show(group.name)}", "rename one of them")
         groups[group.name] = group
@@ -174,23 +202,21 @@ def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[Tas
 
 
 _NOT_IN_A_GROUP = {
-    "num_nodes": "a group has no num_nodes (write count)",
-    "min_count": "elastic jobs are not yet supported (write count)",
-    "max_count": "elastic jobs are not yet supported (write count)",
+    **{top: f"a group has no {top} (write {own})" for top, own in _SIZES_AT_TOP.items()},
     **{
         field: f"belongs to the whole job (move {field} to the top of the file)"
         for field in _JOB_FIELDS
-        if field not in (*_GROUP_FIELDS, "num_nodes", "groups")
+        if field not in (*_GROUP_FIELDS, *_SIZES_AT_TOP, "groups")
     },
 }
 
 
 def _check_size(place: Value, groups: Sequence[TaskGroup]) -> None:
-    tasks = sum(group.count for group in groups)
+    tasks = sum(group.most for group in groups)
     if tasks > MAX_TASKS:
         raise place.error(f"the gang has {tasks:,} tasks", f"at most {MAX_TASKS:,}")
     largest = [
-        group.count * max((choice.gpus_milli for choice in group.resources.accelerators), default=0)
+        group.most * max((choice.gpus_milli for choice in group.resources.accelerators), default=0)
         for group in groups
     ]
     if sum(largest) > MAX_GPUS * MILLI:
@@ -358,9 +384,15 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document |= {"max_restarts": spec.max_restarts, "preemptible": spec.preemptible}
     only = spec.groups[0]
     if len(spec.groups) == 1 and only.name == DEFAULT_GROUP:
-        return document | {"num_nodes": only.count} | _dump_work(only)
-    listed = [{"name": g.name, "count": g.count} | _dump_work(g) for g in spec.groups]
+        return document | _dump_size(only, tuple(_SIZES_AT_TOP)) | _dump_work(only)
+    names = tuple(_SIZES_AT_TOP.values())
+    listed = [{"name": g.name} | _dump_size(g, names) | _dump_work(g) for g in spec.groups]
     return document | {"groups": listed}
+
+
+def _dump_size(group: TaskGroup, names: tuple[str, ...]) -> dict[str, int]:
+    sizes = (group.count, group.min_count, group.max_count)
+    return {name: size for name, size in zip(names, sizes, strict=True) if size is not None}
 
 
 def _dump_topology(topology: Topology) -> dict[str, str]:

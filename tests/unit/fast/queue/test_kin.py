@@ -1,6 +1,6 @@
 """What one job was told goes for its kin, and only for those that may do no more than it."""
 
-from tests.support.build import cluster, fleet, job, profile
+from tests.support.build import cluster, dataset, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.placement.desk import Desk
 from topmast.fast.queue.backfill import REFRESH_S
@@ -105,3 +105,18 @@ def test_the_next_reservation_goes_to_the_first_in_order() -> None:
     assert world.queue.backfill.holder == third
     world.finish(running[1])
     assert world.states()[third] == "RUNNING"
+
+
+def test_where_its_data_is_not_counts_too_when_room_comes_up() -> None:
+    """With victims only the region with the data was asked; room in the other one is good for a copy all the same."""
+    full = fleet(
+        cluster("east-1", hosts=1), cluster("west-1", hosts=1), datasets=(dataset("there", "west"),)
+    )
+    world = World(full, profile())
+    world.submit(*(job("filler", gpus=4, preemptible=False) for _ in range(4)))
+    world.submit(job("reader", gpus=8, datasets=("there",)))
+    for name in [name for name in ("j1", "j2", "j3", "j4") if world.jobs[name].region == "east"]:
+        assert world.reason("j5") == "InsufficientCapacity"
+        world.finish(name)
+    assert world.reason("j5") == "WaitingForData"
+    assert [copy.target for copy in world.queue.catalogue.copies.values()] == ["east"]
