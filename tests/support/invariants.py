@@ -272,7 +272,9 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         return None
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
+        granted = queue.rounds.choice(record.id)  # in a round, its model and no other
         choices = queue.choices(spec, over_quota)
+        choices = tuple(choice for choice in choices if granted in (None, choice))
         if not choices or (over_quota and _lenders_are_short(queue)):
             continue
         band = effective_band(spec.band, over_quota)

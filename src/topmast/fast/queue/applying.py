@@ -30,7 +30,7 @@ def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None
 
 def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> None:
     queue.homes = homes_with(queue.fleet, queue.homes, event.owners)
-    queue.take_fleet(moved_within(queue.fleet, event.region, event.owners))
+    queue.take_owners(moved_within(queue.fleet, event.region, event.owners))
     queue.pending.reopen()
 
 

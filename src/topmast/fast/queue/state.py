@@ -149,6 +149,16 @@ class QueueState(EventMachine):
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }
 
+    def take_owners(self, fleet: Fleet) -> None:
+        """Take up the same fleet with hosts in other clusters: what regions and models have stays. O(hosts).
+
+        What a round granted holds on.
+        """
+        self.fleet = fleet
+        self.binding.configure(fleet, self.jobs, self.now)
+        self.kinds = Kinds(fleet, self.entitlements)
+        self.shapes.configure(fleet)
+
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
         self.rounds.changed = True
