@@ -92,7 +92,8 @@ def ask(
         outranked = queue.outranked(candidate)
     question = _question(
         queue, candidate, choices, costs,
-        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, when=copies, shrinks=shrinks,
+        preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, shrinks=shrinks,
+        when=copies and _when_matters(queue, record, costs, free_best),
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
@@ -107,6 +108,16 @@ def ask(
         queue.send(ids.DESK, whole)
     if len(here) < len(regions):
         _ask_apart(queue, asking, question)
+
+
+def _when_matters(
+    queue: QueueViews, record: JobRecord, costs: dict[str, DataCost], best: Plan | None
+) -> bool:
+    """Whether it matters when there will be room: not where nothing may be copied, or the job waited long enough."""
+    fetches = queue.fetches
+    if best is None or fetches.next_s(queue.now) is not None:
+        return False
+    return queue.now < fetches.waits_until_s(record, costs[best.region].seconds)
 
 
 def _question(

@@ -173,25 +173,25 @@ def _fetch_or_wait(
     if nearby is None or not nearby.could:  # no region with its data could ever hold it
         _fetch(queue, record, asking, plan)
         return
-    copy_s, room_s = asking.costs[plan.region].seconds, nearby.room_s
-    until_s = queue.fetches.waits_until_s(record, copy_s)
-    soon_s = queue.now + queue.fetches.price_s(copy_s)
-    again_s = queue.fetches.next_s(queue.now)
-    full = PendingReason.INSUFFICIENT_CAPACITY
-    if queue.now < until_s and room_s is not None and room_s < soon_s:
-        left_s = max(0.0, room_s - queue.now)
-        detail = (
-            f"room is expected near its data in {left_s:.0f} s; "
-            f"a copy to {plan.region} takes {copy_s:.0f} s"
-        )
-        again_s = max(queue.now + FETCH_AGAIN_S, min(until_s, room_s))
-        close(queue, asking.candidate, full, detail, again_s, refused=True)
-    elif again_s is not None:
+    full, again_s = PendingReason.INSUFFICIENT_CAPACITY, queue.fetches.next_s(queue.now)
+    if again_s is not None:
         count = queue.fetches.count(queue.now)
         detail = f"data was copied for {count} jobs of late, as many as may be"
         close(queue, asking.candidate, full, detail, again_s, refused=True)
-    else:
+        return
+    copy_s, room_s = asking.costs[plan.region].seconds, nearby.room_s
+    until_s = queue.fetches.waits_until_s(record, copy_s)
+    soon_s = queue.now + queue.fetches.price_s(copy_s)
+    if queue.now >= until_s or room_s is None or room_s >= soon_s:
         _fetch(queue, record, asking, plan)
+        return
+    left_s = max(0.0, room_s - queue.now)
+    detail = (
+        f"room is expected near its data in {left_s:.0f} s; "
+        f"a copy to {plan.region} takes {copy_s:.0f} s"
+    )
+    again_s = max(queue.now + FETCH_AGAIN_S, min(until_s, room_s))
+    close(queue, asking.candidate, full, detail, again_s, refused=True)
 
 
 def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:

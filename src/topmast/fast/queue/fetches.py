@@ -47,7 +47,8 @@ class Fetches:
         return len(self.noted) - self._first(now)
 
     def _first(self, now: float) -> int:
-        return bisect.bisect_right(self.noted, (now - self._period_s, "\U0010ffff"))
+        # The sum that `next_s` gives, not a difference: rounded, that may still be too long ago at the very moment.
+        return bisect.bisect_right(self.noted, now, key=lambda noted: noted[0] + self._period_s)
 
     def price_s(self, copy_s: float) -> float:
         """What waiting may cost, in seconds, before a copy that takes ``copy_s`` is the better choice."""

@@ -7,6 +7,7 @@ import pytest
 from tests.support.build import cluster, dataset, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.queue.catalogue import Catalogue, DataCost
+from topmast.fast.queue.fetches import Fetches
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
@@ -514,3 +515,18 @@ def test_a_gang_that_no_region_with_its_data_could_hold_is_not_held_up() -> None
     world.submit(_reads("d", gpus=8, count=2))
     assert [order.copy.cause for order in world.orders(m.StartCopy)] == ["j1"]
     assert world.queue.fetches.count(world.now) == 1
+
+
+def test_the_end_of_a_period_is_not_missed_by_a_rounding() -> None:
+    """Of some times t, t + 1800 - t is less than 1800: whoever was told to ask again then may copy then."""
+    noted_s, period_s = 65_159.297272, 1_800.0
+    assert (noted_s + period_s) - period_s < noted_s or (noted_s + period_s) - noted_s < period_s
+    fetches = Fetches(profile(copies_per_period=1, copy_period_s=period_s))
+    fetches.note("j1", noted_s)
+    again_s = fetches.next_s(noted_s)
+    assert again_s == noted_s + period_s
+    assert fetches.next_s(again_s) is None
+    for at_s in (i * 0.1 for i in range(1, 5_000)):
+        fetches = Fetches(profile(copies_per_period=1, copy_period_s=period_s))
+        fetches.note("j1", at_s)
+        assert fetches.next_s(at_s + period_s) is None, at_s
