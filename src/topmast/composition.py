@@ -19,13 +19,14 @@ from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
-from topmast.adapters.planner import PlannerProcess
+from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.adapters.store import open_journal
 from topmast.fast.placement.layers import outer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
 from topmast.orders import carry_out
 from topmast.policies.options import Profile
@@ -35,6 +36,7 @@ from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.hub import Hub
 from topmast.service.regions import Regions
@@ -89,7 +91,9 @@ class System:
             self.machines, self.journal, self.clock, self._release, self._observe, fail_stop
         )
         self.rebuilt = self._recover()
-        self.fleet = fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        self.fleet = self._as_hosts_are(
+            fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
+        )
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
         self.blobs = Blobs(state / "workdirs")
@@ -99,7 +103,11 @@ class System:
         self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
         self.data_plans = DataPlans(
             self.runtime, self.journal, self.clock, self.hub, profile.slow,
-            lambda: PlannerProcess(Options(time_limit_s=profile.slow.plan_data_limit_s)),
+            lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
+        )  # fmt: skip
+        self.capacity_plans = CapacityPlans(
+            self.runtime, self.clock, self.hub, profile.slow,
+            lambda: capacity_planner(profile.slow.plan_capacity_limit_s), self.apart,
         )  # fmt: skip
         self.service = Service(
             self.runtime,
@@ -117,6 +125,7 @@ class System:
                 lambda region: self.ends[region].up,
             ),
             self.data_plans,
+            self.capacity_plans,
         )
 
     def _recover(self) -> Rebuilt:
@@ -126,6 +135,11 @@ class System:
         finally:
             gc.freeze()  # and it stays: spare every later collection the walk through it
             gc.enable()
+
+    def _as_hosts_are(self, fleet: Fleet) -> Fleet:
+        """The fleet with its hosts in the clusters to which they moved, for engines to have them."""
+        queue = self.machines.queue
+        return settled(fleet, queue.fleet, queue.homes)
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
@@ -145,11 +159,13 @@ class System:
         self.runtime.start()
         configured.result()
         self.data_plans.open()
+        self.capacity_plans.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.hub.close()
         self.data_plans.close()
+        self.capacity_plans.close()
         for end in self.ends.values():
             end.close()
         self.runtime.stop()

@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from topmast.cli import ServeOptions
 from topmast.cli.output import say
 from topmast.composition import System
 from topmast.model import messages as m
-from topmast.model.fleet import ClusterSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Engine, Post
 from topmast.regional import RegionalSystem
 from topmast.roles import serve_placer, serve_queue
@@ -56,6 +57,9 @@ class ObedientEngine(LocalEngine):
             for (job, epoch), count in self._gangs.items() for rank in range(count)
         )  # fmt: skip
         self._post(m.EngineTruth(tasks))
+
+    def equip(self, hosts: Sequence[HostSpec]) -> None:
+        """Hosts that are not there come and go without a word."""
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """Nothing is written."""

@@ -18,5 +18,7 @@ def carry_out(engine: Engine, message: m.Message) -> None:
         engine.resume(message.job, message.epoch)
     elif isinstance(message, m.AskPace):
         engine.ask_pace(message.job, message.epoch)
+    elif isinstance(message, m.EquipCluster):
+        engine.equip(message.hosts)
     elif isinstance(message, m.AskTruth):
         engine.ask_truth()

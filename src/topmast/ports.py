@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from topmast.model.fleet import HostSpec
 from topmast.model.messages import Message, Send, StartCopy, StartGang
 
 Post = Callable[[Message], None]
@@ -201,6 +202,10 @@ class Engine(Protocol):
 
     def ask_truth(self) -> None:
         """Post an `EngineTruth`."""
+        ...
+
+    def equip(self, hosts: Sequence[HostSpec]) -> None:
+        """Have these hosts and no others from now on; posts `HostUp` for each that is new and can be used."""
         ...
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:

@@ -14,7 +14,7 @@ CLUSTERS = (
     cluster("east-2", hosts=1, gpus=4, model="A100"),
     cluster("west-1", gpus=4),
 )
-OPTIONS = profile(min_runtime_s=5.0, suspect_s=20.0)
+OPTIONS = profile(min_runtime_s=5.0, suspect_s=20.0, copy_patience=0.0)
 TENANTS = (tenant("a", H100=8, A100=4), tenant("b", borrow=8, H100=4))
 
 
@@ -33,6 +33,7 @@ def tell() -> World:
     _people_interfere(world)
     _what_engines_say_at_last(world)
     _a_host_is_emptied(world)
+    _hosts_change_clusters(world)
     return world
 
 
@@ -135,3 +136,11 @@ def _a_host_is_emptied(world: World) -> None:
     world.start("j13")
     world.set_host(host, HostState.HEALTHY)
     world.finish("j13")
+
+
+def _hosts_change_clusters(world: World) -> None:
+    world.submit(job("holds", gpus=2, tenant="a", preemptible=False))
+    world.start("j14")
+    world.assign("east", east_1_0="east_2", east_1_1="east_2")
+    world.finish("j14")
+    world.assign("east", east_1_0="east_1")

@@ -115,7 +115,7 @@ ROUTES = {
     "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
     "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
-    "get /plans/data", "get /usage", "get /health", "get /events",
+    "get /plans/data", "get /plans/capacity", "get /usage", "get /health", "get /events",
 }  # fmt: skip
 """Those that the tests of this file go through."""
 
@@ -312,6 +312,13 @@ def test_where_nothing_is_planned_the_data_plan_says_so(http: httpx.Client) -> N
     """A server plans data only when told to."""
     plan = http.get("/plans/data").json()
     assert (plan["every_s"], plan["number"], plan["trouble"]) == (None, None, None)
+
+
+def test_where_nothing_is_planned_the_capacity_plan_says_so(http: httpx.Client) -> None:
+    """So do hosts: nobody wants them elsewhere."""
+    plan = http.get("/plans/capacity").json()
+    assert (plan["every_s"], plan["number"], plan["trouble"]) == (None, None, None)
+    assert (plan["clusters"], plan["leaving"]) == ([], [])
 
 
 # --- the event stream -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from topmast.adapters.planner import PlannerProcess
+from topmast.adapters.planner import PlannerProcess, data_planner
 from topmast.model.errors import TopmastError, Unavailable
 from topmast.slow.data.generate import Shape, make
 from topmast.slow.data.planner import Options
@@ -20,9 +20,9 @@ from topmast.slow.data.reading import convert_problem
 
 
 @pytest.fixture
-def planner() -> Iterator[PlannerProcess]:
+def planner() -> Iterator[PlannerProcess[Problem]]:
     """A planner with the usual patience."""
-    made = PlannerProcess(Options(time_limit_s=20.0))
+    made = data_planner(Options(time_limit_s=20.0))
     yield made
     made.close()
 
@@ -32,7 +32,7 @@ def _problem(tables: int) -> Problem:
     return convert_problem(make(shape))
 
 
-def test_it_plans_one_problem_after_the_other(planner: PlannerProcess) -> None:
+def test_it_plans_one_problem_after_the_other(planner: PlannerProcess[Problem]) -> None:
     """In one process, which remembers."""
     for _ in range(2):
         answer = planner.plan(_problem(30))
@@ -41,12 +41,14 @@ def test_it_plans_one_problem_after_the_other(planner: PlannerProcess) -> None:
 
 def test_one_that_is_late_is_stopped_and_the_next_plan_has_another() -> None:
     """No plan is made in no time, starting and all."""
-    hasty = PlannerProcess(Options(time_limit_s=0.0), patience_s=0.01)
+    hasty = data_planner(Options(time_limit_s=0.0), patience_s=0.01)
     with closing(hasty), pytest.raises(Unavailable, match=r"longer than 0\.01 s"):
         hasty.plan(_problem(30))
 
 
-def test_one_that_is_killed_says_so_and_the_next_plan_has_another(planner: PlannerProcess) -> None:
+def test_one_that_is_killed_says_so_and_the_next_plan_has_another(
+    planner: PlannerProcess[Problem],
+) -> None:
     """The signal is named."""
     planner.plan(_problem(10))
     child = planner._process
@@ -61,7 +63,7 @@ def test_one_that_is_killed_says_so_and_the_next_plan_has_another(planner: Plann
 
 def test_closed_in_the_middle_of_a_plan() -> None:
     """Who waits hears at once, and nothing is left."""
-    planner = PlannerProcess(Options(time_limit_s=60.0))
+    planner = data_planner(Options(time_limit_s=60.0))
     planner.plan(_problem(10))
     child = planner._process
     problem = _problem(2_000)
@@ -76,7 +78,7 @@ def test_closed_in_the_middle_of_a_plan() -> None:
     assert not _alive(child.pid or 0)
 
 
-def _plan_on(planner: PlannerProcess, problem: Problem) -> None:
+def _plan_on(planner: PlannerProcess[Problem], problem: Problem) -> None:
     """Plan until somebody stops it."""
     for _ in range(1_000):
         planner.plan(problem)

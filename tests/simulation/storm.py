@@ -29,6 +29,7 @@ from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
+from topmast.model.owners import owners_of
 from topmast.model.states import TERMINAL, WAITING, HostState
 from topmast.policies.options import (
     ElasticOptions,
@@ -97,9 +98,14 @@ def storm_fleet(hosts: int = 3) -> Fleet:
 
 PROFILES: tuple[dict[str, Any], ...] = (
     {},
-    {"reserve_after_s": 30.0},
+    {"reserve_after_s": 30.0, "copy_patience": 0.0},
     {"order": "remaining-time", "preemption": Preemption.RANK, "min_runtime_s": 5.0},
-    {"order": "shortest", "preemption": Preemption.NONE},
+    {
+        "order": "shortest",
+        "preemption": Preemption.NONE,
+        "copies_per_period": 2,
+        "copy_period_s": 300.0,
+    },
     {"order": "submission", "preemption": Preemption.NONE, "when_blocked": WhenBlocked.STOP},
     {"defragment": True, "defragment_after_s": 10.0, "defragment_gain": 0.1},
     {
@@ -349,6 +355,7 @@ class Storm:
             return
         deeds = [self._submit_some] * 12 + [self._cancel_some] * 2 + [self._set_some_host] * 2
         deeds += [self._move_data, self._repeat_key, self._save, self._new_fleet_file]
+        deeds += [self._assign_hosts] * 2
         self.rng.choice(deeds)()
 
     def _submit_some(self) -> None:
@@ -429,6 +436,14 @@ class Storm:
         state = self.rng.choice(states)
         self.note(f"host {state}")
         self.world.deliver(ids.placer(region), m.SetHost(host, state, "ann"))
+
+    def _assign_hosts(self) -> None:
+        """A plan of capacity wants some hosts of the east elsewhere; it replaces the last one."""
+        owners = owners_of(self.world.placer("east").state.region)
+        some = sorted(host for host in owners if self._chance(0.3))
+        wanted = {host: self.rng.choice(["east-1", "east-2"]) for host in some}
+        self.note("assign")
+        self.world.deliver(ids.placer("east"), m.AssignHosts(wanted, "ann"))
 
     def _move_data(self) -> None:
         name = self.rng.choice(["east-only", "west-only", "both", "resident"])

@@ -49,7 +49,16 @@ def test_a_storm_is_a_storm() -> None:
             seen[what] = seen.get(what, 0) + count
         for row in storm.world.journal.ended.values():
             outcomes[row.outcome] = outcomes.get(row.outcome, 0) + 1
-    for trouble in ("kill", "lost", "doubled", "deaf", "cannot start", "host lost", "copied"):
+    for trouble in (
+        "kill",
+        "lost",
+        "doubled",
+        "deaf",
+        "cannot start",
+        "host lost",
+        "copied",
+        "assign",
+    ):
         assert seen.get(trouble), trouble
     assert set(outcomes) >= {
         "succeeded", "failed", "preempted", "cancelled", "host_lost", "launch_failed", "time_limit",

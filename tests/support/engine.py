@@ -86,8 +86,17 @@ class ToyEngine:
             self._count(now)
             steps = int(self._steps.get(message.job, 0.0))
             return [m.Paced(message.job, message.epoch, steps, now)] if steps else []
+        if isinstance(message, m.EquipCluster):
+            return self.equip([host.name for host in message.hosts])
         assert isinstance(message, m.AskTruth), message
         return [self.truth()]
+
+    def equip(self, hosts: list[str]) -> list[m.Message]:
+        """Have other hosts; what went is none of its business any more."""
+        new = [host for host in hosts if host not in self.hosts]
+        self.hosts = hosts
+        self.down = {host: True for host in self.down if host in hosts}
+        return [m.HostUp(host) for host in new]
 
     def going(self) -> list[str]:
         """The jobs that have a process and do not stand still."""

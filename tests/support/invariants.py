@@ -19,6 +19,8 @@ from topmast.fast.placement.allocation import Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.layers import asked, outer
 from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.ledger import Ledger
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pending import effective_band
@@ -256,6 +258,15 @@ def _awaits_copy(world: World, record: JobRecord) -> bool:
     return waits and not moving.isdisjoint(record.spec.datasets)
 
 
+def _waits_near(world: World, record: JobRecord, costs: dict[str, DataCost]) -> bool:
+    """Whether it may wait where its data is, for a copy costs more, or enough was copied."""
+    fetches = world.queue.fetches
+    near = any(not cost.missing for cost in costs.values())
+    most_s = max(cost.seconds for cost in costs.values())
+    waits = world.now < fetches.waits_until_s(record, most_s) + FETCH_AGAIN_S
+    return near and fetches.weighs and (waits or fetches.next_s(world.now) is not None)
+
+
 def could_start(world: World, record: JobRecord) -> Plan | None:
     """A plan that the regions have for a waiting job in some mode, its data being there."""
     queue, spec = world.queue, record.spec
@@ -264,7 +275,9 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         return None
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
+        granted = queue.rounds.choice(record.id)  # in a round, its model and no other
         choices = queue.choices(spec, over_quota)
+        choices = tuple(choice for choice in choices if granted in (None, choice))
         if not choices or (over_quota and _lenders_are_short(queue)):
             continue
         band = effective_band(spec.band, over_quota)
@@ -272,7 +285,7 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         may_preempt = band > Band.OPPORTUNISTIC and world.options.preemption is Preemption.BAND
         for preempt in (False, True)[: 1 + may_preempt]:
             for region, cost in costs.items():
-                if cost.missing and (preempt or cost.copying):
+                if cost.missing and (preempt or cost.copying or _waits_near(world, record, costs)):
                     continue
                 ask = queue.ask_for(
                     spec, region, over_quota, choices, cost,

@@ -234,6 +234,12 @@ class World:
         """The process is killed, its mail lost; another one recovers what was committed."""
         self.mail.clear()
         self.machines = self.rebuilt()
+        for (
+            placer
+        ) in self.machines.placers.values():  # engines get their hosts when a process begins
+            for cluster in placer.state.region.clusters:
+                if cluster.name in self.engines:
+                    self.engines[cluster.name].equip([host.name for host in cluster.hosts])
 
     def recover(self) -> None:
         """The new process says again what may not have been heard, and listens to the engines."""
@@ -268,6 +274,11 @@ class World:
     def set_host(self, host: str, state: HostState) -> Any:
         """Cordon, drain or return a host."""
         return self.tell(ids.placer(self.region_of(host)), m.SetHost(host, state, "ann"))
+
+    def assign(self, region: str, **owners: str) -> Any:
+        """Hosts shall go to other clusters; underscores stand for dashes."""
+        wanted = {host.replace("_", "-"): to.replace("_", "-") for host, to in owners.items()}
+        return self.tell(ids.placer(region), m.AssignHosts(wanted, "the capacity plan"))
 
     # --- what happens in the clusters ---------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The planner of data in a process of its own: it may be slow, run out of memory, or crash, and nobody waits.
+"""A planner in a process of its own: it may be slow, run out of memory, or crash, and nobody waits.
 
 The process lives on between plans, so that one begins from what the last has learnt. One that takes too
 long is killed; the next plan starts another.
@@ -11,11 +11,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from topmast.model.errors import TopmastError, Unavailable
+from topmast.slow.capacity import planner as capacity
+from topmast.slow.capacity.problem import Problem as CapacityProblem
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.problem import Problem
 
@@ -25,21 +29,31 @@ NICE = 10
 """The planner gives way to everything else on the machine."""
 
 
-class PlannerProcess:
-    """Solves one problem at a time; for one thread, but for `close`."""
+Asked = TypeVar("Asked")
+Solve = Callable[[Any], dict[str, Any]]
 
-    def __init__(self, options: Options, patience_s: float = PATIENCE_S) -> None:
-        self._options = options
+
+class PlannerProcess(Generic[Asked]):
+    """Solves one problem at a time; for one thread, but for `close`.
+
+    ``make`` is called in the process, for what then solves one problem after the other.
+    """
+
+    def __init__(
+        self, make: Callable[[], Solve], time_limit_s: float, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._make = make
+        self._time_limit_s = time_limit_s
         self._patience_s = patience_s
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
         self._lock = threading.Lock()
         self._closed = False
 
-    def plan(self, problem: Problem) -> dict[str, Any]:
+    def plan(self, problem: Asked) -> dict[str, Any]:
         """The answer. Raises Unavailable when the process dies or takes too long, TopmastError as it does."""
         pipe = self._started()
-        limit_s = self._options.time_limit_s + self._patience_s
+        limit_s = self._time_limit_s + self._patience_s
         try:
             pipe.send(problem)
             if not pipe.poll(limit_s):
@@ -70,7 +84,7 @@ class PlannerProcess:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()
             self._process = context.Process(
-                target=_serve, args=(theirs, self._options), name="topmast-planner", daemon=True
+                target=_serve, args=(theirs, self._make), name="topmast-planner", daemon=True
             )
             self._process.start()
             theirs.close()
@@ -98,17 +112,37 @@ class PlannerProcess:
             pipe.close()
 
 
-def _serve(pipe: Connection, options: Options) -> None:
+def data_planner(options: Options, patience_s: float = PATIENCE_S) -> PlannerProcess[Problem]:
+    """A process that plans where data lies."""
+    return PlannerProcess(partial(_data, options), options.time_limit_s, patience_s)
+
+
+def capacity_planner(
+    time_limit_s: float, patience_s: float = PATIENCE_S
+) -> PlannerProcess[CapacityProblem]:
+    """A process that plans whose hosts are, region by region."""
+    return PlannerProcess(partial(_capacity, time_limit_s), time_limit_s, patience_s)
+
+
+def _data(options: Options) -> Solve:
+    return Planner(options, time.monotonic).plan
+
+
+def _capacity(time_limit_s: float) -> Solve:
+    return lambda problem: capacity.plan(problem, time_limit_s, time.monotonic)
+
+
+def _serve(pipe: Connection, make: Callable[[], Solve]) -> None:
     """What the process does: problems in, answers out, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICE)
-    planner = Planner(options, time.monotonic)
+    solve = make()
     while True:
         try:
             problem = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send(planner.plan(problem))
+            pipe.send(solve(problem))
         except TopmastError as error:
             pipe.send(str(error))

@@ -93,6 +93,15 @@ def routes(service: Service) -> APIRouter:
     ) -> Response:
         return answer(await service.usage(by, since, until))
 
+    @router.get(
+        "/plans/capacity",
+        tags=["fleet"],
+        summary="The plan of which hosts belong to which clusters",
+        **returns(v.CapacityPlanView),
+    )
+    async def capacity_plan() -> Response:
+        return answer(await service.capacity_plan())
+
     @router.get("/health", tags=["fleet"], summary="Alive?", **returns(v.Health))
     async def health() -> Response:
         return answer(await service.health())

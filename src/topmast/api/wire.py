@@ -30,6 +30,7 @@ SHOWN = (
     views.ClusterView,
     views.HostView,
     views.DrainView,
+    views.CapacityPlanView,
     views.DataPlanView,
     views.GpuView,
     views.TenantView,

@@ -137,7 +137,7 @@ class Engine:
                 self.live.post(at_s, self.address, m.TaskStarted(*gang, rank, at_s))
         elif isinstance(message, m.StopTasks):
             self.end((message.job, message.epoch), 143, self.live.now_s + SWITCH_S)
-        else:
+        elif not isinstance(message, m.EquipCluster):
             assert isinstance(message, m.AskTruth)
             tasks = tuple(
                 m.TruthTask(*gang, rank, running=True)

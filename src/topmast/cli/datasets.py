@@ -20,6 +20,7 @@ from topmast.cli.command import (
 )
 from topmast.cli.completion import complete_datasets, complete_regions
 from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.text import plural
 from topmast.model.errors import NotFound
 
 if TYPE_CHECKING:
@@ -153,6 +154,9 @@ def _say_why(view: DatasetView) -> None:
 
 
 def _say_plan(view: DataPlanView) -> None:
+    if view.fetched or view.fetched_most is not None:
+        most = "" if view.fetched_most is None else f", {view.fetched_most} at most"
+        say(f"On demand: data was copied for {plural(view.fetched, 'job')} of late{most}")
     if view.every_s is None:
         say("Nothing is planned; `topmast up --plan-data-every 1d` would.")
         return

@@ -17,7 +17,7 @@ from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import DrainView, HostView
+    from topmast.model.views import CapacityPlanView, DrainView, HostView
 
 HostsArgument = Annotated[
     list[str],
@@ -75,8 +75,17 @@ def regions(session: Session) -> None:
     session.show({"regions": found}, lambda: say_table(columns, rows))
 
 
-def clusters(session: Session, region: RegionOption = None) -> None:
+def clusters(
+    session: Session,
+    region: RegionOption = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="The plan of which hosts belong to which clusters.")
+    ] = False,
+) -> None:
     """Engine, hosts, GPUs and jobs, by cluster."""
+    if plan:
+        _capacity_plan(session, region)
+        return
     with session.client() as client:
         everywhere = client.clusters()
     values.known(region, (row.region for row in everywhere), "region")
@@ -94,6 +103,42 @@ def clusters(session: Session, region: RegionOption = None) -> None:
         for row in found
     ]  # fmt: skip
     session.show({"clusters": found}, lambda: say_table(columns, rows))
+
+
+def _capacity_plan(session: Session, region: str | None) -> None:
+    with session.client() as client:
+        view = client.capacity_plan()
+        if region is not None:
+            values.known(region, (row.name for row in client.regions()), "region")
+    session.show(view, lambda: _say_plan(view, region))
+
+
+def _say_plan(view: CapacityPlanView, region: str | None) -> None:
+    if view.every_s is None:
+        say("Nothing is planned; `topmast up --plan-capacity-every 30m` would.")
+        return
+    if view.number is None:
+        say("There is no plan yet.")
+    else:
+        columns = [
+            Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),
+            Column("CONFIGURED", right=True), Column("UNMET", right=True), Column("IDLE", right=True),
+            Column("REQUESTED", right=True), Column("LACKING", right=True), Column("GPUS", right=True),
+        ]  # fmt: skip
+        rows = [
+            [
+                row.cluster, row.region, row.gpu_model,
+                *(number(round(x, 1)) for x in (row.configured, row.unmet, row.idle, row.requested,
+                                                row.lacking, row.gpus)),
+            ]
+            for row in view.clusters
+            if region in (None, row.region)
+        ]  # fmt: skip
+        say_table(columns, rows, title=f"Plan {view.number}")
+    for move in view.leaving:
+        say(f"{move.host} leaves {move.cluster} for {move.leaves_for} when it is empty")
+    if view.trouble is not None:
+        say(f"The last plan failed: {view.trouble}")
 
 
 def hosts(

@@ -68,6 +68,13 @@ PlanDataEvery = Annotated[
         metavar="DURATION", help="Plan so often where data lies, and move it. Default: never."
     ),
 ]
+PlanCapacityEvery = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Plan so often which hosts belong to which clusters, and move them. Default: never.",
+    ),
+]
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -94,6 +101,7 @@ def add(app: typer.Typer, root: Root) -> None:
         token_file: TokenFile = None,
         checkpoints: Checkpoints = None,
         plan_data_every: PlanDataEvery = None,
+        plan_capacity_every: PlanCapacityEvery = None,
     ) -> int:
         """Run the whole system in one process, until Ctrl-C.
 
@@ -107,7 +115,7 @@ def add(app: typer.Typer, root: Root) -> None:
             host=host,
             port=port,
             profile=profile,
-            settings=_settings(settings or [], plan_data_every),
+            settings=_settings(settings or [], plan_data_every, plan_capacity_every),
             json=session.json,
             role=role.value,
             placers=values.assignments(placer or [], "--placer"),
@@ -121,10 +129,18 @@ def add(app: typer.Typer, root: Root) -> None:
         return root.serve(options)
 
 
-def _settings(given: list[str], plan_data_every: str | None) -> dict[str, str]:
+def _settings(
+    given: list[str], plan_data_every: str | None, plan_capacity_every: str | None
+) -> dict[str, str]:
     """What --set says, and the options that stand for one of its keys."""
-    every_s = values.duration_s(plan_data_every, "--plan-data-every")
-    more = {} if every_s is None else {"slow.plan_data_every_s": repr(every_s)}
+    more = {}
+    for text, option, key in (
+        (plan_data_every, "--plan-data-every", "slow.plan_data_every_s"),
+        (plan_capacity_every, "--plan-capacity-every", "slow.plan_capacity_every_s"),
+    ):
+        every_s = values.duration_s(text, option)
+        if every_s is not None:
+            more[key] = repr(every_s)
     return {**values.assignments(given, "--set"), **more}
 
 

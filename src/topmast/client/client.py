@@ -26,6 +26,7 @@ from topmast.model.job import JobSpec
 from topmast.model.states import TERMINAL
 from topmast.model.views import (
     BulkReceipt,
+    CapacityPlanView,
     ClusterView,
     DataPlanView,
     DatasetView,
@@ -329,6 +330,10 @@ class Client:
     def datasets(self) -> list[DatasetView]:
         """Every dataset: its replicas, and the copies on their way."""
         return self._transport.get(dict[str, list[DatasetView]], "/datasets")["datasets"]
+
+    def capacity_plan(self) -> CapacityPlanView:
+        """The plan of which hosts belong to which clusters."""
+        return self._transport.get(CapacityPlanView, "/plans/capacity")
 
     def data_plan(self) -> DataPlanView:
         """The plan of where data lies: its figures, what is done of it, what went wrong."""

@@ -9,14 +9,17 @@ days before.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from msgspec import Struct
 from numpy.random import Generator
 
 from topmast.model.fleet import Fleet
-from topmast.model.job import Band
+from topmast.model.job import MILLI, Band
 from topmast.slow.arrays import Floats, Ints
 from topmast.slow.data.demand import Kind
+from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.forecast.history import History
 from topmast.traces.generate import generate
 from topmast.traces.trace import Trace
@@ -43,9 +46,9 @@ def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> 
     """The ``days`` before the day of ``trace``. O(days x jobs log jobs)."""
     rng = np.random.default_rng((seed, 0x9A57))
     tables = Tables.of(fleet)
-    kinds = tuple(Kind(m, pressing) for m in fleet.models() for pressing in (False, True))
     jobs = max(LEAST_DRAWN, len(trace) * days)
     drawn, _ = generate(workload, jobs, int(rng.integers(1 << 31)), float(days))
+    kinds, kind = kinds_of(drawn, fleet)
     lives = _lives(tables, _rates(trace, tables, rng), days, rng)
     day, table = _reads(lives, days, rng)
     row = rng.integers(0, len(drawn), len(day))
@@ -66,7 +69,7 @@ def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> 
         gone_day=with_spaces(lives.gone, always + days + 1),
         day=day,
         item=np.where(together, count + lives.namespace[table], later),
-        model=kind_of(drawn, kinds, fleet)[row],
+        model=kind[row],
         gpu_s=(drawn.gpus * drawn.tasks * drawn.duration_s)[row],
         models=len(kinds),
     )
@@ -119,14 +122,22 @@ class Tables(Struct, frozen=True):
         return (*((name,) for name in self.names), *(tuple(space) for space in spaces))
 
 
-def kind_of(trace: Trace, kinds: tuple[Kind, ...], fleet: Fleet) -> Ints:
-    """The kind [n] of each job: its first model, and whether its band is high."""
+def kinds_of(trace: Trace, fleet: Fleet) -> tuple[tuple[Kind, ...], Ints]:
+    """The kinds of work there are, and that [n] of each job: its first model, its band, who cannot hold its gang."""
+    models, rooms = fleet.models(), Rooms(fleet)
+    known = {Kind(m, pressing): i for i, (m, pressing) in enumerate(product(models, (False, True)))}
     first = [names.split("|")[0] for names in trace.gpu_models.names]
-    models = fleet.models()
-    model = np.array([models.index(n) if n in models else 0 for n in first], np.int64)
-    high = (trace.band >= Band.HIGH).astype(np.int64)
-    wanted: Ints = 2 * model[trace.gpu_models.codes] + high
-    return wanted
+    named = [name if name in models else models[0] for name in first]
+    milli = np.rint(trace.gpus * MILLI).astype(np.int64)
+    columns = (trace.gpu_models.codes, trace.band >= Band.HIGH, trace.tasks, milli)
+    rows, which = np.unique(
+        np.stack([np.asarray(column, np.int64) for column in columns]), axis=1, return_inverse=True
+    )
+    numbers = []
+    for code, high, tasks, each in rows.T.tolist():
+        barred = rooms.barred(named[code], Gang(tasks, each))
+        numbers.append(known.setdefault(Kind(named[code], bool(high), barred), len(known)))
+    return tuple(known), np.array(numbers, np.int64)[which.ravel()]
 
 
 def _rates(trace: Trace, tables: Tables, rng: Generator) -> Floats:

@@ -123,7 +123,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
 
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
+    region, or the cluster, where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
     it should be over. ``skew``: the share of the model's parameters that its largest tensor holds; None: not known.
     """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.dataset import Copy
-from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, RegionSpec
+from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec, RegionSpec
 from topmast.model.ids import Address
 from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Ask, Plan, Reservation, Seat
@@ -269,6 +269,23 @@ class SetHost(Message, frozen=True):
     at_once: bool = False
 
 
+class AssignHosts(Message, frozen=True):
+    """To which clusters hosts of the region shall go, by host; takes the place of what was wanted before.
+
+    An idle host goes at once. One in use is drained first: it takes no new work, and goes when it is empty.
+    """
+
+    owners: dict[str, str]
+    by: str = ""
+
+
+class HostsMoved(Message, frozen=True):
+    """Hosts of a region belong to other clusters now, by host."""
+
+    region: str
+    owners: dict[str, str]
+
+
 class CapacityChanged(Message, frozen=True):
     """Something in the region changed so that a job refused before might fit now.
 
@@ -501,6 +518,12 @@ class HostChanged(Message, frozen=True):
 # --- the clusters and their engines -----------------------------------------------------------
 
 
+class EquipCluster(Message, frozen=True):
+    """The hosts of the cluster are these from now on; nothing runs on those that are not among them."""
+
+    hosts: tuple[HostSpec, ...]
+
+
 class StartGang(Message, frozen=True):
     """Start the tasks of an attempt. Named after job and epoch: a repetition finds the first."""
 
@@ -660,12 +683,13 @@ class CopyProgress(Message, frozen=True):
 
 ToPlacer = (
     ConfigureRegion | AskPlans | CommitPlan | StopAttempt | EnlargeAttempt | SetHost | DropHolds
-)
+    | AssignHosts
+)  # fmt: skip
 """What a queue may say to a placer in another process."""
 
 ToQueue = (
     PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
-    | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress
+    | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
     | AttemptSuspended | AttemptContinued | AttemptPacked
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
@@ -708,7 +732,7 @@ Event = (
     | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
-    | StopAttempt | EnlargeAttempt | SetHost | CapacityChanged | WhoFits | MayFit
+    | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp

@@ -210,7 +210,8 @@ class ClusterView(Struct, frozen=True):
 class HostView(Struct, frozen=True):
     """A host. ``agent_pid`` is the process that stands for it, where an engine has one.
 
-    ``stays``: of a host that is drained, why each job that still runs there does, by job.
+    ``stays``: of a host that is drained, why each job that still runs there does, by job. ``leaves_for``: the
+    cluster to which it goes when it is empty.
     """
 
     name: str
@@ -226,6 +227,7 @@ class HostView(Struct, frozen=True):
     jobs: tuple[str, ...]
     agent_pid: int | None = None
     stays: dict[str, str] = {}
+    leaves_for: str | None = None
 
 
 class MoveView(Struct, frozen=True):
@@ -329,7 +331,8 @@ class DataPlanView(Struct, frozen=True):
     """The plan of where data lies. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
 
     ``figures`` are those of the planner's answer, ``forecast`` its errors on days held out (empty: too few
-    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force.
+    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force. ``fetched``: the jobs
+    for which data was copied on demand within the last period, ``fetched_most`` how many may be (None: any).
     """
 
     every_s: float | None
@@ -344,6 +347,54 @@ class DataPlanView(Struct, frozen=True):
     drops_left: int
     done: int
     given_up: tuple[str, ...]
+    trouble: str | None
+    trouble_s: float | None
+    fetched: int = 0
+    fetched_most: int | None = None
+
+
+class CapacityRow(Struct, frozen=True):
+    """A cluster and GPU model in a plan of capacity, in GPUs.
+
+    ``configured``: in the fleet file. ``unmet`` and ``idle``: what jobs waited for and what had no work, in the mean
+    over the time before the plan. ``requested``: what the cluster asked for; ``lacking``: what it could not be given.
+    ``gpus``: what it has now.
+    """
+
+    region: str
+    cluster: str
+    gpu_model: str
+    configured: float
+    unmet: float
+    idle: float
+    requested: float
+    lacking: float
+    gpus: float
+
+
+class HostMoveView(Struct, frozen=True):
+    """A host that takes no new work, and goes to another cluster when it is empty."""
+
+    host: str
+    cluster: str
+    leaves_for: str
+
+
+class CapacityPlanView(Struct, frozen=True):
+    """The plan of whose hosts are. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
+
+    ``figures`` are those of the planner's answers, by region. ``trouble``: why the latest plan came to nothing, so
+    that an earlier one stays in force.
+    """
+
+    every_s: float | None
+    next_s: float | None
+    solving: bool
+    number: int | None
+    applied_s: float | None
+    figures: dict[str, dict[str, Any]]
+    clusters: tuple[CapacityRow, ...]
+    leaving: tuple[HostMoveView, ...]
     trouble: str | None
     trouble_s: float | None
 

@@ -200,11 +200,15 @@ class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the slow path plans where data lies, and how (None: never; data moves on demand and by hand).
+    """When the slow path plans where data lies and whose hosts are, and how (None: never; it stays as it is).
 
     ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
     far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
     for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
+    ``plan_capacity_every_s`` and ``plan_capacity_limit_s``: the same of plans of capacity. ``capacity_gain``: by which part
+    of the GPUs that it lacked, less those that were idle, a cluster asks for more; 0: for what is configured.
+    ``capacity_least`` and ``capacity_most``: of what is configured, what it asks for at least and at most.
+    ``capacity_survive``: clusters shall have it even while one of their fault domains is down.
     """
 
     plan_data_every_s: float | None = None
@@ -212,6 +216,12 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     history_days: int = 28
     scenarios: int = 6
     growth: float = 0.7
+    plan_capacity_every_s: float | None = None
+    plan_capacity_limit_s: float = 30.0
+    capacity_gain: float = 0.5
+    capacity_least: float = 0.25
+    capacity_most: float = 4.0
+    capacity_survive: bool = False
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -256,7 +266,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
     beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
     ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
-    and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data.
+    and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data. ``copy_patience``: so many times as
+    long as the copy would take it waits, or is expected to wait, for room near its data first. ``copies_per_period``
+    and ``copy_period_s``: for how many jobs, in how long, data is copied at most (None: no limit); those that no region with
+    their data could ever hold count, and are not held up.
     ``defragment``: whether running work is moved for a job that found no room for
     ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
     ``defragment_gain`` times what moving costs.
@@ -283,6 +296,9 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     backoff_cap_s: float = 300.0
     on_demand_copies: bool = True
     copy_limit_s: float = 3_600.0
+    copy_patience: float = 1.0
+    copies_per_period: int | None = None
+    copy_period_s: float = 86_400.0
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0

@@ -230,11 +230,17 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
         field = f"--set {place.rstrip('`')}" if place else "profile"
         raise InvalidInput(what, field=field, remedy="see docs/reference/profiles") from error
     _check_numbers(profile, "")
+    if profile.slow.capacity_least > profile.slow.capacity_most:
+        raise InvalidInput(
+            f"{profile.slow.capacity_least:g} is more than slow.capacity_most",
+            field="--set slow.capacity_least", remedy=f"{profile.slow.capacity_most:g} or less",
+        )  # fmt: skip
     policies_of(profile)
     return profile
 
 
 _ABOVE_ZERO = (
+    "copy_period_s",
     "ask_ahead",
     "quantum_s",
     "pack_trial_s",
@@ -249,6 +255,8 @@ _ABOVE_ZERO = (
     *BandWeights.__struct_fields__,
     "plan_data_every_s",
     "plan_data_limit_s",
+    "plan_capacity_every_s",
+    "plan_capacity_limit_s",
     "history_days",
 )
 

@@ -14,7 +14,7 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model.job import MILLI
-from topmast.model.messages import AttemptEnded, Message, SetHost, SubmitJobs
+from topmast.model.messages import AssignHosts, AttemptEnded, Message, SetHost, SubmitJobs
 from topmast.model.states import HostState
 from topmast.ports import AttemptRow, HistoryRow, JobRow
 
@@ -155,6 +155,17 @@ class Trail:
     def _host_trusted(self, fact: p.SuspicionOver, event: Message, now: float) -> None:
         self._host_line(now, fact.host, "host-trusted", "takes work again")
 
+    def _hosts_assigned(self, fact: p.HostsAssigned, event: AssignHosts, now: float) -> None:
+        by = event.by or "somebody"
+        for host, cluster in fact.owners.items():
+            text = f"goes to cluster {cluster} when it is empty, as {by} wants"
+            self._host_line(now, host, "host-assigned", text, cluster=cluster, by=event.by)
+
+    def _hosts_handed_over(self, fact: p.HostsHandedOver, event: Message, now: float) -> None:
+        for host, cluster in fact.owners.items():
+            text = f"belongs to cluster {cluster} now"
+            self._host_line(now, host, "host-moved", text, cluster=cluster)
+
     def _host_line(self, now: float, host: str, kind: str, text: str, **detail: Any) -> None:
         self._line(now, ids.host(host), kind, f"{host} {text}", host=host, **detail)
 
@@ -197,6 +208,8 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.CopyGone: Trail._copy_gone,
     f.ReplicaDropped: Trail._dropped,
     p.HostSet: Trail._host_set,
+    p.HostsAssigned: Trail._hosts_assigned,
+    p.HostsHandedOver: Trail._hosts_handed_over,
     p.HostReachable: Trail._host_reachable,
     p.HostSuspected: Trail._host_suspected,
     p.SuspicionOver: Trail._host_trusted,

@@ -13,6 +13,7 @@ from topmast.model.messages import DropReplica, RequestReplica
 from topmast.policies.options import SlowOptions
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.diary import Entry
+from topmast.slow.data.gangs import Gang
 from topmast.slow.data.movement import Order, Stock
 from topmast.slow.data.planning import Picture, Wish
 
@@ -46,6 +47,11 @@ def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
             record.spec.datasets,
             kind_of(record.spec),
             record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
+            gang_of(
+                record.spec.gpus_milli(),
+                sum(g.count for g in record.spec.groups),
+                sum(g.least for g in record.spec.groups),
+            ),
         )
         for record in records
         if record is not None and record.spec.datasets and not record.finished
@@ -57,6 +63,14 @@ def kind_of(spec: JobSpec, model: str | None = None) -> Kind:
     listed = spec.groups[0].resources.accelerators
     named = model or (listed[0].model if listed else None)
     return Kind(named or "", spec.band >= Band.HIGH)
+
+
+def gang_of(gpus_milli: int, tasks: int, least: int | None = None) -> Gang:
+    """The gang of so many tasks that hold so many thousandths of GPUs together: each as many, on average.
+
+    ``least``: so few of them do.
+    """
+    return Gang(max(1, tasks if least is None else least), gpus_milli // max(1, tasks))
 
 
 def message_of(order: Order) -> RequestReplica | DropReplica:

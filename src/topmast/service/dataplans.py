@@ -21,10 +21,17 @@ from msgspec import Struct
 from topmast.model import ids
 from topmast.model import views as v
 from topmast.model.errors import TopmastError
-from topmast.model.job import Band
+from topmast.model.job import MILLI, Band
 from topmast.policies.options import SlowOptions
 from topmast.ports import Clock, HistoryRow, Journal
-from topmast.runtime.datapicture import message_of, picture_of, stock_of, unfinished_of, wish_of
+from topmast.runtime.datapicture import (
+    gang_of,
+    message_of,
+    picture_of,
+    stock_of,
+    unfinished_of,
+    wish_of,
+)
 from topmast.runtime.loop import Runtime
 from topmast.service.hub import Hub
 from topmast.slow.data.demand import Kind
@@ -245,7 +252,8 @@ def entry_of(job: v.JobView) -> Entry | None:
         return None
     held_s = max(0.0, job.finish_s - job.submit_s - job.wait_s)
     kind = Kind(job.gpu_model or "", Band[job.band.upper()] >= Band.HIGH)
-    return Entry(job.submit_s, job.datasets, kind, held_s * job.gpus)
+    gang = gang_of(round(job.gpus * MILLI), job.tasks)
+    return Entry(job.submit_s, job.datasets, kind, held_s * job.gpus, gang)
 
 
 def _forecast(plan: InForce | None) -> dict[str, Any]:

@@ -153,14 +153,24 @@ def _inquire_as(
         stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
         verdicts = tuple(verdict for verdict, _ in answers)
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
-    return _Inquiry(over_quota, regions, _in_order(plans, costs), costs, stopped)
+    return _Inquiry(
+        over_quota, regions, _in_order(plans, costs, weighs=queue.fetches.weighs), costs, stopped
+    )
 
 
-def _in_order(plans: list[Plan], costs: Mapping[str, DataCost]) -> list[Plan]:
-    """The plans as the auction ranks them: nobody is preempted while a free place has the data."""
+def _in_order(
+    plans: list[Plan], costs: Mapping[str, DataCost], *, weighs: bool = False
+) -> list[Plan]:
+    """The plans as the auction ranks them: nobody is preempted while a free place has the data.
+
+    ``weighs``: nor is anything copied then.
+    """
     ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
+    away = {p.region for p in plans if costs.get(p.region, DataCost()).missing}
+    if weighs and any(not p.victims and p.region not in away for p in ranked):
+        return sorted(ranked, key=lambda p: bool(p.victims) or p.region in away)
     free = next((p for p in ranked if not p.victims), None)
-    if free is not None and costs.get(free.region, DataCost()).missing:
+    if free is not None and free.region in away:
         return ranked  # rather preempt than wait for a copy, if that is cheaper
     return sorted(ranked, key=lambda p: bool(p.victims))
 

@@ -116,6 +116,7 @@ def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
                     rack=spec.rack,
                     jobs=tuple(jobs.get(spec.name, ())),
                     agent_pid=pid_of(cluster, spec.name),
+                    leaves_for=placer.state.assigned.get(spec.name),
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if columns.states[row] is HostState.DRAINING
                     else {},
@@ -126,9 +127,7 @@ def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
 
 def _staying(placer: RegionalPlacer, now: float) -> dict[str, str]:
     """Why each job on a host that is drained is still there."""
-    wanted = placer.state.wanted.items()
-    drained = tuple(host for host, state in wanted if state is HostState.DRAINING)
-    return {x.job: x.why for x in placer.departures(drained, now) if x.why}
+    return {x.job: x.why for x in placer.departures(placer.drained_hosts(), now) if x.why}
 
 
 def drain_plan(placer: RegionalPlacer, host: str, now: float) -> DrainView:

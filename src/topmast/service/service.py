@@ -31,6 +31,7 @@ from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
+from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import HOPELESS, Forecasts, with_start
@@ -61,6 +62,7 @@ class Service:
         pid_of: fleet.Pids,
         regions: Regions | None = None,
         data_plans: DataPlans | None = None,
+        capacity_plans: CapacityPlans | None = None,
     ) -> None:
         self.runtime = runtime
         self.machines = runtime.machines
@@ -74,6 +76,7 @@ class Service:
         self.pid_of = pid_of
         self.regions = regions or Regions(runtime.machines)
         self.data_plans = data_plans
+        self.capacity_plans = capacity_plans
         self.forecasts = Forecasts(runtime, self.regions, clock)
         self.started_s = clock.now()
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
@@ -261,7 +264,7 @@ class Service:
             if record is None:
                 return None
             told = explain_job(queue, self.regions.placers, record, self.clock.now())
-            more = self._trouble_with_data(record)
+            more = (*self._trouble_with_data(record), *self._trouble_with_capacity(record))
             return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 
         await self.regions.look()
@@ -427,6 +430,16 @@ class Service:
         why = f"no new plan of where data lies: {trouble}; the last one stays in force"
         return (why,) if trouble else ()
 
+    def _trouble_with_capacity(self, record: JobRecord) -> tuple[str, ...]:
+        """What a job that waits for GPUs should know of the planner of hosts."""
+        plans = self.capacity_plans
+        if plans is None or not record.spec.gpus_milli() or record.state not in WAITING:
+            return ()
+        trouble = plans.planning.trouble
+        if trouble is None:
+            return ()
+        return (f"no new plan of whose hosts are: {trouble[1]}; the last one stays in force",)
+
     def _why(self, dataset: str, region: str) -> str:
         return "" if self.data_plans is None else self.data_plans.why(dataset, region)
 
@@ -434,7 +447,16 @@ class Service:
         """What is planned about data."""
         if self.data_plans is None:
             raise Unavailable("this process plans no data")
-        return self.data_plans.view()
+        fetches = self.machines.queue.fetches
+        fetched = await self._ask(lambda: fetches.count(self.clock.now()))
+        view = self.data_plans.view()
+        return msgspec.structs.replace(view, fetched=fetched, fetched_most=fetches.most)
+
+    async def capacity_plan(self) -> v.CapacityPlanView:
+        """What is planned about hosts and clusters."""
+        if self.capacity_plans is None:
+            raise Unavailable("this process plans no capacity")
+        return await self._ask(self.capacity_plans.view)
 
     async def dataset(self, name: str) -> v.DatasetView:
         """One dataset."""

@@ -103,7 +103,9 @@ class SimulatedEngine:
         neighbours: Neighbours | None = None,
         sharing: Sharing | None = None,
         model_of: Callable[[str], str] = str,
+        hosts: dict[str, SimulatedEngine] | None = None,
     ) -> None:
+        """``hosts``: by name, the engine that has each host of the world now; all engines share it."""
         self.manager = manager
         self.attempts: dict[str, Attempt] = {}
         self.down: dict[str, bool] = {}
@@ -121,6 +123,7 @@ class SimulatedEngine:
         self._on: dict[tuple[str, int], list[str]] = {}
         """By GPU, who runs there; kept where gangs may share them."""
         self._early = world.early_s
+        self._hosts = {} if hosts is None else hosts
         self._news: list[m.Message] = []
 
     def order(self, message: m.Message) -> None:
@@ -135,6 +138,8 @@ class SimulatedEngine:
             self._resume(message)
         elif isinstance(message, m.AskPace):
             self._tell_pace(message)
+        elif isinstance(message, m.EquipCluster):
+            self._equip(message)
         else:
             assert isinstance(message, m.AskTruth), message
             self._news.append(self.truth())
@@ -190,6 +195,13 @@ class SimulatedEngine:
         self._resumes.pop(job, None)
         self._exit(attempt, 0)
         self._tell()
+
+    def _equip(self, order: m.EquipCluster) -> None:
+        """Other hosts from now on: whoever breaks or repairs one will find it here."""
+        for host in order.hosts:
+            self._hosts[host.name] = self
+        if self._neighbours is not None:
+            self._neighbours.equip(order.hosts)
 
     # --- beside others --------------------------------------------------------------------------
 

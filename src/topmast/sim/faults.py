@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from topmast.model.fleet import Fleet
 from topmast.sim.engine import Mortality, SimulatedEngine
 from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.settings import Settings
@@ -31,32 +30,28 @@ class HostFaults:
         self._heap = heap
         self._now = now
         self.pending_repairs = 0
+        self._engines: Mapping[str, SimulatedEngine] = {}
 
-    def begin(self, fleet: Fleet, engines: dict[str, SimulatedEngine]) -> None:
-        """Let every host of the fleet live its life."""
-        if self._settings.host_mtbf_s is None:
-            return
-        for region in fleet.regions:
-            for cluster in region.clusters:
-                for host in cluster.hosts:
-                    self._plan_failure((engines[cluster.name], host.name))
+    def begin(self, engines: Mapping[str, SimulatedEngine]) -> None:
+        """Let every host live its life; ``engines``: by host, the one that has it now."""
+        self._engines = engines
+        for host in engines if self._settings.host_mtbf_s is not None else ():
+            self._plan_failure(host)
 
-    def _plan_failure(self, host: tuple[SimulatedEngine, str]) -> None:
+    def _plan_failure(self, host: str) -> None:
         assert self._settings.host_mtbf_s is not None
-        after_s = self._draw("host-failures", host[1], self._settings.host_mtbf_s)
+        after_s = self._draw("host-failures", host, self._settings.host_mtbf_s)
         self._heap.put(self._now() + after_s, Priority.FAULT, self._fail, host)
 
-    def _fail(self, host: tuple[SimulatedEngine, str]) -> None:
-        engine, name = host
-        engine.host_down(name)
+    def _fail(self, host: str) -> None:
+        self._engines[host].host_down(host)
         self.pending_repairs += 1
-        after_s = self._draw("host-repairs", name, self._settings.host_repair_s)
+        after_s = self._draw("host-repairs", host, self._settings.host_repair_s)
         self._heap.put(self._now() + after_s, Priority.FAULT, self._repair, host)
 
-    def _repair(self, host: tuple[SimulatedEngine, str]) -> None:
-        engine, name = host
+    def _repair(self, host: str) -> None:
         self.pending_repairs -= 1
-        engine.host_up(name)
+        self._engines[host].host_up(host)
         self._plan_failure(host)
 
     def _draw(self, purpose: str, host: str, mean_s: float) -> float:

@@ -31,8 +31,14 @@ class Neighbours:
 
     def __init__(self, cluster: ClusterSpec, settings: Settings) -> None:
         self._settings = settings
-        self._hosts: Mapping[str, HostSpec] = {h.name: h for h in cluster.hosts}
-        self._sitting: dict[str, list[_Sitting]] = {h.name: [] for h in cluster.hosts}
+        self._hosts: Mapping[str, HostSpec] = {}
+        self._sitting: dict[str, list[_Sitting]] = {}
+        self.equip(cluster.hosts)
+
+    def equip(self, hosts: Iterable[HostSpec]) -> None:
+        """The cluster has these hosts from now on; on those that are new nobody sits."""
+        self._hosts = {host.name: host for host in hosts}
+        self._sitting = {name: self._sitting.get(name, []) for name in self._hosts}
 
     @staticmethod
     def matter(settings: Settings) -> bool:

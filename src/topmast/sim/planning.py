@@ -9,9 +9,9 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
-from topmast.model.job import Band
+from topmast.model.job import MILLI, Band
 from topmast.policies.options import SlowOptions
-from topmast.runtime.datapicture import message_of, picture_of, stock_of, wish_of
+from topmast.runtime.datapicture import gang_of, message_of, picture_of, stock_of, wish_of
 from topmast.sim.books import ALLOCATIONS, Tables
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority
@@ -77,7 +77,9 @@ class SimulatedPlanning:
             kind = Kind(row[MODEL], bool(trace.band[number] >= Band.HIGH))
             gpu_s = row[GPUS] * (row[END_S] - row[START_S])
             submit_s = float(trace.submit_s[number])
-            self.planning.diary.note(Entry(submit_s, tuple(names.split("|")), kind, gpu_s))
+            tasks = int(trace.tasks[number])
+            gang = gang_of(round(float(trace.gpus[number]) * MILLI) * tasks, tasks)
+            self.planning.diary.note(Entry(submit_s, tuple(names.split("|")), kind, gpu_s, gang))
 
     def _plan(self, _: object) -> None:
         now = self._clock.now_s

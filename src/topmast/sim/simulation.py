@@ -24,6 +24,7 @@ from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.books import Job, Tables
+from topmast.sim.capacity import SimulatedCapacity
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
@@ -92,9 +93,7 @@ class Simulation:
         self.clock = VirtualClock()
         self.heap = EventHeap()
         self.machines = Machines(profile, reconcile_s=None)  # its engines lose no news
-        told = settings.durations_told
-        told = profile.predict is not Predict.TREE if told is None else told
-        self.workload = Workload(trace, fleet, throughputs, durations_told=told)
+        self.workload = self._workload()
         self.admission = Admission(Machines(profile), fleet)
         self.set_aside: list[Waits] = []
         self.submitted = 0
@@ -102,10 +101,15 @@ class Simulation:
         self.handed_in_gpu_s = self.stock_gpu_s = 0.0
         self.work = Work()
         self.planning = self._planning()
+        self.capacity = self._capacity()
         self.recorder = self._recorder(
             tables if self.planning is None else self.planning.watched(tables)
         )
-        self.loop = Loop(self.machines, self.clock, self.heap, self.recorder.hears(), ticks)
+        hears = {
+            **self.recorder.hears(),
+            **({} if self.capacity is None else self.capacity.hears()),
+        }
+        self.loop = Loop(self.machines, self.clock, self.heap, hears, ticks)
         streams = Streams(seed)
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
         if Links.wanted(settings):
@@ -118,6 +122,8 @@ class Simulation:
         grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
         self.loop.outside[ids.GROWER] = grower.order
         self.sharing = self._sharing()
+        self.engine_of: dict[str, SimulatedEngine] = {}
+        """By host: hosts may change clusters."""
         self.engines = self._engines(streams)
         if profile.weighs_lost_work:
             news = Checkpoints(self.clock, self.engines.values(), self.window[0])
@@ -135,6 +141,11 @@ class Simulation:
             self.recorder.tell_over = self._tell_over
 
     # --- composition ------------------------------------------------------------------------------
+
+    def _workload(self) -> Workload:
+        told = self.settings.durations_told
+        told = self.profile.predict is not Predict.TREE if told is None else told
+        return Workload(self.trace, self.fleet, self.throughputs, durations_told=told)
 
     def _recorder(self, tables: Tables) -> Recorder:
         first_s, last_s = self.window
@@ -162,6 +173,14 @@ class Simulation:
             self.clock, self.heap, lambda to, messages: self.loop.post(to, messages),
         )  # fmt: skip
 
+    def _capacity(self) -> SimulatedCapacity | None:
+        if self.profile.slow.plan_capacity_every_s is None:
+            return None
+        return SimulatedCapacity(
+            self.profile.slow, self.settings.plan_s, self.window[1], self.machines, self.clock,
+            self.heap, lambda to, messages: self.loop.post(to, messages),
+        )  # fmt: skip
+
     def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
         engines = {}
         model_of = {
@@ -178,7 +197,9 @@ class Simulation:
                 speed, mortality(self.settings, streams), self.work,
                 Neighbours(cluster, self.settings) if Neighbours.matter(self.settings) else None,
                 self.sharing, model_of.__getitem__,
+                self.engine_of,
             )  # fmt: skip
+            self.engine_of.update(dict.fromkeys((h.name for h in cluster.hosts), engine))
             self.loop.outside[ids.engine(cluster.name)] = engine.order
         return engines
 
@@ -241,9 +262,11 @@ class Simulation:
                 )
         if self.sharing is not None:
             self.heap.put(self.window[1], Priority.ARRIVAL, self._take_stock, None)
-        self.faults.begin(self.fleet, self.engines)
+        self.faults.begin(self.engine_of)
         if self.planning is not None:
             self.planning.begin()
+        if self.capacity is not None:
+            self.capacity.begin()
         self._arrivals = self.workload.arrivals()
         self._await_next()
 
@@ -389,6 +412,12 @@ class Simulation:
             summary["suspensions"] = self.recorder.totals.suspensions
             early_s = [at_s - self._submit_s[job] for job, at_s in self.work.early_s.items()]
             summary["first_minibatches_s"] = distribution(np.array(early_s))
+        if self.capacity is not None:
+            summary["capacity_plans"] = {
+                "applied": self.capacity.plans,
+                "discarded": self.capacity.discarded,
+                "hosts_moved": self.capacity.hosts_moved,
+            }
         summary["seed"] = self.seed
         summary["version"] = __version__
         summary["config_hash"] = self.config_hash()

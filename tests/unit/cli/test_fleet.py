@@ -261,3 +261,35 @@ def test_why_a_dataset_is_where_it_is(server: FakeServer, call: Call) -> None:
     assert "east    complete  planned: serves demand of 3 GPUs" in out
     assert "west    copying   copied for j1" in out
     assert call("datasets", "why", "nothing").code == 1
+
+
+CAPACITY = v.CapacityPlanView(
+    1_800.0, 2e9, False, 4, 1e9, {"east": {"gap": 0.0}},
+    (v.CapacityRow("east", "east-1", "H100", 32, 12.34, 0, 48, 8, 40),
+     v.CapacityRow("west", "west-1", "H100", 32, 0, 30, 16, 0, 24)),
+    (v.HostMoveView("h7", "west-1", "east-1"),), "the planner's process died (signal 9)", 1e9,
+)  # fmt: skip
+
+
+def test_the_capacity_plan(server: FakeServer, call: Call) -> None:
+    """What each cluster has, lacks and asks for, who is about to leave, what went wrong."""
+    server.on("GET", "/plans/capacity", CAPACITY).on("GET", "/regions", {"regions": REGIONS})
+    out = call("clusters", "--plan").out
+    assert "east-1 east H100 32 12.3 0 48 8 40" in " ".join(out.split())
+    assert "h7 leaves west-1 for east-1 when it is empty" in out
+    assert "The last plan failed: the planner's process died (signal 9)" in out
+    assert "west-1 west" not in " ".join(call("clusters", "--plan", "--region", "east").out.split())
+    assert json.loads(call("clusters", "--plan", "--json").out)["number"] == 4
+
+
+def test_no_capacity_plan(server: FakeServer, call: Call) -> None:
+    """Nothing is planned: the option that would is named."""
+    nothing = v.CapacityPlanView(None, None, False, None, None, {}, (), (), None, None)
+    server.on("GET", "/plans/capacity", nothing)
+    assert "--plan-capacity-every" in call("clusters", "--plan").out
+
+
+def test_copies_on_demand_are_counted(server: FakeServer, call: Call) -> None:
+    """With their limit, also where nothing is planned."""
+    server.on("GET", "/plans/data", msgspec.structs.replace(NO_PLAN, fetched=1, fetched_most=4))
+    assert "data was copied for 1 job of late, 4 at most" in call("datasets", "plan").out

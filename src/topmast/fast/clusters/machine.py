@@ -64,14 +64,19 @@ class ClusterManager(EventMachine):
         self._asked_after = 0
         # When attempts last too long, the first in front; what no longer holds is skipped.
         self._deadlines: list[tuple[float, str]] = []
+        self._hosts: frozenset[str] = frozenset()
         # Hosts that may be down, until a truth does not name them.
         self._down: dict[str, bool] = {}
 
     # --- configuration and recovery -----------------------------------------------------------
 
     def _configure(self, event: m.ConfigureCluster) -> None:
-        if (self.state.region, self.state.cluster) != (event.region, event.cluster):
+        before = self.state.cluster
+        if (self.state.region, before) != (event.region, event.cluster):
             self.decide(ClusterSet())
+            if before is not None and before.hosts != event.cluster.hosts:
+                self._down = {host: True for host in self._down if host in self._hosts}
+                self.send(ids.engine(self.name), m.EquipCluster(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
         """Say again what the engine may not have heard, then compare with what it runs."""
@@ -178,6 +183,8 @@ class ClusterManager(EventMachine):
 
         The news may be older than a task that runs there by now, for hosts come back.
         """
+        if event.host not in self._hosts:
+            return  # it belongs to another cluster by now, which speaks for it
         self._down[event.host] = True
         self._tell(m.HostChanged(event.host, up=False))
         for attempt in list(self.state.attempts.values()):
@@ -188,8 +195,9 @@ class ClusterManager(EventMachine):
                 self._stop(attempt, Outcome.HOST_LOST, cause, suspects=(event.host,))
 
     def _host_up(self, event: m.HostUp) -> None:
-        self._down.pop(event.host, None)
-        self._tell(m.HostChanged(event.host, up=True))
+        if event.host in self._hosts:
+            self._down.pop(event.host, None)
+            self._tell(m.HostChanged(event.host, up=True))
 
     # --- stopping -----------------------------------------------------------------------------
 
@@ -356,6 +364,7 @@ class ClusterManager(EventMachine):
     def _apply_cluster(self, fact: ClusterSet, event: m.ConfigureCluster) -> None:
         self.state.region = event.region
         self.state.cluster = event.cluster
+        self._hosts = frozenset(host.name for host in event.cluster.hosts)
 
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
         self.state.attempts[event.job] = Attempt(
@@ -429,6 +438,8 @@ class ClusterManager(EventMachine):
     def restore(self, blob: bytes) -> None:
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=_State)
+        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        self._hosts = frozenset(host.name for host in hosts)
         self._deadlines = []
         for attempt in self.state.attempts.values():
             self._watch(attempt)

@@ -8,7 +8,9 @@ from topmast.fast.machine import Fact
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.facts import (
     HostReachable,
+    HostsAssigned,
     HostSet,
+    HostsHandedOver,
     HostSuspected,
     Kept,
     Launched,
@@ -26,10 +28,18 @@ from topmast.fast.placement.places import Place
 from topmast.fast.placement.region import RegionState
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.owners import owners_of, with_owners
 from topmast.model.states import HostState
 
 
 def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> None:
+    owners = owners_of(event.region)
+    clusters = {cluster.name for cluster in event.region.clusters}
+    placer.state.assigned = {
+        host: cluster
+        for host, cluster in placer.state.assigned.items()
+        if cluster in clusters and owners.get(host, cluster) != cluster
+    }
     placer.configure_columns(_with_hosts_in_use(event.region, placer))
     placer.more()
 
@@ -115,6 +125,19 @@ def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
     _refresh(placer, fact.host)
 
 
+def _assigned(placer: RegionState, fact: HostsAssigned, event: m.Message) -> None:
+    before, placer.state.assigned = placer.state.assigned, dict(fact.owners)
+    for host in dict.fromkeys((*before, *fact.owners)):
+        _refresh(placer, host)
+
+
+def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -> None:
+    for host in fact.owners:
+        placer.state.assigned.pop(host, None)
+    placer.configure_columns(with_owners(placer.state.region, fact.owners))
+    placer.more()
+
+
 def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> None:
     if fact.up:
         placer.state.down.pop(fact.host, None)
@@ -173,6 +196,8 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     PlaceBooked: _booked,
     PlaceGivenUp: _given_up,
     HostSet: _host,
+    HostsAssigned: _assigned,
+    HostsHandedOver: _handed_over,
     HostReachable: _reachable,
     HostSuspected: _suspected,
     SuspicionOver: _trusted,

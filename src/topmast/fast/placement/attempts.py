@@ -7,6 +7,7 @@ import msgspec
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.answers import RegionAnswers
 from topmast.fast.placement.facts import (
+    HostsHandedOver,
     HostSuspected,
     Kept,
     Launched,
@@ -21,8 +22,10 @@ from topmast.fast.placement.migration import GOING
 from topmast.fast.placement.resizing import larger_place
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.job import MILLI
+from topmast.model.owners import owners_of
 from topmast.model.plan import Plan
-from topmast.model.states import HostState, Outcome
+from topmast.model.states import Outcome
 
 KEPT_S = 60.0
 """How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
@@ -125,14 +128,44 @@ def announce(placer: RegionAnswers) -> None:
     """Tell the queue, once an event, that something came free; hosts that are drained go first."""
     if placer.freed:
         placer.freed = False
-        wanted = placer.state.wanted.items()
-        drain(placer, tuple(h for h, s in wanted if s is HostState.DRAINING))
+        drain(placer, placer.drained_hosts())
         for allocation, to in placer.crowd.moves(placer):
             cause = "moved to idle GPUs, for others share those that it has"
             stop(placer, allocation, Outcome.PREEMPTED, cause, to)
+        if hand_over(placer):
+            placer.freed = False  # the queue is told below
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
+
+
+def hand_over(placer: RegionAnswers) -> bool:
+    """Give empty hosts to the clusters that wait for them; both clusters and the queue are told. Whether any goes.
+
+    O(hosts that are assigned), and O(hosts + attempts) if any goes.
+    """
+    ready = {h: c for h, c in placer.state.assigned.items() if _is_empty(placer, h)}
+    if not ready:
+        return False
+    owners = owners_of(placer.state.region)
+    concerned = {owners[host] for host in ready} | set(ready.values())
+    placer.decide(HostsHandedOver(ready))
+    for cluster in placer.state.region.clusters:
+        if cluster.name in concerned:
+            order = m.ConfigureCluster(placer.region, cluster)
+            placer.send(ids.cluster(cluster.name), order)
+    placer.send(ids.QUEUE, m.HostsMoved(placer.region, ready))
+    return True
+
+
+def _is_empty(placer: RegionAnswers, host: str) -> bool:
+    """Whether nothing sits on a host, or is promised it. A host that is down waits: tasks may be left on it."""
+    columns, state = placer.columns, placer.state
+    row = columns.index.get(host)
+    if row is None or state.down.get(host) or bool((columns.slots(row) != MILLI).any()):
+        return False
+    plans = [a.plan for a in state.allocations.values()] + [p.plan for p in state.places.values()]
+    return not any(host in plan.hosts for plan in plans)
 
 
 def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) -> None:

@@ -71,6 +71,18 @@ class HostSet(Fact, frozen=True):
     state: HostState
 
 
+class HostsAssigned(Fact, frozen=True):
+    """Hosts that shall go to other clusters, by host; nobody else shall any more."""
+
+    owners: dict[str, str]
+
+
+class HostsHandedOver(Fact, frozen=True):
+    """Empty hosts went to other clusters, by host."""
+
+    owners: dict[str, str]
+
+
 class HostReachable(Fact, frozen=True):
     """Whether the host's engine reaches it."""
 
@@ -93,5 +105,5 @@ class SuspicionOver(Fact, frozen=True):
 
 PlacerFact = (
     RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked | PlaceGivenUp
-    | HostSet | HostReachable | HostSuspected | SuspicionOver
+    | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected | SuspicionOver
 )  # fmt: skip

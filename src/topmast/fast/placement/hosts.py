@@ -8,6 +8,7 @@ from topmast.fast.placement.answers import RegionAnswers
 from topmast.fast.placement.attempts import announce, drain
 from topmast.fast.placement.facts import (
     HostReachable,
+    HostsAssigned,
     HostSet,
     RegionSet,
     SuspicionOver,
@@ -15,6 +16,7 @@ from topmast.fast.placement.facts import (
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import NotFound
+from topmast.model.owners import owners_of
 from topmast.model.states import HostState
 
 
@@ -38,6 +40,22 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
         placer.decide(HostSet(event.host, event.state))
     if event.state is HostState.DRAINING:
         drain(placer, (event.host,), event.at_once)
+    announce(placer)
+    return None
+
+
+def assign(placer: RegionAnswers, event: m.AssignHosts) -> Any:
+    """Hosts shall go to other clusters: idle ones now, others when they are empty."""
+    owners = owners_of(placer.state.region)
+    known = {cluster.name for cluster in placer.state.region.clusters}
+    for host, cluster in event.owners.items():
+        if host not in owners:
+            return NotFound(f"no host '{host}' in region '{placer.region}'")
+        if cluster not in known:
+            return NotFound(f"no cluster '{cluster}' in region '{placer.region}'")
+    wanted = {host: to for host, to in event.owners.items() if owners[host] != to}
+    if wanted != placer.state.assigned:
+        placer.decide(HostsAssigned(wanted))
     announce(placer)
     return None
 

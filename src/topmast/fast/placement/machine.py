@@ -56,6 +56,7 @@ class RegionalPlacer(RegionAnswers):
         m.EnlargeAttempt: attempts.enlarge,
         m.DropHolds: questions.drop_holds,
         m.SetHost: hosts.set_host,
+        m.AssignHosts: hosts.assign,
         m.HostChanged: hosts.host_changed,
         m.AttemptRunning: attempts.running,
         m.AttemptSuspended: attempts.turned,

@@ -32,6 +32,8 @@ class Books(Struct):
     """Hosts that an operator cordoned or drains."""
     leaving: dict[str, bool] = {}
     """Hosts that left the configuration and still run something."""
+    assigned: dict[str, str] = {}
+    """Hosts that go to another cluster as soon as they are empty."""
     down: dict[str, bool] = {}
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
@@ -94,9 +96,15 @@ class RegionState(EventMachine):
             return HostState.DOWN
         if host in self.state.wanted:
             return self.state.wanted[host]
-        if host in self.state.leaving:
+        if host in self.state.leaving or host in self.state.assigned:
             return HostState.DRAINING
         return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
+
+    def drained_hosts(self) -> tuple[str, ...]:
+        """Hosts that are to be empty: an operator wants it, or another cluster waits for them."""
+        wanted = self.state.wanted
+        drained = [host for host, state in wanted.items() if state is HostState.DRAINING]
+        return (*drained, *(host for host in self.state.assigned if host not in wanted))
 
     def held_gpus(self) -> float:
         """GPUs in attempts' hands, each counted once."""

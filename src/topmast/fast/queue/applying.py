@@ -11,6 +11,7 @@ from topmast.fast.queue.state import Key, QueueState
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
+from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
 
 REFUSAL_DELAY_S = 1.0
@@ -21,7 +22,15 @@ KEYS_KEPT = 200_000
 
 
 def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
-    queue.take_fleet(event.fleet)
+    fleet = settled(event.fleet, queue.fleet, queue.homes)
+    queue.homes = homes_after(fleet, queue.fleet, queue.homes)
+    queue.take_fleet(fleet)
+    queue.pending.reopen()
+
+
+def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> None:
+    queue.homes = homes_with(queue.fleet, queue.homes, event.owners)
+    queue.take_owners(moved_within(queue.fleet, event.region, event.owners))
     queue.pending.reopen()
 
 
@@ -209,6 +218,8 @@ def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> No
 def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
     queue.catalogue.begin(fact.copy)
     queue.next_copy += 1
+    if fact.copy.cause in queue.jobs:
+        queue.fetches.note(fact.copy.cause, queue.now)
 
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
@@ -228,6 +239,7 @@ def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> Non
 
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.FleetSet: _fleet,
+    f.HostsMoved: _hosts_moved,
     f.Admitted: _admitted,
     f.Bound: _bound,
     f.Planned: _planned,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from topmast.fast.queue.ahead import following
-from topmast.fast.queue.auction import Asking, earliest, no_region
+from topmast.fast.queue.auction import Asking, Nearby, earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
@@ -80,6 +80,8 @@ def ask(
     preempt: bool,
     free_best: Plan | None = None,
     room_gpu_s: float | None = None,
+    copies: bool = False,
+    nearby: Nearby | None = None,
     shrinks: bool = False,
 ) -> None:
     """Put one question about a job to ``regions``; those apart may have answered it already."""
@@ -91,11 +93,12 @@ def ask(
     question = _question(
         queue, candidate, choices, costs,
         preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, shrinks=shrinks,
+        when=copies and _when_matters(queue, record, costs, free_best),
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
         costs, queue.pending.changes, question.held, free_best=free_best, offers={},
-        moves=room_gpu_s is not None, shrinks=shrinks,
+        moves=room_gpu_s is not None, copies=copies, nearby=nearby, shrinks=shrinks,
     )  # fmt: skip
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
@@ -107,6 +110,16 @@ def ask(
         _ask_apart(queue, asking, question)
 
 
+def _when_matters(
+    queue: QueueViews, record: JobRecord, costs: dict[str, DataCost], best: Plan | None
+) -> bool:
+    """Whether it matters when there will be room: not where nothing may be copied, or the job waited long enough."""
+    fetches = queue.fetches
+    if best is None or fetches.next_s(queue.now) is not None:
+        return False
+    return queue.now < fetches.waits_until_s(record, costs[best.region].seconds)
+
+
 def _question(
     queue: QueueViews,
     candidate: Candidate,
@@ -116,9 +129,10 @@ def _question(
     preempt: bool,
     outranked: tuple[str, ...] | None = None,
     room_gpu_s: float | None = None,
+    when: bool = False,
     shrinks: bool = False,
 ) -> Ask:
-    """The question about a candidate, as far as it is the same for all regions.
+    """The question about a candidate, as far as it is the same for all regions. ``when``: there will be room.
 
     Nobody has to go for more tasks of an elastic gang than the fewest that will do.
     """
@@ -131,7 +145,7 @@ def _question(
     return queue.question(
         record.spec, over_quota, choices, preempt=preempt, job=record.id,
         avoid_hosts=record.avoid_hosts, held=queue.held_from(record.spec, record, over_quota),
-        reserve=reserve, outranked=outranked, room_gpu_s=room_gpu_s,
+        reserve=reserve or when, outranked=outranked, room_gpu_s=room_gpu_s,
         cluster=None if record.bound is None else record.bound.cluster, more=more, shrinks=shrinks,
     )  # fmt: skip
 

@@ -13,11 +13,20 @@ from topmast.model.plan import Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
+class Nearby(Struct, frozen=True):
+    """What regions that have a job's data expect: whether any could ever hold it, and when the first has room."""
+
+    could: bool
+    room_s: float | None
+
+
 class Asking(Struct, gc=False):
     """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
 
     ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
     another job that it had to respect. ``moves``: others might be moved for it; ``shrinks``: made smaller.
+    ``copies``: there is room away from its data, and the regions that have it are asked whether they have some too, or
+    when; ``nearby`` is what they said.
     """
 
     batch: int
@@ -33,6 +42,8 @@ class Asking(Struct, gc=False):
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()
     moves: bool = False
+    copies: bool = False
+    nearby: Nearby | None = None
     shrinks: bool = False
 
 

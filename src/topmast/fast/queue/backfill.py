@@ -39,11 +39,12 @@ class Backfill:
 
         Not anew for one for which that was done just now.
         """
-        if self.after_s is None or now - record.submit_s < self.after_s:
+        # The sum that is waited for, not a difference: rounded, that may be too short at the very moment.
+        if self.after_s is None or now < record.submit_s + self.after_s:
             return False
         if self.reservation is None:
             return True
-        return self.reservation.job == record.id and now - self._made_s >= REFRESH_S
+        return self.reservation.job == record.id and now >= self._made_s + REFRESH_S
 
     def binds(
         self, job: str, band: Band, gpus_milli: int, remaining_s: float, now: float
@@ -84,10 +85,10 @@ class Backfill:
             if before is not None and _frees_room(before, self.reservation):
                 self.freed[before.region, before.cluster] = None
             return None
-        if before is not None and before.job == record.id and now - self._made_s < REFRESH_S:
+        if before is not None and before.job == record.id and now < self._made_s + REFRESH_S:
             return self._made_s + REFRESH_S
-        if before is None and now - record.submit_s < self.after_s:
-            due_s = record.submit_s + self.after_s
+        due_s = record.submit_s + self.after_s
+        if before is None and now < due_s:
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
         return None
 

@@ -119,13 +119,16 @@ class Binding:
         )
 
     def is_astray(self, record: JobRecord) -> bool:
-        """Whether a job waits for a place that is not there any more."""
+        """Whether a job waits for a place that is not there any more, or has become too small for it."""
         place = record.bound
         if place is None or self._bind is None:
             return False
         if place.cluster is None:
             return place.region not in self._regions
-        return place not in self._row_of
+        if record.finished or record.plan is not None or place not in self._row_of:
+            return place not in self._row_of
+        able = self._able_to_hold(record.spec)
+        return len(able) > 0 and self._row_of[place] not in able
 
     def _choose(
         self,
@@ -146,14 +149,14 @@ class Binding:
         milli = self._loads.seen(now)
         if more is not None:
             milli += more
-        home = self._home(spec, catalogue)
+        at_home = self._at_home(spec, rows, catalogue)
         at = np.flatnonzero(rows == self._row_of[bound]) if bound in self._row_of else rows[:0]
         view = BindView(
             number=number,
             times=times,
             bound=int(at[0]) if len(at) else -1,
             region=self._region[rows],
-            at_home=self._region[rows] == home,
+            at_home=at_home,
             has_data=has_data,
             gpus=self._gpus[rows],
             load=milli[rows] / MILLI / np.maximum(self._gpus[rows], 1.0),
@@ -163,11 +166,7 @@ class Binding:
 
     def _eligible(self, spec: JobSpec, catalogue: Catalogue) -> tuple[Ints, Bools]:
         """The clusters that could hold a job, and which of them have all its data."""
-        kind = tuple((g.least, g.resources) for g in spec.groups)
-        able = self._able.get(kind)
-        if able is None:
-            fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
-            able = self._able[kind] = np.array(fits, np.int64)
+        able = self._able_to_hold(spec)
         known = [catalogue.datasets[n] for n in spec.datasets if n in catalogue.datasets]
         complete = ReplicaState.COMPLETE
         may = np.array(
@@ -179,6 +178,24 @@ class Binding:
         has = np.array([all(d.replicas.get(r) is complete for d in known) for r in self._regions])
         rows = able[may[self._region[able]]]
         return rows, has[self._region[rows]]
+
+    def _able_to_hold(self, spec: JobSpec) -> Ints:
+        """The clusters that could hold a job if they were empty. O(1) if one like it was asked about."""
+        kind = tuple((g.least, g.resources) for g in spec.groups)
+        able = self._able.get(kind)
+        if able is None:
+            fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
+            able = self._able[kind] = np.array(fits, np.int64)
+        return able
+
+    def _at_home(self, spec: JobSpec, rows: Ints, catalogue: Catalogue) -> Bools:
+        """Which of some clusters are at home: the one that the job names, or all of its home region. O(k)."""
+        if spec.home and spec.home not in self._regions:
+            named = np.array([self._clusters[row][1].name == spec.home for row in rows], np.bool_)
+            if any(cluster.name == spec.home for _, cluster in self._clusters):
+                return named
+        found: Bools = self._region[rows] == self._home(spec, catalogue)
+        return found
 
     def _home(self, spec: JobSpec, catalogue: Catalogue) -> int:
         """The number of the home region: the named one, else one with the first dataset, else the first."""

@@ -12,7 +12,7 @@ from topmast.fast.queue.asking import (
     refuse,
     with_data,
 )
-from topmast.fast.queue.auction import Asking, earliest, most_hopeful, winner
+from topmast.fast.queue.auction import Asking, Nearby, earliest, most_hopeful, winner
 from topmast.fast.queue.datasets import begin_copy
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
@@ -45,26 +45,38 @@ def auction(queue: QueueViews, asking: Asking) -> None:
     stops = not asking.preempt and may_preempt(queue, record, over_quota, asking.costs)
     may_win = best is not None and not asking.costs[best.region].missing
     near = with_data(queue, asking.costs)
+    here = winner((o.plan for o in asking.offers.values()), elastic) if asking.copies else None
+    nearby = _nearby(asking)
     stops_nobody = best is not None and (not best.victims or asking.shrinks)
     if best is not None and may_win and (stops_nobody or not stops):
         _commit(queue, record, asking, best)
+    elif here is not None:  # nothing is copied while a free place has the data
+        _commit(queue, record, asking, here)
+    elif best is not None and not may_win and near and nearby is None and _weighs(queue, asking):
+        ask(
+            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
+            copies=True,
+        )  # fmt: skip
     elif near and _may_move(queue, record, asking):
         band = effective_band(record.spec.band, over_quota)
         worth_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
         queue.defragmentation.asked(record.id, queue.now)
         ask(
             queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
-            room_gpu_s=worth_gpu_s,
+            room_gpu_s=worth_gpu_s, nearby=nearby,
         )  # fmt: skip
     elif near and _may_shrink(queue, candidate, record, asking):
         ask(
             queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
-            shrinks=True,
+            shrinks=True, nearby=nearby,
         )  # fmt: skip
     elif stops:
-        ask(queue, candidate, asking.choices, asking.costs, near, preempt=True, free_best=best)
+        ask(
+            queue, candidate, asking.choices, asking.costs, near, preempt=True, free_best=best,
+            nearby=nearby,
+        )  # fmt: skip
     elif best is not None:
-        _fetch(queue, record, asking, best)
+        _fetch_or_wait(queue, record, asking, best, nearby)
     elif record.avoid_hosts:
         queue.decide(f.Forgiven(record.id))
     elif asking.changes == queue.pending.changes:  # else it is asked about once more
@@ -136,6 +148,50 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
             hold,
         ),
     )
+
+
+def _weighs(queue: QueueViews, asking: Asking) -> bool:
+    """Whether a copy for the best plan has to be worth it: one that is under way serves whoever wants it."""
+    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
+    return queue.fetches.weighs and best is not None and not asking.costs[best.region].copying
+
+
+def _nearby(asking: Asking) -> Nearby | None:
+    """What is known of room near the data: told just now, or to an earlier question about the same job."""
+    if not asking.copies:
+        return asking.nearby
+    busy = PendingReason.INSUFFICIENT_CAPACITY
+    could = [offer for offer in asking.offers.values() if offer.reason is busy]
+    kept = (offer.reservation for offer in could)
+    return Nearby(bool(could), earliest(held.from_s for held in kept if held is not None))
+
+
+def _fetch_or_wait(
+    queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan, nearby: Nearby | None
+) -> None:
+    """Room is away from the data alone: have it copied, unless to wait is cheaper, or enough was copied."""
+    if nearby is None or not nearby.could:  # no region with its data could ever hold it
+        _fetch(queue, record, asking, plan)
+        return
+    full, again_s = PendingReason.INSUFFICIENT_CAPACITY, queue.fetches.next_s(queue.now)
+    if again_s is not None:
+        count = queue.fetches.count(queue.now)
+        detail = f"data was copied for {count} jobs of late, as many as may be"
+        close(queue, asking.candidate, full, detail, again_s, refused=True)
+        return
+    copy_s, room_s = asking.costs[plan.region].seconds, nearby.room_s
+    until_s = queue.fetches.waits_until_s(record, copy_s)
+    soon_s = queue.now + queue.fetches.price_s(copy_s)
+    if queue.now >= until_s or room_s is None or room_s >= soon_s:
+        _fetch(queue, record, asking, plan)
+        return
+    left_s = max(0.0, room_s - queue.now)
+    detail = (
+        f"room is expected near its data in {left_s:.0f} s; "
+        f"a copy to {plan.region} takes {copy_s:.0f} s"
+    )
+    again_s = max(queue.now + FETCH_AGAIN_S, min(until_s, room_s))
+    close(queue, asking.candidate, full, detail, again_s, refused=True)
 
 
 def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:

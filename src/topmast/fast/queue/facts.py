@@ -12,6 +12,10 @@ class FleetSet(Fact, frozen=True):
     """The fleet was taken from the event."""
 
 
+class HostsMoved(Fact, frozen=True):
+    """Hosts of the event's region belong to other clusters."""
+
+
 class Admitted(Fact, frozen=True):
     """The jobs of the event were admitted, numbered from ``first_number``.
 
@@ -145,7 +149,7 @@ class ReplicaDropped(Fact, frozen=True):
 
 
 QueueFact = (
-    FleetSet | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
+    FleetSet | HostsMoved | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
     | ReplicaDropped
     | PackedWith

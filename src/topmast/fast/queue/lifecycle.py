@@ -187,5 +187,11 @@ def bind_again(queue: QueueViews, record: JobRecord) -> None:
         queue.decide(f.Bound(record.id, place))
 
 
+def bind_astray(queue: QueueViews) -> None:
+    """Send on those who wait where they could never run. O(jobs)."""
+    for record in [r for r in queue.jobs.values() if queue.binding.is_astray(r)]:
+        bind_again(queue, record)
+
+
 def _ids(first_number: int, count: int) -> tuple[str, ...]:
     return tuple(ids.job_id(first_number + i) for i in range(count))

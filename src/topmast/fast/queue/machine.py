@@ -20,6 +20,7 @@ from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
+from topmast.model.owners import owners_of, settled
 
 
 class GlobalQueue(QueueViews):
@@ -28,14 +29,20 @@ class GlobalQueue(QueueViews):
     def _configure(self, event: m.ConfigureFleet) -> None:
         names = {region.name for region in event.fleet.regions}
         gone = [region.name for region in self.fleet.regions if region.name not in names]
-        if event.fleet != self.fleet:
+        if settled(event.fleet, self.fleet, self.homes) != self.fleet:
             self.decide(f.FleetSet())
-            for record in [r for r in self.jobs.values() if self.binding.is_astray(r)]:
-                lifecycle.bind_again(self, record)
+            lifecycle.bind_astray(self)
         for name in gone:
             self.send(ids.placer(name), m.ConfigureRegion(RegionSpec(name, ())))
-        for region in event.fleet.regions:
+        for region in self.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
+
+    def _hosts_moved(self, event: m.HostsMoved) -> None:
+        """Clusters have other hosts than before: some jobs fit now, and others do not where they were sent."""
+        here = [owners_of(r) for r in self.fleet.regions if r.name == event.region]
+        if here and event.owners.keys() <= here[0].keys():
+            self.decide(f.HostsMoved())
+            lifecycle.bind_astray(self)
 
     def _recovered(self, event: m.Recovered) -> None:
         """Order again the copies that were under way."""
@@ -70,6 +77,7 @@ class GlobalQueue(QueueViews):
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureFleet: _configure,
+        m.HostsMoved: _hosts_moved,
         m.Recovered: _recovered,
         m.Wake: cycle.wake,
         m.SubmitJobs: lifecycle.submit,

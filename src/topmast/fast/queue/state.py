@@ -19,6 +19,7 @@ from topmast.fast.queue.drifts import Drifts
 from topmast.fast.queue.durations import Durations, History
 from topmast.fast.queue.elastic import Elastic
 from topmast.fast.queue.entitlements import Entitlements
+from topmast.fast.queue.fetches import Fetches
 from topmast.fast.queue.kept_back import KeptBack
 from topmast.fast.queue.kinds import Kinds
 from topmast.fast.queue.learning import Learned
@@ -65,6 +66,8 @@ class Saved(Struct):
     sizes: dict[int, float] = {}
     learned: Learned | None = None
     services_gpu_s: list[float] = []
+    homes: dict[str, str] = {}
+    fetches: list[tuple[float, str]] = []
 
 
 class QueueState(EventMachine):
@@ -85,6 +88,8 @@ class QueueState(EventMachine):
         self.binding = Binding(profile.bind, bind)
         self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
+        self.homes: dict[str, str] = {}
+        """Where the fleet file has those hosts that belong to another cluster now."""
         self.regions: list[str] = []
         """By name."""
         self.jobs: dict[str, JobRecord] = {}
@@ -104,6 +109,7 @@ class QueueState(EventMachine):
         self.next_copy = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
+        self.fetches = Fetches(profile)
         self.gpus_by_region: dict[str, int] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
         self.backfill = Backfill(profile.reserve_after_s)
@@ -142,6 +148,16 @@ class QueueState(EventMachine):
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }
+
+    def take_owners(self, fleet: Fleet) -> None:
+        """Take up the same fleet with hosts in other clusters: what regions and models have stays. O(hosts).
+
+        What a round granted holds on.
+        """
+        self.fleet = fleet
+        self.binding.configure(fleet, self.jobs, self.now)
+        self.kinds = Kinds(fleet, self.entitlements)
+        self.shapes.configure(fleet)
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
@@ -212,6 +228,8 @@ class QueueState(EventMachine):
                 self.mix.weights,
                 self.durations.learned(),
                 self.services.total_gpu_s,
+                self.homes,
+                self.fetches.noted,
             )
         )
 
@@ -220,6 +238,8 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
         self.next_job, self.next_copy = state.next_job, state.next_copy
+        self.homes = state.homes
+        self.fetches.noted = state.fetches
         self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)

@@ -8,6 +8,9 @@ wait, of which there may be more than the fleet can do.
 
 A robust plan is made for several days at once: each *scenario* has loads of its own on the same replicas
 (a sample average approximation; Kleywegt, Shapiro, Homem-de-Mello 2002).
+
+Gangs that a region cannot hold whole are workloads of their own, which may not be served there: they also
+need a trifle of a *gate*, a measure that all regions but those have more of than anybody can need.
 """
 
 from __future__ import annotations
@@ -27,13 +30,19 @@ ANY = ""
 """The model of work that takes any, or names one that the fleet has not: measured apart from the models."""
 LEAST_GPUS = 1e-6
 """Demand below this many GPUs is none."""
+GATE_GPUS = 1e-9
+"""What a workload needs of a gate: too little to cost anything."""
 
 
 class Kind(Struct, frozen=True):
-    """Work for GPUs of one model; ``pressing``: of bands that have to be served at once."""
+    """Work for GPUs of one model; ``pressing``: of bands that have to be served at once.
+
+    ``barred``: regions of which no cluster could hold it, for the size of its gangs.
+    """
 
     model: str
     pressing: bool
+    barred: tuple[str, ...] = ()
 
 
 class Terms(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +130,8 @@ def _regions(fleet: Fleet, kinds: Sequence[Kind], gpus: Floats) -> tuple[Region,
                 fair = max(1.0, by_model[model] / total[model])
                 supply[_measure(model, "pressing", scenario)] = float(there)
                 supply[_measure(model, "all", scenario)] = there * fair
+        gates = dict.fromkeys(kind.barred for kind in kinds if kind.barred)
+        supply |= {_gate(barred): 1.0 for barred in gates if region.name not in barred}
         storage = UNLIMITED_BYTES if region.storage_bytes is None else region.storage_bytes
         found.append(Region(region.name, storage, supply))
     return tuple(found)
@@ -139,23 +150,31 @@ def _measure(model: str, what: str, scenario: int) -> str:
     return f"{model} {what} {scenario}"
 
 
+def _gate(barred: tuple[str, ...]) -> str:
+    return f"not in {', '.join(barred)}"
+
+
 def _workloads(
     readings: Sequence[tuple[str, ...]],
     kinds: Sequence[Kind],
     gpus: Floats,
     models: Mapping[str, int],
 ) -> tuple[Workload, ...]:
+    """One for each reading, scenario and set of regions that cannot hold its gangs."""
     found = []
     for scenario, by_reading in enumerate(gpus):
         for number, tables in enumerate(readings):
-            demand: dict[str, float] = {}
+            demands: dict[tuple[str, ...], dict[str, float]] = {}
             for kind, wanted in zip(kinds, by_reading[number].tolist(), strict=True):
                 if wanted < LEAST_GPUS:
                     continue
+                gate = {_gate(kind.barred): GATE_GPUS} if kind.barred else {}
+                demand = demands.setdefault(kind.barred, gate)
                 measures = ("pressing", "all") if kind.pressing else ("all",)
                 for what in measures:
                     name = _measure(_model_of(kind, models), what, scenario)
                     demand[name] = demand.get(name, 0.0) + wanted
-            if demand:
-                found.append(Workload(f"{number}/{scenario}", tables, demand))
+            for barred, demand in demands.items():
+                beside = f" {_gate(barred)}" if barred else ""
+                found.append(Workload(f"{number}/{scenario}{beside}", tables, demand))
     return tuple(found)

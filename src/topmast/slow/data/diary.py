@@ -7,27 +7,32 @@ expected to end: what a full region has served would say little of what it was a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.slow.arrays import Floats, Ints
 from topmast.slow.data.demand import Kind
+from topmast.slow.data.gangs import ALONE, Gang
 from topmast.slow.forecast.history import History
 
 DAY_S = 86_400.0
 LEAST_AGE_S = 60.0
 COLUMNS = ("_at_s", "_gpu_s", "_reading", "_kind")
+Bars = Callable[[str, Gang], tuple[str, ...]]
+"""The regions that cannot hold a gang on GPUs of a model."""
 
 
 class Entry(Struct, frozen=True):
-    """One attempt of a job: when the job was submitted, what it reads, and its GPU-seconds of a model."""
+    """One attempt of a job: when the job was submitted, what it reads, its GPU-seconds of a model, its gang."""
 
     at_s: float
     tables: tuple[str, ...]
     kind: Kind
     gpu_s: float
+    gang: Gang = ALONE
 
 
 class Looked(Struct, frozen=True):
@@ -48,7 +53,7 @@ class Diary:
         self._reading = array("q")
         self._kind = array("q")
         self._readings: dict[tuple[str, ...], int] = {}
-        self._kinds: dict[Kind, int] = {}
+        self._kinds: dict[tuple[Kind, Gang], int] = {}
 
     def __len__(self) -> int:
         return len(self._at_s)
@@ -59,7 +64,7 @@ class Diary:
         self._at_s.append(entry.at_s)
         self._gpu_s.append(entry.gpu_s)
         self._reading.append(self._readings.setdefault(tables, len(self._readings)))
-        self._kind.append(self._kinds.setdefault(entry.kind, len(self._kinds)))
+        self._kind.append(self._kinds.setdefault((entry.kind, entry.gang), len(self._kinds)))
 
     def forget(self, before_s: float) -> None:
         """Strike out entries of jobs that were submitted before a time. O(entries)."""
@@ -76,6 +81,7 @@ class Diary:
         periods: int,
         unfinished: Sequence[Entry] = (),
         period_s: float = DAY_S,
+        bars: Bars = lambda model, gang: (),
     ) -> Looked:
         """The last ``periods`` whole periods before ``now_s``, of what reads nothing but ``tables``.
 
@@ -98,7 +104,7 @@ class Diary:
         # The oldest entry of a young diary is a period old to the second.
         day = np.where((day < 0) & (now_s - at_s <= days * period_s), 0, day)
         kept = (item >= 0) & (day >= 0)
-        kinds = tuple(all_of_them._kinds) or (Kind("", False),)
+        kinds, kind_of = all_of_them._told_apart(bars)
         history = History(
             days=days,
             namespace=_namespaces(readings),
@@ -106,7 +112,7 @@ class Diary:
             gone_day=np.full(len(readings), days + 1),
             day=day[kept],
             item=item[kept],
-            model=kind[kept],
+            model=kind_of[kind[kept]],
             gpu_s=gpu_s[kept],
             models=len(kinds),
         )
@@ -121,6 +127,13 @@ class Diary:
         for entry in entries:
             found.note(entry)
         return found
+
+    def _told_apart(self, bars: Bars) -> tuple[tuple[Kind, ...], Ints]:
+        """The kinds by the regions that cannot hold their gangs, and the number of each that was noted."""
+        number: dict[Kind, int] = {}
+        known = [replace(kind, barred=bars(kind.model, gang)) for kind, gang in self._kinds]
+        of_noted = [number.setdefault(kind, len(number)) for kind in known]
+        return tuple(number) or (Kind("", False),), np.array(of_noted, np.int64)
 
     def _columns(self) -> tuple[Floats, Floats, Ints, Ints]:
         """Times, GPU-seconds, readings and kinds [n]."""

@@ -18,6 +18,7 @@ from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.slow.arrays import Floats
 from topmast.slow.data.demand import Terms, problem_of
 from topmast.slow.data.diary import Diary, Entry, Looked
+from topmast.slow.data.gangs import Rooms
 from topmast.slow.data.movement import Movement, Order, Stock, movement_of, served_by
 from topmast.slow.data.problem import Problem
 from topmast.slow.forecast.errors import Errors, tuned
@@ -98,7 +99,10 @@ class DataPlanning:
             return None
         self._count += 1
         names = tuple(d.name for d in picture.datasets)
-        looked = self.diary.look(names, now_s, self.wish.history_days, picture.unfinished)
+        looked = self.diary.look(
+            names, now_s, self.wish.history_days, picture.unfinished,
+            bars=Rooms(picture.fleet).barred,
+        )  # fmt: skip
         days, errors = self._days(looked)
         fleet = replace(picture.fleet, datasets=picture.datasets)
         problem = problem_of(

@@ -225,3 +225,15 @@ def test_room_that_is_no_longer_kept_is_offered_again() -> None:
     assert before.seats != after.seats
     assert world.states()[critical] == "RUNNING"
     assert world.jobs[critical].hosts == world.jobs[first].hosts
+
+
+def test_the_moment_that_was_waited_for_is_not_missed_by_a_rounding() -> None:
+    """Of some times t, t + 1800 - t is less than 1800: asked again at that very moment, and again, for ever."""
+    submit_s, after_s = 65_159.297272, 1_800.0
+    assert (submit_s + after_s) - submit_s < after_s
+    world = World(fleet(cluster("east-1", 1)), profile(reserve_after_s=after_s))
+    world.submit(job(gpus=8, preemptible=False))
+    world.now = submit_s
+    world.submit(job(gpus=8))
+    world.advance(after_s + 1.0)
+    assert _kept_for(world) == "j2"

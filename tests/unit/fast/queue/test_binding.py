@@ -100,3 +100,23 @@ def test_a_signal_tells_what_was_when_its_period_ended() -> None:
 def test_what_an_empty_cluster_could_hold(story: str, spec: JobSpec, want: bool) -> None:
     """By GPUs of one model, task by task."""
     assert could_hold(EAST, spec) is want, story
+
+
+@pytest.mark.parametrize(
+    ("home", "want"),
+    [
+        pytest.param("east-2", "east-2", id="a cluster is a home"),
+        pytest.param("west", "west-1", id="a region is one"),
+        pytest.param("nowhere", "east-1", id="what is neither leaves the first region"),
+    ],
+)
+def test_where_home_is(home: str, want: str) -> None:
+    """Hydra's homes are sub-clusters; people know regions too."""
+    world = World(
+        fleet(cluster("east-1"), cluster("east-2"), cluster("west-1")),
+        load_profile("hydra"),
+    )
+    world.submit(job("first", gpus=1, home=home))
+    bound = world.jobs["j1"].bound
+    assert bound is not None
+    assert bound.cluster == want

@@ -7,6 +7,7 @@ import pytest
 from tests.support.build import cluster, dataset, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.queue.catalogue import Catalogue, DataCost
+from topmast.fast.queue.fetches import Fetches
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
@@ -417,3 +418,115 @@ def test_a_replica_that_a_waiting_job_finds_nowhere_else_is_not_dropped() -> Non
     assert isinstance(refused, Conflict)
     assert "j2" in str(refused)
     assert world.tell(ids.QUEUE, m.DropReplica("a", "east")) == "a"
+
+
+# --- copies on demand have to be worth it -----------------------------------------------------------------
+
+
+@dataclass
+class Worth:
+    """16 GPUs in the west hold the data and are busy for so long; the east is free. Copying takes so long."""
+
+    story: str
+    busy_s: float
+    copy_s: float
+    want: str
+    patience: float = 1.0
+
+
+WORTH = [
+    Worth("room comes sooner than a copy", 100.0, 500.0, "wait"),
+    Worth("a copy is there sooner", 500.0, 100.0, "copy"),
+    Worth("whoever has no patience copies at once", 100.0, 500.0, "copy", patience=0.0),
+    Worth("bytes are dear: wait three times as long", 1_000.0, 500.0, "wait", patience=3.0),
+]
+
+
+@pytest.mark.parametrize("patience", [0.0, 1.0])
+def test_a_free_place_near_the_data_is_taken_though_another_scores_better(patience: float) -> None:
+    """The west has the data and is nearly full; the east is empty, and a copy takes a second."""
+    made = profile(copy_patience=patience, score=ScoreWeights(balance=50.0))
+    world = _world(dataset("d", "west"), options=made)
+    world.submit(_reads("d", gpus=6, count=2, preemptible=False))
+    world.submit(_reads("d"))
+    assert (world.jobs["j2"].region == "west") == (patience > 0)
+    assert bool(world.orders(m.StartCopy)) == (patience == 0)
+
+
+def _busy_west(case: Worth, **options: object) -> World:
+    spec = dataset("d", "west", size_bytes=int(case.copy_s * 10**9))
+    made = profile(copy_patience=case.patience, **options)
+    world = _world(spec, options=made)
+    world.submit(_reads("d", gpus=8, count=2, preemptible=False, duration_s=case.busy_s))
+    return world
+
+
+@pytest.mark.parametrize("case", WORTH, ids=lambda case: case.story)
+def test_a_copy_is_ordered_where_waiting_would_be_dearer(case: Worth) -> None:
+    """Both are priced in seconds: when room is expected near the data, and how long the copy takes."""
+    world = _busy_west(case)
+    world.submit(_reads("d"))
+    assert bool(world.orders(m.StartCopy)) == (case.want == "copy")
+    if case.want == "wait":
+        assert world.reason("j2") == "InsufficientCapacity"
+        world.finish("j1")
+        assert world.jobs["j2"].region == "west"
+        assert world.orders(m.StartCopy) == []
+
+
+def test_who_waited_as_long_as_a_copy_takes_waits_no_longer() -> None:
+    """Room was expected in 100 s and did not come: what was lost is bounded by what the copy costs."""
+    world = _busy_west(Worth("", 100.0, 500.0, "wait"))
+    world.submit(_reads("d"))
+    world.advance(150.0)
+    assert world.orders(m.StartCopy) == []
+    world.advance(500.0)
+    (order,) = world.orders(m.StartCopy)
+    assert order.copy.cause == "j2"
+    assert order.copy.begun_s <= 560.0
+
+
+def test_on_demand_copies_are_counted_and_bounded() -> None:
+    """Two jobs a day; the third waits where its data is, or for the next day."""
+    world = _world(
+        *(dataset(f"d{i}", "west") for i in range(4)),
+        options=profile(copies_per_period=2, copy_period_s=1_000.0),
+    )
+    world.submit(_reads("d0", gpus=8, count=2, preemptible=False))
+    world.submit(*(_reads(f"d{i}") for i in range(1, 4)))
+    assert [order.copy.cause for order in world.orders(m.StartCopy)] == ["j2", "j3"]
+    assert world.reason("j4") == "InsufficientCapacity"
+    assert world.queue.fetches.count(world.now) == 2
+    world.restart()
+    assert world.queue.fetches.count(world.now) == 2
+    world.advance(990.0)
+    assert len({o.copy.id for o in world.orders(m.StartCopy)}) == 2
+    world.advance(30.0)
+    assert world.orders(m.StartCopy)[-1].copy.cause == "j4"
+    assert world.queue.fetches.count(world.now) == 1
+
+
+def test_a_gang_that_no_region_with_its_data_could_hold_is_not_held_up() -> None:
+    """It counts all the same."""
+    world = World(
+        fleet(cluster("east-1", 4), cluster("west-1", 1), datasets=(dataset("d", "west"),)),
+        profile(copies_per_period=0),
+    )
+    world.submit(_reads("d", gpus=8, count=2))
+    assert [order.copy.cause for order in world.orders(m.StartCopy)] == ["j1"]
+    assert world.queue.fetches.count(world.now) == 1
+
+
+def test_the_end_of_a_period_is_not_missed_by_a_rounding() -> None:
+    """Of some times t, t + 1800 - t is less than 1800: whoever was told to ask again then may copy then."""
+    noted_s, period_s = 65_159.297272, 1_800.0
+    assert (noted_s + period_s) - period_s < noted_s or (noted_s + period_s) - noted_s < period_s
+    fetches = Fetches(profile(copies_per_period=1, copy_period_s=period_s))
+    fetches.note("j1", noted_s)
+    again_s = fetches.next_s(noted_s)
+    assert again_s == noted_s + period_s
+    assert fetches.next_s(again_s) is None
+    for at_s in (i * 0.1 for i in range(1, 5_000)):
+        fetches = Fetches(profile(copies_per_period=1, copy_period_s=period_s))
+        fetches.note("j1", at_s)
+        assert fetches.next_s(at_s + period_s) is None, at_s

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.support.build import cluster, dataset, fleet
 from topmast.slow.data.demand import Kind, Terms, problem_of
 from topmast.slow.data.diary import DAY_S, Diary, Entry, namespace_of
+from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.data.movement import Stock
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.planning import DataPlanning, Picture, Wish
@@ -198,3 +199,55 @@ def test_what_cannot_be_placed_says_why() -> None:
 def test_without_data_there_is_nothing_to_ask() -> None:
     """Nor without GPUs."""
     assert DataPlanning(Wish()).question(_picture(datasets=()), 0.0) is None
+
+
+# --- gangs that a region cannot hold ----------------------------------------------------------------
+
+SMALL_AND_LARGE = fleet(
+    cluster("east-1", hosts=1, gpus=8),
+    cluster("east-2", hosts=1, gpus=8),
+    cluster("west-1", hosts=4, gpus=8),
+    cluster("north-1", hosts=4, gpus=8, model="A100"),
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "gang", "want"),
+    [
+        pytest.param("H100", Gang(1, 8_000), (), id="one host is enough"),
+        pytest.param("H100", Gang(2, 8_000), ("east",), id="two clusters of a region are not one"),
+        pytest.param("H100", Gang(16, 500), (), id="shares sit two to a GPU"),
+        pytest.param("H100", Gang(17, 500), ("east",), id="one share too many"),
+        pytest.param("H100", Gang(5, 8_000), (), id="no region could: no plan can help"),
+        pytest.param("", Gang(2, 8_000), ("east",), id="any model, but one of them"),
+        pytest.param("H100", Gang(4, 0), (), id="no GPUs"),
+        pytest.param("B999", Gang(4, 8_000), ("east",), id="an unknown model is any"),
+    ],
+)
+def test_which_regions_cannot_hold_a_gang(model: str, gang: Gang, want: tuple[str, ...]) -> None:
+    """Those that have the model, and no cluster with room for all tasks when it is empty."""
+    assert Rooms(SMALL_AND_LARGE).barred(model, gang) == want
+
+
+@pytest.mark.parametrize(
+    ("gang", "want"),
+    [
+        pytest.param(Gang(1, 8_000), ("east",), id="a job of one host stays where its table is"),
+        pytest.param(Gang(4, 8_000), ("west",), id="a gang of four hosts takes its table along"),
+    ],
+)
+def test_a_plan_sees_how_large_gangs_are(gang: Gang, want: tuple[str, ...]) -> None:
+    """The same demand for a table in the east, which has room for it, but not for the gang whole."""
+    table = dataset("ns.a", "east", size_bytes=10**9)
+    planning = DataPlanning(Wish(scenarios=2, terms=Terms(growth=None, replica_part=0.2)))
+    for hour in range(48):
+        at_s = hour * 3_600.0
+        planning.diary.note(Entry(at_s, (table.name,), PRESSING, 4 * 3_600.0, gang))
+    picture = Picture(SMALL_AND_LARGE, (table,), Stock({table.name: ("east",)}, ()))
+    question = planning.question(picture, 2 * DAY_S)
+    assert question is not None
+    check(question.problem)
+    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
+    assert tuple(answer["placement"][table.name]) == want
+    assert answer["non_collocated_share"] == pytest.approx(0.0, abs=1e-6)
+    assert answer["max_demand_supply"] < 1.0

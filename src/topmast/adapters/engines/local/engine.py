@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, Surroundings, make_plan
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
-from topmast.model.fleet import ClusterSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.ids import attempt_name
 from topmast.model.messages import EngineTruth, HostDown, HostUp, Paced, StartGang, TaskLost
 from topmast.ports import Clock, Post
@@ -132,6 +132,10 @@ class LocalEngine:
         """Post an `EngineTruth`, once the hosts that run have been heard."""
         self._do(self._ask_truth)
 
+    def equip(self, hosts: Sequence[HostSpec]) -> None:
+        """Have these hosts and no others from now on; nothing runs on those that go."""
+        self._do(partial(self._equip, tuple(host.name for host in hosts)))
+
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """The file with the task's output, or None when there is none (yet)."""
         file = self._layout.log(f"{attempt_name(job, epoch)}.{rank}")
@@ -230,6 +234,22 @@ class LocalEngine:
                 self._want(host)
             elif host.name in self._configured:
                 self._post(HostUp(host.name))
+
+    def _equip(self, names: tuple[str, ...]) -> None:
+        """Agents of hosts that went end by themselves, for want of work."""
+        new = [name for name in names if name not in self._configured]
+        self._configured = frozenset(names)
+        for host in self._hosts.values():
+            if host.name not in self._configured and host.state is HostState.DOWN:
+                self._set(host, HostState.IDLE, None)
+        for name in new:
+            host = self._hosts.setdefault(name, Host(name, self._layout))
+            if host.state is HostState.UP:
+                self._post(HostUp(name))
+            elif host.state is HostState.IDLE and len(names) <= self._eager_hosts:
+                self._want(host)
+            elif host.state is HostState.IDLE:
+                self._post(HostUp(name))
 
     def _set(self, host: Host, state: HostState, wake_in_s: float | None) -> None:
         host.state = state

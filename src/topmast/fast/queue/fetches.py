@@ -1,0 +1,68 @@
+"""Copies on demand: whether one is cheaper than to wait where the data is, and how many there may be.
+
+Waiting is compared with copying in seconds. How long the wait will be nobody knows; what is known is when room is
+expected near the data if nobody goes first, and how long the job has waited already. A copy is ordered when the greater of
+the two has reached what it would take, times ``copy_patience``: where the expectation is of no use, that costs at most
+twice what the better choice would have (the rule of ski rental; Karlin et al., Competitive snoopy caching, 1988).
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from topmast.fast.queue.record import JobRecord
+from topmast.policies.options import Profile
+
+
+class Fetches:
+    """The jobs for which data was copied on demand within the last period. Changed by facts alone."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._patience = profile.copy_patience
+        self._most = profile.copies_per_period
+        self._period_s = profile.copy_period_s
+        self.noted: list[tuple[float, str]] = []
+        """When, and for which job."""
+
+    @property
+    def weighs(self) -> bool:
+        """Whether anything stands between a job that finds room away from its data and a copy."""
+        return self._patience > 0 or self._most is not None
+
+    @property
+    def most(self) -> int | None:
+        """For so many jobs at most data may be copied in one period."""
+        return self._most
+
+    def note(self, job: str, now: float) -> None:
+        """A copy was begun for a job; several at once are one. Amortised O(1)."""
+        if self.noted and self.noted[-1] == (now, job):
+            return
+        self.noted.append((now, job))
+        if self.noted[0][0] <= now - 2 * self._period_s:
+            del self.noted[: self._first(now)]
+
+    def count(self, now: float) -> int:
+        """For how many jobs within the last period. O(log n)."""
+        return len(self.noted) - self._first(now)
+
+    def _first(self, now: float) -> int:
+        # The sum that `next_s` gives, not a difference: rounded, that may still be too long ago at the very moment.
+        return bisect.bisect_right(self.noted, now, key=lambda noted: noted[0] + self._period_s)
+
+    def price_s(self, copy_s: float) -> float:
+        """What waiting may cost, in seconds, before a copy that takes ``copy_s`` is the better choice."""
+        return copy_s * self._patience
+
+    def waits_until_s(self, record: JobRecord, copy_s: float) -> float:
+        """When a job will have waited for as long as that."""
+        since_s = record.submit_s if record.stopped_s is None else record.stopped_s
+        return since_s + self.price_s(copy_s)
+
+    def next_s(self, now: float) -> float | None:
+        """None if data may be copied for one more job now; else when it may again."""
+        if self._most is None or self.count(now) < self._most:
+            return None
+        if not self._most:
+            return now + self._period_s
+        return self.noted[len(self.noted) - self._most][0] + self._period_s

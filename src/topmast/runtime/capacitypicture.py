@@ -1,0 +1,140 @@
+"""What the planner of capacity sees: whose hosts are, which are in use, what is lacking where, and what is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.queue.binding import could_hold
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.record import JobRecord
+from topmast.model.dataset import ReplicaState
+from topmast.model.fleet import ClusterSpec, Fleet
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.states import WAITING, HostState
+from topmast.policies.options import SlowOptions
+from topmast.slow.capacity.feedback import Gpus, Limits
+from topmast.slow.capacity.planning import HostNow, Picture, RegionNow, Wish
+
+Placers = Mapping[str, RegionalPlacer]
+
+
+def wish_of(options: SlowOptions) -> Wish:
+    """What a profile wants of plans of capacity."""
+    limits = Limits(options.capacity_gain, options.capacity_least, options.capacity_most)
+    return Wish(limits, options.capacity_survive)
+
+
+def picture_of(queue: GlobalQueue, placers: Placers) -> Picture:
+    """The regions of these placers. O(hosts + attempts)."""
+    regions = (r for r in queue.fleet.regions if r.name in placers)
+    return Picture(
+        tuple(
+            RegionNow(
+                region.name,
+                tuple(cluster.name for cluster in region.clusters),
+                _hosts(queue, placers[region.name]),
+            )
+            for region in sorted(regions, key=lambda r: r.name)
+        )
+    )
+
+
+def _hosts(queue: GlobalQueue, placer: RegionalPlacer) -> tuple[HostNow, ...]:
+    state = placer.state
+    used = {host for held in state.allocations.values() for host in held.plan.hosts}
+    healthy = (HostState.HEALTHY, HostState.DRAINING)
+    return tuple(
+        HostNow(
+            host,
+            cluster.name,
+            queue.homes.get(host.name, cluster.name),
+            placer.host_state(host.name) in healthy and host.name not in state.wanted,
+            host.name in used,
+            state.assigned.get(host.name),
+        )
+        for cluster in state.region.clusters
+        for host in cluster.hosts
+        if host.name not in state.leaving
+    )
+
+
+def idle_of(placers: Placers) -> Gpus:
+    """GPUs that take work and have none, by cluster and model. O(slots)."""
+    found: Gpus = {}
+    for name in sorted(placers):
+        columns = placers[name].columns
+        free = columns.free_by_host().tolist()
+        for row, host in enumerate(columns.hosts):
+            if host.gpus and columns.available[row]:
+                key = (columns.cluster_of[row], host.model)
+                found[key] = found.get(key, 0.0) + free[row] / MILLI
+    return found
+
+
+class Demand:
+    """Which clusters jobs wait for: the one they are bound to; else all that could hold them where their data is."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._clusters = [(r.name, c) for r in fleet.regions for c in r.clusters]
+        self._able: dict[object, list[tuple[str, ClusterSpec]]] = {}
+
+    def unmet(self, queue: GlobalQueue, jobs: Iterable[str]) -> Gpus:
+        """GPUs that those of ``jobs`` wait for that wait, by cluster and model. O(jobs x clusters)."""
+        found: Gpus = {}
+        for name in jobs:
+            record = queue.jobs.get(name)
+            if record is None or record.plan is not None or record.state not in WAITING:
+                continue
+            self._add(found, queue, record)
+        return found
+
+    def _add(self, found: Gpus, queue: GlobalQueue, record: JobRecord) -> None:
+        spec = record.spec
+        listed = spec.groups[0].resources.accelerators
+        wanted = spec.gpus_milli() / MILLI
+        if not listed or not wanted:
+            return
+        parts = {
+            (cluster.name, model): gpus
+            for region, cluster in self._eligible(queue, record)
+            for model, gpus in _gpus_of(cluster, listed[0].model).items()
+        }
+        total = sum(parts.values())
+        for key, gpus in parts.items():
+            found[key] = found.get(key, 0.0) + wanted * gpus / total
+
+    def _eligible(self, queue: GlobalQueue, record: JobRecord) -> list[tuple[str, ClusterSpec]]:
+        place, able = record.bound, self._able_to_hold(record.spec)
+        if place is not None:
+            return [
+                (region, cluster)
+                for region, cluster in self._clusters
+                if region == place.region and place.cluster in (None, cluster.name)
+            ]
+        with_data = [
+            (region, cluster) for region, cluster in able if _has_data(queue, record.spec, region)
+        ]
+        return with_data or able
+
+    def _able_to_hold(self, spec: JobSpec) -> list[tuple[str, ClusterSpec]]:
+        kind = tuple((group.least, group.resources) for group in spec.groups)
+        if kind not in self._able:
+            self._able[kind] = [each for each in self._clusters if could_hold(each[1], spec)]
+        return self._able[kind]
+
+
+def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
+    """GPUs of a model, or of each, in a cluster."""
+    found: dict[str, int] = {}
+    for host in cluster.hosts:
+        if host.gpus and model in (None, host.model):
+            found[host.model] = found.get(host.model, 0) + host.gpus
+    return found
+
+
+def _has_data(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:
+    known = queue.catalogue.datasets
+    complete = ReplicaState.COMPLETE
+    return all(n in known and known[n].replicas.get(region) is complete for n in spec.datasets)

@@ -1,0 +1,229 @@
+"""Capacity planned again and again: what to ask the planner, whether its answer still holds, what to order.
+
+No clock, no thread and no solver in here: those differ between a live system and a simulated one. Whoever
+drives it lets it `observe` demand now and then, calls `question` when a plan is due, has its problems solved, and
+hands the answers to `answered` (or says `failed`), which returns the orders. A plan stays in force until
+the next is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.fleet import HostSpec
+from topmast.slow.capacity.feedback import Feedback, Gpus, Key, Limits, Mean, Sample
+from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
+
+PRICES = Prices(shortfall_gpu=10.0, buffer_gpu=0.0, move_in_use=10.0, move_idle=1.0, far_gpu=0.1)
+"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones."""
+
+
+class Wish(Struct, frozen=True):
+    """What to plan for. ``survive``: clusters shall have what they ask for even while a fault domain is down."""
+
+    limits: Limits = Limits()
+    survive: bool = False
+    prices: Prices = PRICES
+
+
+class HostNow(Struct, frozen=True):
+    """A host: whose it is, where the fleet file has it, and, if it is about to leave, for which cluster."""
+
+    spec: HostSpec
+    owner: str
+    home: str
+    healthy: bool
+    in_use: bool
+    leaves_for: str | None = None
+
+
+class RegionNow(Struct, frozen=True):
+    """The clusters and hosts of a region."""
+
+    name: str
+    clusters: tuple[str, ...]
+    hosts: tuple[HostNow, ...]
+
+    def owners(self) -> dict[str, str]:
+        """The owner of each host."""
+        return {host.spec.name: host.owner for host in self.hosts}
+
+
+class Picture(Struct, frozen=True):
+    """The regions in which hosts may change clusters."""
+
+    regions: tuple[RegionNow, ...]
+
+
+class Question(Struct, frozen=True):
+    """One problem for each region, what they were made of, and what clusters asked for."""
+
+    number: int
+    asked_s: float
+    picture: Picture
+    problems: dict[str, Problem]
+    seen: Sample
+    configured: Gpus
+    requested: Gpus
+
+
+class Order(Struct, frozen=True):
+    """The hosts of a region that shall go to other clusters."""
+
+    region: str
+    owners: dict[str, str]
+
+
+class InForce(Struct, frozen=True):
+    """The plan that holds."""
+
+    number: int
+    asked_s: float
+    applied_s: float
+    seen: Sample
+    configured: Gpus
+    requested: Gpus
+    shortfall: Gpus
+    orders: tuple[Order, ...]
+    figures: dict[str, dict[str, Any]]
+
+
+FIGURES = ("status", "objective", "bound", "gap", "wall_s")
+
+
+class CapacityPlanning:
+    """What the slow path knows about hosts and clusters. Driven from outside, by one thread."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.feedback = Feedback(wish.limits)
+        self.mean = Mean()
+        self.in_force: InForce | None = None
+        self.trouble: tuple[float, str] | None = None
+        """When and why the last plan came to nothing; None after one that was applied."""
+        self._count = 0
+
+    def observe(self, sample: Sample, now_s: float) -> None:
+        """What is lacking and what is idle now."""
+        self.mean.observe(sample, now_s)
+
+    def question(self, picture: Picture, now_s: float) -> Question | None:
+        """What to ask the planner; None where no host could change its cluster. O(hosts)."""
+        self._count += 1
+        seen = self.mean.take(now_s)
+        configured = {key: gpus for r in picture.regions for key, gpus in _configured(r).items()}
+        requested = self.feedback.step(configured, seen)
+        problems = {}
+        for region in picture.regions:
+            if len(region.clusters) > 1 and any(host.healthy for host in region.hosts):
+                problems[region.name] = problem_of(region, requested, self.wish)
+        if not problems:
+            return None
+        return Question(self._count, now_s, picture, problems, seen, configured, requested)
+
+    def answered(
+        self,
+        question: Question,
+        answers: Mapping[str, Mapping[str, Any]],
+        picture: Picture,
+        now_s: float,
+    ) -> tuple[Order, ...]:
+        """Put a plan in force, if it still makes sense; what to order, nothing if it does not."""
+        before = {region.name: region.owners() for region in question.picture.regions}
+        owners = {region.name: region.owners() for region in picture.regions}
+        if any(owners.get(name) != before[name] for name in question.problems):
+            self.failed("hosts came, went or changed clusters while it was made", now_s)
+            return ()
+        orders = []
+        shortfall: Gpus = {}
+        for region, answer in answers.items():
+            moves = {
+                host: cluster
+                for host, cluster in answer["assignment"].items()
+                if cluster is not None and owners[region][host] != cluster
+            }
+            orders.append(Order(region, moves))
+            for cluster, models in answer["shortfall"].items():
+                shortfall |= {(cluster, model): gpus for model, gpus in models.items()}
+        figures = {region: {f: answer[f] for f in FIGURES} for region, answer in answers.items()}
+        self.in_force = InForce(
+            question.number, question.asked_s, now_s, question.seen, question.configured,
+            question.requested, shortfall, tuple(orders), figures,
+        )  # fmt: skip
+        self.trouble = None
+        return tuple(orders)
+
+    def failed(self, why: str, now_s: float) -> None:
+        """Nothing came of a plan: the last one stays in force."""
+        self.trouble = now_s, why
+
+
+def problem_of(region: RegionNow, requested: Mapping[Key, float], wish: Wish) -> Problem:
+    """The problem of one region. Where all together ask for more GPUs than there are, each gets its part.
+
+    A host that is on its way to another cluster counts as there already, and as idle, so that a plan does not
+    lightly take back what the last one began. O(hosts + clusters x models).
+    """
+    healthy = [host for host in region.hosts if host.healthy and host.spec.gpus]
+    there: dict[str, float] = {}
+    for host in healthy:
+        there[host.spec.model] = there.get(host.spec.model, 0.0) + host.spec.gpus
+    asked: dict[str, float] = {}
+    for (cluster, model), gpus in requested.items():
+        if cluster in region.clusters:
+            asked[model] = asked.get(model, 0.0) + gpus
+    part = {
+        model: min(1.0, there.get(model, 0.0) / asked[model]) for model in asked if asked[model]
+    }
+    capacities: dict[str, dict[str, float]] = {cluster: {} for cluster in region.clusters}
+    for (cluster, model), gpus in requested.items():
+        if cluster in capacities and there.get(model):
+            capacities[cluster][model] = gpus * part.get(model, 1.0)
+    return Problem(
+        hosts=tuple(
+            Host(
+                host.spec.name,
+                host.spec.model,
+                host.spec.gpus,
+                host.spec.datacenter,
+                domain_of(host.spec),
+                host.spec.rack,
+                host.leaves_for or host.owner,
+                host.in_use and host.leaves_for is None,
+            )
+            for host in healthy
+        ),
+        clusters=tuple(
+            Cluster(name, capacities[name], wish.survive, _datacenter(region, name))
+            for name in region.clusters
+        ),
+        buffer_fraction=0.0,
+        prices=wish.prices,
+    )
+
+
+def domain_of(host: HostSpec) -> str:
+    """What may fail at once: a host's pod; its rack or its datacenter where no pods are named."""
+    return f"{host.datacenter}/{host.pod or host.rack}"
+
+
+def _configured(region: RegionNow) -> Gpus:
+    """GPUs by cluster and model, as the fleet file has them."""
+    found: Gpus = {}
+    for host in region.hosts:
+        if host.spec.gpus:
+            key = (host.home, host.spec.model)
+            found[key] = found.get(key, 0.0) + host.spec.gpus
+    return found
+
+
+def _datacenter(region: RegionNow, cluster: str) -> str | None:
+    """Where most of a cluster's own GPUs stand."""
+    gpus: dict[str, int] = {}
+    for host in region.hosts:
+        if host.home == cluster:
+            gpus[host.spec.datacenter] = gpus.get(host.spec.datacenter, 0) + host.spec.gpus
+    return min(gpus, key=lambda name: (-gpus[name], name), default=None)
