@@ -16,6 +16,7 @@ from topmast.sim.books import ALLOCATIONS, COPIES, JOBS, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.simulation import Result, Simulation
 from topmast.sim.timeline import HEADER
+from topmast.traces.throughputs import Throughputs
 from topmast.traces.trace import Trace, trace_of
 
 Row = dict[str, Any]
@@ -42,9 +43,10 @@ def run(
     profile: str | Profile = "fifo-skip",
     settings: Settings = FREE,
     seed: int = 0,
+    throughputs: Throughputs | None = None,
     **options: str,
 ) -> Run:
-    """Simulate; ``options`` are laid over a profile given by name."""
+    """Simulate; ``options`` are laid over a profile given by name. ``throughputs``: measured, with pairs."""
     made = load_profile(profile, options) if isinstance(profile, str) else profile
     tables: dict[str, list[Row]] = {"jobs": [], "allocations": [], "timeline": [], "copies": []}
 
@@ -55,7 +57,7 @@ def run(
         trace, world, made, settings,
         Tables(into("jobs", JOBS), into("allocations", ALLOCATIONS), into("timeline", HEADER),
                into("copies", COPIES)),
-        seed,
+        seed, throughputs=throughputs,
     )  # fmt: skip
     simulation.run()
     return Run(simulation.finish(), **tables)
