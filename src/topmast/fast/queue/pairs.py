@@ -86,14 +86,16 @@ class PairBooks:
             found.append(Mates(rows, number, together, account))
         return found
 
-    def priorities(self, mates: Sequence[Mates], since_s: float, half_s: float) -> Floats:
+    def priorities(
+        self, mates: Sequence[Mates], models: int, since_s: float, half_s: float
+    ) -> Floats:
         """Fractions due over fractions received (p x m), as of single jobs."""
         rows = [
             pair.account.fractions * since_s / (pair.account.received_s + half_s)
             for pair in mates
             if pair.account.fractions is not None
         ]
-        return np.array(rows, np.float64).reshape(len(mates), -1 if mates else 0)
+        return np.array(rows, np.float64).reshape(len(mates), models)
 
 
 def pairs_of(contenders: Sequence[Contender], models: Sequence[str], table: PairSpeeds) -> Pairs:

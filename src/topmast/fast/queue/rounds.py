@@ -178,7 +178,9 @@ class Rounds:
             self._solve(contenders, stage, now)
         priority = self._priorities(contenders, stage.gpus)
         mates = self._together.among(contenders)
-        paired = self._together.priorities(mates, self._received(), self.options.round_s / 2)
+        paired = self._together.priorities(
+            mates, len(stage.models), self._received(), self.options.round_s / 2
+        )
         chosen, mate_of = self._grant(contenders, mates, priority, paired, stage.free_milli)
         beside = settle(contenders, chosen, mate_of)
         self.moving = beside.moving
@@ -281,7 +283,7 @@ class Rounds:
         _grant_who_stays(contenders, chosen, mate_of, room)
         milli = np.array([c.kind.milli for c in contenders]).reshape(priority.shape)
         members = [(row,) for row in range(len(contenders))] + [pair.rows for pair in mates]
-        every = np.concatenate([priority, paired.reshape(-1, priority.shape[1])])
+        every = np.concatenate([priority, paired])
         need = milli[[rows[0] for rows in members]]
         for model in self._order(contenders, len(room)):
             may = need[:, model] > 0
