@@ -318,7 +318,7 @@ class Rounds:
     ) -> list[int]:
         """Rows, and pairs behind them, by priority; of equals first who runs there so, then who came first."""
         runs = [c.at == model and not c.partner for c in contenders]
-        elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates])
+        elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates], np.bool_)
         priority = np.where(elsewhere, priority, priority * self.options.lease)
         numbers = np.array([c.record.number for c in contenders] + [p.number for p in mates])
         rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
