@@ -99,7 +99,7 @@ def _mixed(seed: int) -> tuple[Trace, Throughputs]:
 
 def _most_held(found: Run) -> float:
     """The most GPUs that were held on any host at any time."""
-    changes = defaultdict(list)
+    changes: defaultdict[str, list[tuple[float, int, float]]] = defaultdict(list)
     for row in found.allocations:
         changes[row["host"]] += [(row["end_s"], 0, -row["gpus"]), (row["start_s"], 1, row["gpus"])]
     most = 0.0
