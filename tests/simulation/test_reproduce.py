@@ -22,14 +22,14 @@ from topmast.experiments.kept import Kept
 from topmast.experiments.names import experiment_names
 from topmast.experiments.page import write_page
 from topmast.experiments.placement import PlacementOptions, overhead_of, place
+from topmast.experiments.points import run_point
 from topmast.experiments.reproduce import (
     ReproduceOptions,
-    interval,
     points_of,
     reproduce,
     run_experiment,
-    run_point,
 )
+from topmast.experiments.sums import interval
 from topmast.model.errors import InvalidInput
 from topmast.policies.registry import load_profile
 from topmast.sim.settings import read_settings
