@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.held import Held
 from tests.support.live import Server, eventually, is_alive
+from topmast import Client
 
 FLEET = """
 regions:
@@ -20,6 +21,11 @@ SPEEDS = {
     }
 }
 ROUND_S = 1.0
+
+
+def kinds(client: Client, job: str) -> list[str]:
+    """What happened to a job, in order."""
+    return [row.kind for row in client.story(job).history]
 
 
 def test_two_gangs_have_the_same_gpus_at_the_same_time(tmp_path: Path) -> None:
@@ -47,9 +53,8 @@ def test_two_gangs_have_the_same_gpus_at_the_same_time(tmp_path: Path) -> None:
             assert all(is_alive(pid) for pid in pids)
             assert [len(job.starts()) for job in jobs] == [1, 1]
             assert jobs[0].end().state == "SUCCEEDED"
-            history = lambda: client.story(jobs[1].id).history  # noqa: E731
-            eventually(lambda: any(row.kind == "unpacked" for row in history()), "it is alone")
-            assert any(row.kind == "packed" for row in history())
+            eventually(lambda: "unpacked" in kinds(client, jobs[1].id), "it is alone")
+            assert "packed" in kinds(client, jobs[1].id)
             assert jobs[1].end().state == "SUCCEEDED"
     finally:
         server.end()
