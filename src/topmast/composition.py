@@ -29,6 +29,7 @@ from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, Tenant
 from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
 from topmast.orders import carry_out
+from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import Clock, Engine, HistoryRow
 from topmast.runtime.loop import Runtime
@@ -75,6 +76,7 @@ class System:
         apart: Mapping[str, str] | None = None,
         token: str = "",
         checkpoints: Path | None = None,
+        pair_speeds: PairSpeeds | None = None,
     ) -> None:
         self.state = state
         self.clock = clock or SystemClock()
@@ -84,7 +86,8 @@ class System:
         self.journal = open_journal(state / JOURNAL)
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.apart = dict(apart or {})
-        self.machines = Machines(profile, {ids.placer(r): ids.relay(r) for r in self.apart})
+        relays = {ids.placer(r): ids.relay(r) for r in self.apart}
+        self.machines = Machines(profile, relays, pair_speeds=pair_speeds)
         self.board = Board()
         self.hub = Hub(first_seq=int(self.clock.now() * 1000))
         self.runtime = Runtime(

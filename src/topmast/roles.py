@@ -20,6 +20,7 @@ from topmast.policies.registry import load_profile
 from topmast.regional import RegionalSystem
 from topmast.server import bind, configure_logs, serve
 from topmast.service.regions import LogChunk, read_chunk
+from topmast.traces.throughputs import read_throughputs
 
 DEFAULT_PROFILE = "mast"
 SHORTEST_TOKEN = 16
@@ -33,6 +34,7 @@ def serve_queue(
     """Run the queue, and every placer that does not run apart, until a signal."""
     fleet = read_fleet(options.fleet) if options.fleet else None
     profile, token = _profile(options), read_token(options.token_file)
+    table = read_throughputs(options.throughputs) if options.throughputs else None
     apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
     configure_logs()
     with ExitStack() as stack:
@@ -42,7 +44,7 @@ def serve_queue(
             listeners.append(stack.enter_context(bind(host, port, token=token, field="--link")))
         system = compose(
             options.state, profile, fleet,
-            apart=apart, token=token, checkpoints=options.checkpoints,
+            apart=apart, token=token, checkpoints=options.checkpoints, pair_speeds=table,
         )  # fmt: skip
         stack.callback(system.close)
         system.open()

@@ -16,6 +16,7 @@ from topmast.sim.books import ALLOCATIONS, COPIES, JOBS, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.simulation import Result, Simulation
 from topmast.sim.timeline import HEADER
+from topmast.traces.throughputs import Throughputs
 from topmast.traces.trace import Trace, trace_of
 
 Row = dict[str, Any]
@@ -46,16 +47,28 @@ def run(
 ) -> Run:
     """Simulate; ``options`` are laid over a profile given by name."""
     made = load_profile(profile, options) if isinstance(profile, str) else profile
+    return run_timed(trace, world, made, None, settings, seed)
+
+
+def run_timed(
+    trace: Trace,
+    world: Fleet,
+    profile: Profile,
+    throughputs: Throughputs | None,
+    settings: Settings = FREE,
+    seed: int = 0,
+) -> Run:
+    """Simulate with a table of measured speeds, alone and in pairs."""
     tables: dict[str, list[Row]] = {"jobs": [], "allocations": [], "timeline": [], "copies": []}
 
     def into(name: str, header: Sequence[str]) -> Any:
         return lambda row: tables[name].append(dict(zip(header, row, strict=True)))
 
     simulation = Simulation(
-        trace, world, made, settings,
+        trace, world, profile, settings,
         Tables(into("jobs", JOBS), into("allocations", ALLOCATIONS), into("timeline", HEADER),
                into("copies", COPIES)),
-        seed,
+        seed, throughputs=throughputs,
     )  # fmt: skip
     simulation.run()
     return Run(simulation.finish(), **tables)

@@ -24,6 +24,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import HostState, JobState
+from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import Audit, Record, Snapshot
 from topmast.runtime.audit import Trail
@@ -64,11 +65,13 @@ class World:
         *,
         obedient: bool = True,
         elsewhere: Mapping[str, str] | None = None,
+        pair_speeds: PairSpeeds | None = None,
     ) -> None:
         self.elsewhere = dict(elsewhere or {})
         self.options = options or profile()
         self.fleet = fleet or Fleet(())
-        self.machines = Machines(self.options, self.elsewhere)
+        self.pair_speeds = pair_speeds
+        self.machines = Machines(self.options, self.elsewhere, pair_speeds=pair_speeds)
         self.journal = MemoryJournal()
         self.now = 0.0
         self.obedient = obedient
@@ -226,7 +229,7 @@ class World:
 
     def rebuilt(self) -> Machines:
         """Other machines, made from the journal alone."""
-        machines = Machines(self.options, self.elsewhere)
+        machines = Machines(self.options, self.elsewhere, pair_speeds=self.pair_speeds)
         rebuild(machines, self.journal)
         return machines
 

@@ -17,7 +17,7 @@ class ServeOptions:
 
     ``placers``: URLs of the regions that the queue's process does not place itself. ``region`` and
     ``queue``: what a placer's process is for, and where its queue is. ``link``: one more address, for
-    links alone.
+    links alone. ``throughputs``: a table of measured speeds, with pairs.
     """
 
     fleet: Path | None
@@ -34,6 +34,7 @@ class ServeOptions:
     link: str | None = None
     token_file: Path | None = None
     checkpoints: Path | None = None
+    throughputs: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

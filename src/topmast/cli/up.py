@@ -61,6 +61,10 @@ Checkpoints = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where jobs keep checkpoints: the same for all processes."),
 ]
+Throughputs = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Measured speeds of jobs, alone and on the same GPUs."),
+]
 
 PlanDataEvery = Annotated[
     str | None,
@@ -100,6 +104,7 @@ def add(app: typer.Typer, root: Root) -> None:
         link: Link = None,
         token_file: TokenFile = None,
         checkpoints: Checkpoints = None,
+        throughputs: Throughputs = None,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
     ) -> int:
@@ -124,6 +129,7 @@ def add(app: typer.Typer, root: Root) -> None:
             link=link,
             token_file=token_file,
             checkpoints=checkpoints.expanduser().absolute() if checkpoints else None,
+            throughputs=throughputs,
         )
         _check(options, role)
         return root.serve(options)
@@ -162,6 +168,8 @@ def _check(options: ServeOptions, role: Role) -> None:
             raise typer.BadParameter(f"{name} goes with --role {needed.value}")
     if role is Role.PLACER and not (options.region and options.queue):
         raise typer.BadParameter("a placer needs --region NAME and --queue URL")
+    if role is Role.PLACER and options.throughputs is not None:
+        raise typer.BadParameter("--throughputs is for the queue, which decides who shares GPUs")
     if role is Role.PLACER and options.fleet is not None:
         raise typer.BadParameter("a placer is told its part of the fleet by the queue")
     if role is Role.QUEUE and not options.placers:

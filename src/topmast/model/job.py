@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 MILLI = 1000
@@ -125,6 +125,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
     region, or the cluster, where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
     it should be over. ``skew``: the share of the model's parameters that its largest tensor holds; None: not known.
+    ``work``: what a table of measured speeds calls it, where there is one.
     """
 
     name: str
@@ -145,6 +146,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     home: str = ""
     deadline_s: float | None = None
     skew: float | None = None
+    work: str | UnsetType = UNSET
 
     @property
     def tasks(self) -> int:

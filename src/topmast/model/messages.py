@@ -383,7 +383,7 @@ class ConfigureCluster(Message, frozen=True):
 
 
 class LaunchGang(Message, frozen=True):
-    """Start all tasks of an attempt, or none."""
+    """Start all tasks of an attempt, or none. ``beside``: the job that has the same GPUs at the same time."""
 
     job: str
     epoch: int
@@ -392,6 +392,7 @@ class LaunchGang(Message, frozen=True):
     cluster: str
     seats: tuple[Seat, ...]
     time_left_s: float | None = None
+    beside: str | UnsetType = UNSET
 
 
 class StopGang(Message, frozen=True):

@@ -37,7 +37,7 @@ class Plan(Struct, frozen=True, gc=False):
 
     ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs. ``by_model``
     counts them by model where they are of several, and is empty otherwise. ``layer``: the time slice, where there
-    are several and it is not the first.
+    are several and it is not the first. ``beside``: the job on whose GPUs it runs at the same time.
     """
 
     job: str
@@ -55,6 +55,7 @@ class Plan(Struct, frozen=True, gc=False):
     data_bytes: int = 0
     by_model: dict[str, int] = {}
     layer: int | UnsetType = UNSET
+    beside: str | UnsetType = UNSET
 
     def held(self) -> dict[str, int]:
         """Thousandths of GPUs by model."""
@@ -133,7 +134,7 @@ class Ask(Struct, frozen=True, gc=False):
     others are to be moved to make it; None moves nobody. ``outranked``: the running jobs that may be
     stopped for this one, the last in order first; None leaves that to the bands. ``cluster``: the only one
     that may hold it; None: any. ``more``: of an elastic gang, whose groups are here as small as will do.
-    ``shrinks``: elastic work may be made smaller for this job.
+    ``shrinks``: elastic work may be made smaller for this job. ``beside``: the job on whose GPUs it has to run, and nowhere else.
     """
 
     job: str
@@ -154,3 +155,4 @@ class Ask(Struct, frozen=True, gc=False):
     cluster: str | None = None
     more: More | None = None
     shrinks: bool = False
+    beside: str | UnsetType = UNSET

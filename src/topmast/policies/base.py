@@ -154,7 +154,8 @@ class SharesView(Struct, frozen=True):
     lists; 0 where it cannot run. ``gpus`` (m) are those of the fleet, ``width`` (n) those of a gang.
     ``left_s`` (n): work left, in seconds at speed 1. ``isolated_s`` (n): how long the work done so far would
     have taken on a share of its own. ``deadline_s`` (n) from now, NaN if none. ``tenant`` (n) are rows of
-    ``tenant_weights``.
+    ``tenant_weights``. ``pair_rows`` (p x 2): jobs of one width that may have the same GPUs at the same time, and
+    ``pair_speeds`` (p x m x 2), as ``speeds``, theirs then; None: nobody shares.
     """
 
     ids: tuple[str, ...]
@@ -170,18 +171,34 @@ class SharesView(Struct, frozen=True):
     submit_s: Floats
     tenant: Ints
     tenant_weights: Floats
+    pair_rows: Ints | None = None
+    pair_speeds: Floats | None = None
 
 
 class Parts(Struct, frozen=True):
     """What a policy answers: the part of its time that each job runs on each model (n x m).
 
     ``isolated_speeds`` (n): of a job with the n-th part of every model for itself. ``named`` (by row): jobs
-    that get nothing, or whose deadline cannot be kept, and why.
+    that get nothing, or whose deadline cannot be kept, and why. ``pair_fractions`` (p x m): the same of pairs, if there are any.
     """
 
     fractions: Floats
     isolated_speeds: Floats
     named: dict[int, str]
+    pair_fractions: Floats | None = None
+
+
+class PairSpeeds(Protocol):
+    """What was measured of two kinds of work on the same GPUs at the same time."""
+
+    def beside(
+        self, one: tuple[str, int], other: tuple[str, int], model: str
+    ) -> tuple[float, float] | None:
+        """The speeds of the one and the other, each over its speed alone; None: not known, or one gets nowhere.
+
+        Each is named by what the table calls it and the GPUs of the gang. O(1).
+        """
+        ...
 
 
 class Share(Protocol):

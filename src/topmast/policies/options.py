@@ -156,7 +156,8 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     that runs goes on running. ``aware``: the policy knows how fast jobs are on each model. ``round_s``: how
     long a round is; ``recompute_s``: shares are not computed anew more often. ``reuse``: what comes free
     within a round is given away at once, and not left idle until its end. ``weights`` of jobs by band;
-    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant.
+    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant. ``pairs``: two gangs of one
+    size may have the same GPUs at the same time, where it is known how fast both are then.
     """
 
     policy: str = "none"
@@ -169,6 +170,7 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     weights: BandWeights = BandWeights()
     prices: dict[str, float] = {}
     within: Within = Within.FAIRNESS
+    pairs: bool = False
 
 
 class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):

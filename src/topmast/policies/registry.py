@@ -159,6 +159,9 @@ def _sharing(profile: Profile) -> Share | None:
         if not holds:
             message = "does not go with shares of time, whose rounds say who runs"
             raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
+    if options.pairs and not (options.aware and POLICIES[options.policy].pairs):
+        message = "does not go with a policy that knows nothing of models, or of pairs"
+        raise InvalidInput(message, field="profile.shares.pairs", remedy="false")
     return Running(profile)
 
 

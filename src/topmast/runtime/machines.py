@@ -11,6 +11,7 @@ from topmast.fast.placement.index import Pool
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
+from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.policies.registry import policies_of
 from topmast.ports import Machine
@@ -22,7 +23,7 @@ class Machines:
 
     ``elsewhere`` lists machines that live in another process, each with the relay that stands in.
     ``reconcile_s``: how often cluster managers ask their engines what they run, None never.
-    Raises InvalidInput for a profile that names a policy that does not exist.
+    ``pair_speeds``: what is known of jobs on the same GPUs. Raises InvalidInput for a profile that names a policy that does not exist.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Machines:
         profile: Profile,
         elsewhere: Mapping[ids.Address, ids.Address] | None = None,
         reconcile_s: float | None = RECONCILE_S,
+        pair_speeds: PairSpeeds | None = None,
     ) -> None:
         self.profile = profile
         self.reconcile_s = reconcile_s
@@ -43,8 +45,9 @@ class Machines:
                 policies.pack, policies.rebalance, profile.pack_trial_s, profile.rebalancing.retry_s
             )
         self.queue = GlobalQueue(
-            profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve
-        )
+            profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve,
+            pair_speeds,
+        )  # fmt: skip
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()

@@ -195,7 +195,11 @@ class Fork:
             if allocation.hold is Hold.CLAIMED:
                 continue
             cluster, job, epoch = outer(allocation.plan.cluster), allocation.job, allocation.epoch
-            attempts.setdefault(cluster, {})[job] = _attempt(region, allocation)
+            here = attempts.setdefault(cluster, {})
+            here[job] = _attempt(region, allocation)
+            beside = allocation.plan.beside
+            if beside and beside in here:
+                _put_together(here[job], here[beside])
             self._adopt(region, allocation)
             if allocation.hold is Hold.STARTING:
                 seats, address = allocation.plan.seats, ids.cluster(cluster)
@@ -318,6 +322,11 @@ def _attempt(region: str, allocation: Allocation) -> Attempt:
         why=allocation.why,
         kept_until_s=allocation.kept_until_s,
     )
+
+
+def _put_together(guest: Attempt, host: Attempt) -> None:
+    """Both have the same GPUs; the host came first."""
+    guest.beside, host.beside = host.job, guest.job
 
 
 def _books(region: str, cluster: ClusterSpec, attempts: dict[str, Attempt]) -> bytes:

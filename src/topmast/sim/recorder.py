@@ -226,6 +226,7 @@ class Recorder:
         self.advance(now)
         if job.start_s is not None:
             self._hold(job, -1, now)
+        if job.start_s is not None and job.start_s < now:
             reason = PACKED if event.beside else UNPACKED
             job.turns.append(Turn(job.start_s, now, job.share, reason))
             job.start_s = now

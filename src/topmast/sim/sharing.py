@@ -43,9 +43,11 @@ class Sharing:
     def _timed(self, job: str) -> Work | None:
         """The entry of the table for a job: on its GPUs, else on one."""
         work = self._work_of(job)
-        if work is None or self._table is None:
-            return None
-        return work if self._table.speeds(work) else Work(work.model, 1)
+        return (
+            None
+            if work is None or self._table is None
+            else self._table.timed(work.model, work.gpus)
+        )
 
     def steps_per_s(self, job: str) -> float:
         """Mini-batches in a second of work on the GPU model that the job lists first."""

@@ -92,7 +92,9 @@ class Simulation:
         self.window = first_and_last_s(trace)
         self.clock = VirtualClock()
         self.heap = EventHeap()
-        self.machines = Machines(profile, reconcile_s=None)  # its engines lose no news
+        self.machines = Machines(
+            profile, reconcile_s=None, pair_speeds=throughputs
+        )  # its engines lose no news
         self.workload = self._workload()
         self.admission = Admission(Machines(profile), fleet)
         self.set_aside: list[Waits] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, Checkpoint, JobSpec, Resources, TaskGroup
@@ -101,6 +101,7 @@ class Workload:
             home=home,
             deadline_s=None if math.isnan(deadline_s) else deadline_s,
             skew=None if skew != skew else skew,  # NaN: not known
+            work=model if model and self._throughputs is not None else UNSET,
         )
         return Arrival(
             row,

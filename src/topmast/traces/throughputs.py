@@ -44,6 +44,22 @@ class Throughputs(Struct, frozen=True):
         """GPU models on which the work runs, the newest name first, and its steps per second."""
         return self.alone.get(work, {})
 
+    def timed(self, model: str, gpus: int) -> Work:
+        """The entry for a job type: on so many GPUs, else on one."""
+        work = Work(model, gpus)
+        return work if self.speeds(work) else Work(model, 1)
+
+    def beside(
+        self, one: tuple[str, int], other: tuple[str, int], model: str
+    ) -> tuple[float, float] | None:
+        """The speeds of two on the same GPUs, each over its speed alone; None: not known. O(1)."""
+        first, second = self.timed(*one), self.timed(*other)
+        found = self.together.get((first, second), {}).get(model)
+        alone = self.speeds(first).get(model), self.speeds(second).get(model)
+        if found is None or not alone[0] or not alone[1]:
+            return None
+        return min(1.0, found[0] / alone[0]), min(1.0, found[1] / alone[1])
+
 
 def read_throughputs(path: Path) -> Throughputs:
     """The table in the file at ``path``."""

@@ -543,6 +543,14 @@ def test_a_share_of_the_parameters_is_a_skew(skew: float | str) -> None:
     assert parse_job(dump_job(found)).spec == found
 
 
+def test_what_a_table_of_speeds_calls_a_job() -> None:
+    """Any words; written back as read, and absent where nobody says it."""
+    found = spec_of(work="ResNet-18 (batch size 64)")
+    assert found.work == "ResNet-18 (batch size 64)"
+    assert parse_job(dump_job(found)).spec == found
+    assert "work" not in dump_job(spec_of())
+
+
 @pytest.mark.parametrize("skew", [-0.1, 1.01, 2, "half", "nan", "1e9"])
 def test_more_than_all_parameters_is_none(skew: float | str) -> None:
     """The error names the field and what would be right."""

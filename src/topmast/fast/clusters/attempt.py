@@ -94,7 +94,7 @@ class Attempt(Struct, gc=False):
     """A gang between launch and its last process.
 
     ``deadline_s``: when the present phase has lasted too long. ``kept_until_s``: work done before
-    then survives. ``turn``: where it takes turns. ``why`` and ``cause`` are set when it stops: the first reason stands.
+    then survives. ``turn``: where it takes turns. ``beside``: who has the same GPUs, for a plan said so. ``why`` and ``cause`` are set when it stops: the first reason stands.
     """
 
     job: str
@@ -114,6 +114,7 @@ class Attempt(Struct, gc=False):
     step: int | None = None
     metrics: dict[str, float] = {}
     turn: Turn | UnsetType = UNSET
+    beside: str | UnsetType = UNSET
 
     @property
     def turns(self) -> Turn | None:

@@ -22,15 +22,15 @@ from topmast.fast.clusters.facts import (
 from topmast.fast.clusters.machine import (
     LAUNCH_DEADLINE_S,
     RECONCILE_S,
-    ClusterManager,
 )
+from topmast.fast.clusters.pairing import PairedManager
 from topmast.fast.clusters.room import Room, slots_of
 from topmast.fast.machine import Fact
 from topmast.model import messages as m
 from topmast.policies.options import SliceOptions
 
 
-class SlicingManager(ClusterManager):
+class SlicingManager(PairedManager):
     """A cluster manager whose gangs may take turns; where nobody does, the plain one."""
 
     def __init__(
@@ -228,12 +228,12 @@ class SlicingManager(ClusterManager):
         self._turn_s = None
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
-        **ClusterManager.handlers,
+        **PairedManager.handlers,
         m.Recovered: _recovered,
         m.Wake: _wake,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
-        **ClusterManager.appliers,
+        **PairedManager.appliers,
         Joined: _apply_joined,
         Suspended: _apply_suspended,
         Continued: _apply_continued,

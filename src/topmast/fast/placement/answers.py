@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from topmast.fast.placement import guests
 from topmast.fast.placement.changes import region_changes
 from topmast.fast.placement.changes.trials import Spot, Trials
 from topmast.fast.placement.columns import Columns
@@ -101,6 +102,8 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
+        if ask.beside:
+            return guests.offer(self, ask)
         if ask.more is None:
             return self._offer(ask)
         return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))

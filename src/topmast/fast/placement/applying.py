@@ -23,6 +23,7 @@ from topmast.fast.placement.facts import (
     SuspicionOver,
     Up,
 )
+from topmast.fast.placement.guests import inherit
 from topmast.fast.placement.layers import inside, outer
 from topmast.fast.placement.places import Place
 from topmast.fast.placement.region import RegionState
@@ -94,6 +95,7 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
     allocation = placer.state.allocations.pop(fact.job)
     placer.claims.pop(fact.job, None)
     placer.columns.let_go(allocation)
+    inherit(placer, fact.job)
     for other in placer.claims.values():
         if fact.job in other.waiting_for:
             other.waiting_for.remove(fact.job)

@@ -46,6 +46,7 @@ def launch(placer: RegionAnswers, allocation: Allocation) -> None:
             plan.cluster,
             plan.seats,
             allocation.time_left_s,
+            plan.beside,
         ),
     )
 

@@ -11,6 +11,7 @@ from topmast.fast.placement.facts import (
     PlaceGivenUp,
     SlotsTaken,
 )
+from topmast.fast.placement.guests import why_not
 from topmast.fast.placement.layers import inside, outer
 from topmast.fast.placement.overlay import Overlay
 from topmast.model import ids
@@ -63,6 +64,8 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     """Re-validate a plan against the books as they are; empty when it fits."""
     if plan.job in placer.state.allocations:
         return "the job holds slots already"
+    if why := why_not(placer, plan):
+        return why
     unchanged = plan.region_version == placer.state.version and not len(placer.holds)
     if unchanged and not plan.victims:
         return ""  # nothing has happened here since it was made

@@ -67,7 +67,7 @@ class Desk(EventMachine):
                 self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
         if here:
             offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
-            if all(offer.plan is None for offer in offers.values()):
+            if not event.ask.beside and all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
             told = {region: offered(offer) for region, offer in offers.items()}
             self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), told))
@@ -79,6 +79,8 @@ class Desk(EventMachine):
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
+        if ask.beside:
+            return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
 
     def _sized(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:

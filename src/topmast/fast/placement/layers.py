@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from topmast.fast.placement.guest_seats import booked, shown
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, RegionSpec
 from topmast.model.plan import Ask, Plan, Seat
@@ -67,7 +68,8 @@ def in_all(hosts: Iterable[str], layers: int) -> tuple[str, ...]:
 
 
 def inside(plan: Plan) -> Plan:
-    """A plan with the names of its layer, as the columns have them. O(seats)."""
+    """A plan as the books have it: with the names of its layer. O(seats)."""
+    plan = booked(plan)
     layer = 0 if isinstance(plan.layer, msgspec.UnsetType) else plan.layer
     moved = any(v.to is not None and v.to.layer for v in plan.victims)
     if not layer and not moved:
@@ -83,6 +85,7 @@ def inside(plan: Plan) -> Plan:
 
 def outside(plan: Plan) -> Plan:
     """A plan with the names that people know. O(seats); the same plan where there is one layer."""
+    plan = shown(plan)
     layer = layer_of(plan.cluster)
     if not layer:
         moved = any(v.to is not None and layer_of(v.to.cluster) for v in plan.victims)

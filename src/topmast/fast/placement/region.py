@@ -108,7 +108,8 @@ class RegionState(EventMachine):
 
     def held_gpus(self) -> float:
         """GPUs in attempts' hands, each counted once."""
-        return sum(a.plan.gpus_milli for a in self.state.allocations.values()) / MILLI
+        held = self.state.allocations.values()
+        return sum(a.plan.gpus_milli for a in held if not a.plan.beside) / MILLI
 
     def note_room(self) -> None:
         """Something held came free: the books are as they were, but not what others were told."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
@@ -203,7 +205,8 @@ def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
 
 
 def _packed(queue: QueueState, fact: f.PackedWith, event: m.Message) -> None:
-    """Told to people; who runs beside whom is its cluster's to know."""
+    """Told to people; and rounds count what two had together."""
+    queue.jobs[fact.job].beside = fact.beside or UNSET
 
 
 def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:

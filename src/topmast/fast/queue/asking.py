@@ -48,6 +48,9 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
         full, until_s = PendingReason.INSUFFICIENT_CAPACITY, queue.kept_back_until_s(record)
         close(queue, candidate, full, KEPT_FOR_OTHERS, until_s)
         return
+    if line.beside:
+        _ask_beside(queue, candidate, choices, line.beside)
+        return
     refusal = _was_told(queue, record, candidate, choices)
     if refusal is not None:
         refuse(queue, candidate, refusal)
@@ -60,6 +63,21 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
         close(queue, candidate, no_region(costs.values()), detail, retry_at_s)
         return
     ask(queue, candidate, choices, costs, regions, preempt=False)
+
+
+def _ask_beside(
+    queue: QueueViews, candidate: Candidate, choices: tuple[int, ...], beside: str
+) -> None:
+    """Ask the region of the job whose GPUs this one is to share, when that job is placed; it is asked about again then."""
+    record, host = queue.jobs[candidate.job], queue.jobs.get(beside)
+    costs = _costs(queue, record)
+    region = None if host is None or host.plan is None else host.plan.region
+    cost = costs.get(region or "")
+    if region is None or cost is None or cost.barred is not None or cost.missing:
+        full, detail = PendingReason.INSUFFICIENT_CAPACITY, f"its turn is beside {beside}"
+        close(queue, candidate, full, detail)
+        return
+    ask(queue, candidate, choices, costs, [region], preempt=False)
 
 
 def _costs(queue: QueueViews, record: JobRecord) -> dict[str, DataCost]:
@@ -142,12 +160,14 @@ def _question(
     reserve = queue.backfill.may_reserve(record, queue.now)
     # Room is reserved after the last question: not where victims can still be asked for.
     reserve = reserve and (preempt or not may_preempt(queue, record, over_quota, costs))
-    return queue.question(
+    question = queue.question(
         record.spec, over_quota, choices, preempt=preempt, job=record.id,
         avoid_hosts=record.avoid_hosts, held=queue.held_from(record.spec, record, over_quota),
         reserve=reserve or when, outranked=outranked, room_gpu_s=room_gpu_s,
         cluster=None if record.bound is None else record.bound.cluster, more=more, shrinks=shrinks,
     )  # fmt: skip
+    beside = queue.pending.line(record.id).beside
+    return replace(question, beside=beside) if beside else question
 
 
 # --- regions apart ------------------------------------------------------------------------------------
@@ -183,7 +203,7 @@ def _ask_apart(queue: QueueViews, asking: Asking, question: Ask) -> None:
 def _is_alone(record: JobRecord, question: Ask) -> bool:
     """Whether an answer concerns this job in this moment only: nobody else is asked about with it."""
     special = question.reserve or question.outranked is not None or question.room_gpu_s is not None
-    return special or question.shrinks or record.moves
+    return special or question.shrinks or record.moves or bool(question.beside)
 
 
 def _upcoming(

@@ -136,6 +136,8 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota))
     queue.ahead.take(plan.region, hold, plan.gpus_milli)
+    if guest := queue.rounds.guest_of(record.id):
+        queue.pending.reopen_line(guest)
     queue.send(
         ids.placer(plan.region),
         m.CommitPlan(

@@ -111,6 +111,7 @@ def likeness_of(
     bound: Place | None,
     over_quota: bool,
     granted: int | None = None,
+    beside: str = "",
 ) -> Likeness:
     """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
     return (
@@ -122,6 +123,7 @@ def likeness_of(
         avoid_hosts,
         bound,
         granted,
+        beside,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.turns import account_for
+from topmast.fast.queue.turns import account_for, partner_of
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -128,7 +128,8 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     record = _current(queue, event.job, event.epoch)
     if record is None:
         return
-    account_for(queue, [record])
+    partner = partner_of(queue, record)
+    account_for(queue, [record] if partner is None else [record, partner])
     queue.decide(what_becomes(queue, record, event))
     if queue.rounds.left(record.id):
         queue.pending.reopen()  # those who had to stop have: what is free is there for all

@@ -56,7 +56,7 @@ class Line(Struct):
     ``kin``: by mode, all who find a place, or none, as these do.
     ``refused``: by mode (within quota, or over it) the accelerators of ``spec`` that it might have used
     when it was refused; kept where quota might let it use others. ``granted``: the only one of its accelerators
-    that a round leaves its jobs.
+    that a round leaves its jobs; ``beside``: the job on whose GPUs it leaves them a place.
     """
 
     number: int
@@ -70,6 +70,7 @@ class Line(Struct):
     detail: str = ""
     retry_at_s: float | None = None
     granted: int | None = None
+    beside: str = ""
 
 
 class Candidate(Struct, frozen=True, gc=False):
@@ -86,6 +87,7 @@ def shape_of(
     avoid_hosts: tuple[str, ...],
     bound: Place | None = None,
     granted: int | None = None,
+    beside: str = "",
 ) -> Shape:
     """Everything that decides where a job may run, and for whom it may make others go."""
     return (
@@ -98,6 +100,7 @@ def shape_of(
         avoid_hosts,
         bound,
         granted,
+        beside,
     )
 
 
@@ -147,19 +150,22 @@ class Pending:
             return
         granted = self.rounds.choice(record.id)
         topology = self.shapes.topology_of(record.spec)
-        shape = shape_of(record.spec, topology, record.avoid_hosts, record.bound, granted)
+        beside = self.rounds.beside(record.id)
+        shape = shape_of(record.spec, topology, record.avoid_hosts, record.bound, granted, beside)
         line = self.lines.get(shape)
         if line is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self.lines)
             spec, avoided, bound = record.spec, record.avoid_hosts, record.bound
             kin = {
                 over: self.kindred.join(
-                    likeness_of(spec, topology, avoided, bound, over, granted), number
+                    likeness_of(spec, topology, avoided, bound, over, granted, beside), number
                 )
                 for over in (False, True)
             }
             terms = self._terms_of(spec)
-            line = self.lines[shape] = Line(number, shape, spec, terms, kin, granted=granted)
+            line = self.lines[shape] = Line(
+                number, shape, spec, terms, kin, granted=granted, beside=beside
+            )
             self._by_number[number] = line.terms.lines[number] = line
             for dataset in record.spec.datasets:
                 self._readers.setdefault(dataset, {})[number] = None
@@ -250,7 +256,9 @@ class Pending:
     def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
         """A round has begun: rank anew, and ask about everybody as he is granted GPUs. O(jobs log jobs)."""
         for record in waiting:
-            if self._line_of[record.id].granted != self.rounds.choice(record.id):
+            line, rounds = self._line_of[record.id], self.rounds
+            granted = rounds.choice(record.id), rounds.beside(record.id)
+            if (line.granted, line.beside) != granted:
                 self.remove(record.id)
                 self.add(record, now)
         self.ranking.take_turns(self.rounds.turns())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Place, Plan
@@ -21,6 +21,7 @@ class JobRecord(Struct, gc=False):
     by attained service, for the job rose to the top since, ``promotions`` times.
     ``tasks``: of an elastic job, how many the latest attempt has; ``resizes``: how often it came back with another number.
     ``extra_gpu_s``: what finished attempts took beyond the GPUs that it asked for.
+    ``beside``: who has its GPUs at the same time.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
@@ -64,6 +65,7 @@ class JobRecord(Struct, gc=False):
     tasks: int | None = None
     resizes: int = 0
     extra_gpu_s: float = 0.0
+    beside: str | UnsetType = UNSET
 
     @property
     def finished(self) -> bool:

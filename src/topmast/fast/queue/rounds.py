@@ -14,61 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from topmast.fast.queue.kinds import Kind
+from topmast.fast.queue.contenders import Account, Contender, Grant, Stage, view_of
+from topmast.fast.queue.pairs import Mates, PairBooks, settle
 from topmast.fast.queue.record import JobRecord
 from topmast.model.errors import TopmastError
-from topmast.policies.base import Floats, Ints, Parts, Share, SharesView
+from topmast.policies.base import Floats, Ints, Parts, Share
 from topmast.policies.options import ShareOptions
-
-
-class Contender(Struct):
-    """A job that wants GPUs in the round that begins.
-
-    ``at``: the model (number) on which it runs, -1 for one that waits. ``stays``: it may not be stopped now.
-    ``left_s``: work left, at speed 1; ``tenant`` numbers tenants.
-    """
-
-    record: JobRecord
-    kind: Kind
-    left_s: float
-    weight: float
-    tenant: int
-    at: int = -1
-    stays: bool = False
-
-
-class Account(Struct):
-    """What the rounds know of a job: seconds that it received on each model lately, what is long ago less.
-
-    ``fractions`` (m): its parts of the time; None while it has none. ``isolated_s``: how long its work so far would have taken
-    on a share of its own; ``left_s`` and ``isolated_speed`` are as of the last time fractions were computed.
-    """
-
-    received_s: Floats
-    fractions: Floats | None = None
-    isolated_s: float = 0.0
-    left_s: float = math.inf
-    isolated_speed: float = 0.0
-
-
-class Stage(Struct, frozen=True):
-    """What there is to grant: ``gpus`` (m) of the fleet by model, and ``free_milli`` (m) of them, in thousandths,
-    that contenders may have. ``tenant_weights``: of tenants, by number.
-    """
-
-    models: tuple[str, ...]
-    gpus: Ints
-    free_milli: Ints
-    tenant_weights: Floats
-
-
-class Grant(Struct, frozen=True):
-    """A model (number) for a job in this round; ``choice``: which of its accelerators that is."""
-
-    model: int
-    choice: int
 
 
 class Rounds:
@@ -92,6 +44,13 @@ class Rounds:
         self._grants: dict[str, Grant] = {}
         self._turns: dict[str, float] = {}
         self._accounts: dict[str, Account] = {}
+        self._together = PairBooks()
+        self._guests: dict[str, str] = {}
+        """By job, who is granted a place on its GPUs."""
+        self.moving: dict[str, None] = {}
+        """Jobs that leave their GPUs though they are granted the same model: for a place beside another, or for one alone."""
+        self._counted_s: dict[str, float] = {}
+        """Up to when what a running job received is in its account."""
         self._outside: dict[str, None] = {}
         """Jobs whose time cannot be divided: they take part in no round."""
         self._began_s = self._solved_s = -math.inf
@@ -109,6 +68,15 @@ class Rounds:
         """Which of its accelerators a job is granted in this round; None if none is."""
         grant = self._grants.get(job)
         return None if grant is None else grant.choice
+
+    def beside(self, job: str) -> str:
+        """On whose GPUs a job is granted its place in this round; empty: on its own."""
+        grant = self._grants.get(job)
+        return "" if grant is None else grant.beside
+
+    def guest_of(self, job: str) -> str:
+        """Who waits for a place on the GPUs of a job; empty if nobody does."""
+        return self._guests.get(job, "")
 
     def turn(self, job: str) -> float:
         """The place of a job in this round; those who came later stand behind all."""
@@ -143,11 +111,22 @@ class Rounds:
 
     # --- books --------------------------------------------------------------------------------------
 
-    def ran(self, record: JobRecord, model: int, until_s: float) -> None:
-        """A job ran on a model since its start, or since the round began."""
+    def ran(
+        self, record: JobRecord, model: int, until_s: float, partner: JobRecord | None = None
+    ) -> None:
+        """A job ran on a model since its start, or since the round began; with a partner since both did."""
         account = self._accounts.get(record.id)
-        if account is not None and record.start_s is not None and model >= 0:
-            account.received_s[model] += max(0.0, until_s - max(record.start_s, self._began_s))
+        if account is None or record.start_s is None or model < 0:
+            return
+        from_s = max(record.start_s, self._began_s, self._counted_s.get(record.id, -math.inf))
+        both_s = until_s
+        if partner is not None and partner.start_s is not None:
+            both_s = min(until_s, max(from_s, partner.start_s))
+            # Each of the two tells of it.
+            received_s = self._together.of(record.id, partner.id, len(account.received_s))
+            received_s[model] += max(0.0, until_s - both_s) / 2
+        account.received_s[model] += max(0.0, both_s - from_s)
+        self._counted_s[record.id] = until_s
 
     def left(self, job: str) -> bool:
         """An attempt has ended; whether it was the last of those who were told to stop."""
@@ -161,6 +140,7 @@ class Rounds:
         self.changed = True
         for known in self._by_job():
             known.pop(job, None)
+        self._together.forget(job)
 
     def reset(self) -> None:
         """Another fleet, or a restart: nothing that is known of rounds holds any more."""
@@ -169,10 +149,12 @@ class Rounds:
         self._span_s = 0.0
         for known in self._by_job():
             known.clear()
+        self._together = PairBooks()
 
     def _by_job(self) -> tuple[dict[str, Any], ...]:
         return (
             self._grants, self._turns, self._accounts, self._outside, self.named, self.leaving,
+            self._guests, self.moving, self._counted_s,
         )  # fmt: skip
 
     # --- a round begins -----------------------------------------------------------------------------
@@ -194,9 +176,16 @@ class Rounds:
         due = self.changed and now - self._solved_s >= self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
-        priority = self._priorities(contenders, stage.gpus, now)
-        chosen = self._grant(contenders, priority, stage.free_milli)
-        self._take_turns(contenders, priority, chosen)
+        priority = self._priorities(contenders, stage.gpus)
+        mates = self._together.among(contenders)
+        paired = self._together.priorities(
+            mates, len(stage.models), self._received(), self.options.round_s / 2
+        )
+        chosen, mate_of = self._grant(contenders, mates, priority, paired, stage.free_milli)
+        beside = settle(contenders, chosen, mate_of)
+        self.moving = beside.moving
+        self._guests = {host: guest for guest, host in beside.hosts.items()}
+        self._take_turns(contenders, priority, chosen, beside.hosts)
         self._outside = {record.id: None for record in outside}
         self._turns.update(dict.fromkeys(self._outside, -1.0))
         self.count += 1
@@ -212,6 +201,7 @@ class Rounds:
         self._span_s = (self._span_s + passed_s) * kept
         for account in self._accounts.values():
             account.received_s *= kept
+        self._together.age(kept)
 
     def _solve(self, contenders: Sequence[Contender], stage: Stage, now: float) -> None:
         """Compute fractions; where that fails, the last ones go on."""
@@ -221,7 +211,8 @@ class Rounds:
             done_s = account.left_s - contender.left_s
             if account.isolated_speed > 0 and done_s > 0:
                 account.isolated_s += done_s / account.isolated_speed
-        view = _view(contenders, accounts, stage, now)
+        pairs = stage.pairs()
+        view = view_of(contenders, accounts, stage, now, pairs)
         self._solved_s, self.changed = now, False
         self.solves += 1
         try:
@@ -234,6 +225,7 @@ class Rounds:
             return
         self.failure = ""
         self._note(contenders, accounts, parts)
+        self._together.note(contenders, pairs, parts.pair_fractions)
 
     def _note(
         self, contenders: Sequence[Contender], accounts: Sequence[Account], parts: Parts
@@ -248,14 +240,18 @@ class Rounds:
             account.fractions = parts.fractions[row]
             account.left_s, account.isolated_speed = contender.left_s, speeds[row]
 
-    def _priorities(self, contenders: Sequence[Contender], gpus: Ints, now: float) -> Floats:
+    def _received(self) -> float:
+        """How long all rounds were, in terms of what is remembered."""
+        return self._span_s + self.options.round_s / 2
+
+    def _priorities(self, contenders: Sequence[Contender], gpus: Ints) -> Floats:
         """Fractions due over fractions received (n x m).
 
         As if every job had run for half a round on every model before: so no fraction received is 0. One
         that has no fraction yet counts with an equal part of every model.
         """
         half_s = self.options.round_s / 2
-        since_s = self._span_s + half_s
+        since_s = self._received()
         shares = np.zeros((len(contenders), len(gpus)))
         received_s = np.zeros_like(shares)
         for row, contender in enumerate(contenders):
@@ -269,26 +265,40 @@ class Rounds:
         priority: Floats = shares * since_s / (received_s + half_s)
         return priority
 
-    def _grant(self, contenders: Sequence[Contender], priority: Floats, free: Ints) -> list[int]:
-        """Model by model, by priority: the model of each contender, -1 for none."""
+    def _grant(
+        self,
+        contenders: Sequence[Contender],
+        mates: Sequence[Mates],
+        priority: Floats,
+        paired: Floats,
+        free: Ints,
+    ) -> tuple[list[int], list[int]]:
+        """Model by model, by priority: the model of each contender, -1 for none, and the row of its partner.
+
+        A pair takes the GPUs of one. O((contenders + pairs) log x models).
+        """
         assert self.share is not None
-        chosen = [-1] * len(contenders)
+        chosen, mate_of = [-1] * len(contenders), [-1] * len(contenders)
         room = free.tolist()
-        for row, contender in enumerate(contenders):
-            if contender.stays:
-                chosen[row] = contender.at
-                room[contender.at] -= contender.kind.milli.item(contender.at)
+        _grant_who_stays(contenders, chosen, mate_of, room)
         milli = np.array([c.kind.milli for c in contenders]).reshape(priority.shape)
+        members = [(row,) for row in range(len(contenders))] + [pair.rows for pair in mates]
+        every = np.concatenate([priority, paired])
+        need = milli[[rows[0] for rows in members]]
         for model in self._order(contenders, len(room)):
-            may = milli[:, model] > 0
+            may = need[:, model] > 0
+            may[len(contenders) :] &= paired[:, model] > 0
             if not self.share.fills:
-                may &= priority[:, model] > 0
-            for row in self._queue(contenders, priority[:, model], model):
-                need = milli.item(row, model)
-                if may[row] and chosen[row] < 0 and need <= room[model]:
-                    chosen[row] = model
-                    room[model] -= need
-        return chosen
+                may &= every[:, model] > 0
+            for number in self._queue(contenders, mates, every[:, model], model):
+                rows, wanted = members[number], need.item(number, model)
+                if may[number] and wanted <= room[model] and all(chosen[r] < 0 for r in rows):
+                    room[model] -= wanted
+                    for row in rows:
+                        chosen[row] = model
+                    if len(rows) == 2:
+                        mate_of[rows[0]], mate_of[rows[1]] = rows[1], rows[0]
+        return chosen, mate_of
 
     def _order(self, contenders: Sequence[Contender], models: int) -> list[int]:
         """Which model is given away first: the fastest; knowing nothing of that, each in its turn."""
@@ -299,31 +309,51 @@ class Rounds:
             speeds += contender.kind.speeds / max(contender.kind.speeds.max(), 1e-300)
         return sorted(range(models), key=lambda model: (-speeds.item(model), model))
 
-    def _queue(self, contenders: Sequence[Contender], priority: Floats, model: int) -> list[int]:
-        """Rows by priority; of equals first who runs there, then who came first."""
-        elsewhere = np.array([c.at != model for c in contenders])
+    def _queue(
+        self,
+        contenders: Sequence[Contender],
+        mates: Sequence[Mates],
+        priority: Floats,
+        model: int,
+    ) -> list[int]:
+        """Rows, and pairs behind them, by priority; of equals first who runs there so, then who came first."""
+        runs = [c.at == model and not c.partner for c in contenders]
+        elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates], np.bool_)
         priority = np.where(elsewhere, priority, priority * self.options.lease)
-        numbers = np.array([c.record.number for c in contenders])
+        numbers = np.array([c.record.number for c in contenders] + [p.number for p in mates])
         rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
         return rows
 
     def _take_turns(
-        self, contenders: Sequence[Contender], priority: Floats, chosen: Sequence[int]
+        self,
+        contenders: Sequence[Contender],
+        priority: Floats,
+        chosen: Sequence[int],
+        hosts: Mapping[str, str],
     ) -> None:
-        """Those with a grant first, the widest of them before all, so that the others fill the gaps."""
+        """Those with a grant first, the widest of them before all, so that the others fill the gaps.
+
+        Of one width pairs go first, for who comes second in a pair needs no room.
+        """
         best = priority.max(axis=1, initial=0.0).tolist()
-        order = sorted(
-            range(len(contenders)),
-            key=lambda row: (
+        number_of = {c.record.id: c.record.number for c in contenders}
+        paired = {job: number_of[host] for guest, host in hosts.items() for job in (guest, host)}
+
+        def place(row: int) -> tuple[float, ...]:
+            contender, job = contenders[row], contenders[row].record.id
+            return (
                 chosen[row] < 0,
-                -contenders[row].kind.width if chosen[row] >= 0 else 0.0,
+                -contender.kind.width if chosen[row] >= 0 else 0.0,
+                paired.get(job, math.inf) if chosen[row] >= 0 else 0.0,
+                job in hosts,
                 -best[row],
-                contenders[row].record.number,
-            ),
-        )
+                contender.record.number,
+            )
+
+        order = sorted(range(len(contenders)), key=place)
         self._turns = {contenders[row].record.id: float(at) for at, row in enumerate(order)}
         self._grants = {
-            c.record.id: Grant(at, c.kind.choice.item(at))
+            c.record.id: Grant(at, c.kind.choice.item(at), hosts.get(c.record.id, ""))
             for c, at in zip(contenders, chosen, strict=True)
             if at >= 0
         }
@@ -333,30 +363,15 @@ class Rounds:
         return self._turns
 
 
-def _view(
-    contenders: Sequence[Contender],
-    accounts: Sequence[Account],
-    stage: Stage,
-    now: float,
-) -> SharesView:
-    """The jobs in columns."""
-    records = [c.record for c in contenders]
-    deadlines = [
-        math.nan if r.spec.deadline_s is None else r.submit_s + r.spec.deadline_s - now
-        for r in records
-    ]
-    return SharesView(
-        ids=tuple(r.id for r in records),
-        models=stage.models,
-        gpus=stage.gpus,
-        speeds=np.array([c.kind.speeds for c in contenders]),
-        width=np.array([c.kind.width for c in contenders]),
-        weight=np.array([c.weight for c in contenders]),
-        left_s=np.array([c.left_s for c in contenders]),
-        elapsed_s=np.array([now - r.submit_s for r in records]),
-        isolated_s=np.array([a.isolated_s for a in accounts]),
-        deadline_s=np.array(deadlines),
-        submit_s=np.array([r.submit_s for r in records]),
-        tenant=np.array([c.tenant for c in contenders], np.int64),
-        tenant_weights=stage.tenant_weights,
-    )
+def _grant_who_stays(
+    contenders: Sequence[Contender], chosen: list[int], mate_of: list[int], room: list[int]
+) -> None:
+    """Who may not be stopped keeps its GPUs; two that have the same take them once."""
+    row_of = {c.record.id: row for row, c in enumerate(contenders) if c.stays}
+    for row, contender in enumerate(contenders):
+        if not contender.stays:
+            continue
+        chosen[row] = contender.at
+        mate_of[row] = row_of.get(contender.partner, -1)
+        if not 0 <= mate_of[row] < row:
+            room[contender.at] -= contender.kind.milli.item(contender.at)

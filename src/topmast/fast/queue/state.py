@@ -6,7 +6,7 @@ import copy
 from typing import Self
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.ahead import Ahead
@@ -36,7 +36,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, speed_of_size
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, Reserve, Score, Share
+from topmast.policies.base import Bind, Order, PairSpeeds, Reserve, Score, Share
 from topmast.policies.options import Preemption, Profile
 
 
@@ -81,9 +81,11 @@ class QueueState(EventMachine):
         score: Score | None = None,
         share: Share | None = None,
         reserve: Reserve | None = None,
+        pair_speeds: PairSpeeds | None = None,
     ) -> None:
         super().__init__()
         self.profile = profile
+        self.pair_speeds = pair_speeds
         self.order = order
         self.binding = Binding(profile.bind, bind)
         self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
@@ -192,7 +194,7 @@ class QueueState(EventMachine):
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
                 self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
-            record.plan = None
+            record.plan, record.beside = None, UNSET
 
     def speed_of_size(self, spec: JobSpec, plan: Plan) -> float:
         """How fast a job is expected to be with the tasks of a plan, over those that it asked for. O(seats)."""

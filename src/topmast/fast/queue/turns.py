@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from topmast.fast.queue.contenders import Contender, Pairs, Stage
+from topmast.fast.queue.pairs import pairs_of
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds import Contender, Stage
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -26,10 +27,14 @@ def begin_round(queue: QueueViews) -> None:
     contenders, outside = _contenders(queue, list(weights))
     gpus = _gpus(queue)
     free_milli = _free(queue, contenders, gpus)
-    stage = Stage(queue.kinds.models, gpus, free_milli, np.array(list(weights.values())))
+    stage = Stage(
+        queue.kinds.models, gpus, free_milli, np.array(list(weights.values())),
+        lambda: _pairs(queue, contenders),
+    )  # fmt: skip
     granted = rounds.begin(contenders, outside, stage, queue.now)
     for contender in contenders:
-        if contender.at >= 0 and granted.get(contender.record.id) != contender.at:
+        job = contender.record.id
+        if contender.at >= 0 and (granted.get(job) != contender.at or job in queue.rounds.moving):
             _stop(queue, contender.record)
     waiting = [queue.jobs[job] for job in queue.pending.in_order()]
     queue.pending.take_turns(waiting, queue.now)
@@ -38,7 +43,20 @@ def begin_round(queue: QueueViews) -> None:
 def account_for(queue: QueueViews, records: list[JobRecord]) -> None:
     """Note what jobs have received by now."""
     for record in records:
-        queue.rounds.ran(record, _model_of(queue, record), queue.now)
+        queue.rounds.ran(record, _model_of(queue, record), queue.now, partner_of(queue, record))
+
+
+def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
+    """Who has the same GPUs as a job now."""
+    other = queue.placed.get(record.beside) if record.beside else None
+    return other if other is not None and other.beside == record.id else None
+
+
+def _pairs(queue: QueueViews, contenders: list[Contender]) -> Pairs | None:
+    """Who may have the same GPUs at the same time; None where nobody does, or nothing is known."""
+    if not queue.profile.shares.pairs or queue.pair_speeds is None:
+        return None
+    return pairs_of(contenders, queue.kinds.models, queue.pair_speeds)
 
 
 def _stop(queue: QueueViews, record: JobRecord) -> None:
@@ -72,6 +90,7 @@ def _contenders(queue: QueueViews, tenants: list[str]) -> tuple[list[Contender],
                 Contender(
                     record, kind, _left_s(queue, record, at), queue.weight_of(record),
                     number_of[record.spec.tenant], at, at >= 0 and _stays(queue, record),
+                    partner.id if (partner := partner_of(queue, record)) is not None else "",
                 )
             )  # fmt: skip
     return contenders, outside
@@ -98,8 +117,18 @@ def _left_s(queue: QueueViews, record: JobRecord, at: int) -> float:
     """Work that is left of a job, in seconds at speed 1, as far as that is known."""
     left_s = queue.durations.remaining_s(record)
     if at >= 0 and record.start_s is not None:
-        left_s -= (queue.now - record.start_s) * queue.kinds.of(record.spec).speeds.item(at)
+        left_s -= (queue.now - record.start_s) * _speed(queue, record, at)
     return max(LEAST_LEFT_S, left_s)
+
+
+def _speed(queue: QueueViews, record: JobRecord, at: int) -> float:
+    """Work per second where a job runs; since its start, as if it had had the partner of now all the time."""
+    alone, other = queue.kinds.of(record.spec).speeds.item(at), partner_of(queue, record)
+    if other is None or queue.pair_speeds is None:
+        return alone
+    one, two = ((str(r.spec.work or ""), r.spec.gpus_milli() // MILLI) for r in (record, other))
+    found = queue.pair_speeds.beside(one, two, queue.kinds.models[at])
+    return alone if found is None else alone * found[0]
 
 
 def _gpus(queue: QueueViews) -> Ints:

@@ -18,7 +18,7 @@ from topmast.policies.base import Floats, Parts, SharesView
 from topmast.policies.options import Profile, ShareOptions, Within
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.objectives import hierarchical
-from topmast.policies.shares.problem import Entity, Job, Problem
+from topmast.policies.shares.problem import Entity, Job, Pair, Problem
 from topmast.policies.shares.registry import Policy, columns_for, policy_named
 from topmast.policies.shares.shares import Shares
 
@@ -56,7 +56,7 @@ class Running:
                 named[rows[violated]] = "its deadline cannot be kept beside those of the others"
                 late.add(rows[violated])
         nothing = np.zeros(view.speeds.shape)
-        return Parts(nothing, np.zeros(len(view.ids)), named)
+        return Parts(nothing, np.zeros(len(view.ids)), named, _no_pairs(view))
 
     def _columns(self, view: SharesView, rows: list[int], late: set[int]) -> Columns:
         """The problem with these jobs; of those that are ``late`` the deadline does not count."""
@@ -67,7 +67,8 @@ class Running:
             m: gpus * MILLI // unit for m, gpus in zip(view.models, view.gpus.tolist(), strict=True)
         }
         prices = {m: usd for m, usd in self._options.prices.items() if m in workers}
-        problem = Problem(workers, jobs, costs=prices, entities=entities)
+        pairs = _pairs(view, rows) if self._policy.pairs else []
+        problem = Problem(workers, jobs, pairs, prices, entities)
         columns = columns_for(self._policy, problem, agnostic=not self._options.aware)
         columns.is_warm = True
         return columns
@@ -108,6 +109,27 @@ def _job(view: SharesView, row: int, unit_milli: int, has_entity: bool, is_due: 
     )
 
 
+def _pairs(view: SharesView, rows: list[int]) -> list[Pair]:
+    """The pairs of which both jobs are asked about. O(p m)."""
+    if view.pair_rows is None or view.pair_speeds is None:
+        return []
+    asked = np.zeros(len(view.ids), bool)
+    asked[rows] = True
+    kept = np.flatnonzero(asked[view.pair_rows].all(axis=1))
+    both, speeds = view.pair_rows[kept].tolist(), view.pair_speeds[kept].tolist()
+    return [
+        Pair(
+            (view.ids[one], view.ids[other]),
+            {m: (a, b) for m, (a, b) in zip(view.models, of_model, strict=True) if a > 0 and b > 0},
+        )
+        for (one, other), of_model in zip(both, speeds, strict=True)
+    ]
+
+
+def _no_pairs(view: SharesView) -> Floats | None:
+    return None if view.pair_rows is None else np.zeros((len(view.pair_rows), len(view.models)))
+
+
 def _spread(
     view: SharesView, columns: Columns, rows: list[int], shares: Shares, named: dict[int, str]
 ) -> Parts:
@@ -118,4 +140,19 @@ def _spread(
     fractions[rows] = shares.single
     isolated: Floats = np.zeros(len(view.ids))
     isolated[rows] = columns.isolated_speeds
-    return Parts(fractions, isolated, named)
+    return Parts(fractions, isolated, named, _spread_pairs(view, columns, rows, shares))
+
+
+def _spread_pairs(
+    view: SharesView, columns: Columns, rows: list[int], shares: Shares
+) -> Floats | None:
+    """The answer for pairs; the solver leaves out those that get nowhere. O(p m)."""
+    pairs = _no_pairs(view)
+    if pairs is None or view.pair_rows is None or not len(columns.pair_jobs):
+        return pairs
+    if not np.isfinite(shares.pair).all():
+        raise TopmastError("the solver returned fractions that are no numbers")
+    number = {tuple(both): at for at, both in enumerate(view.pair_rows.tolist())}
+    of = np.array(rows)[columns.pair_jobs].tolist()
+    pairs[[number[tuple(both)] for both in of]] = shares.pair
+    return pairs

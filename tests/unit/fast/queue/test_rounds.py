@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.build import job
+from topmast.fast.queue.contenders import Contender, Stage
 from topmast.fast.queue.kinds import Kind
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds import Contender, Rounds, Stage
+from topmast.fast.queue.rounds import Rounds
 from topmast.model.errors import TopmastError
 from topmast.policies.base import Floats, Parts, SharesView
 from topmast.policies.options import ShareOptions

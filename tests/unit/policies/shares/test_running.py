@@ -148,3 +148,29 @@ def test_options_that_make_no_sense(option: str, value: str, want: str) -> None:
     with pytest.raises(InvalidInput, match=want) as refused:
         load_profile("gavel-max-min-fairness", {option: value})
     assert option.split(".")[-1] in refused.value.field
+
+
+@pytest.mark.parametrize(
+    "name", ["gavel-fifo", "gavel-sjf", "gavel-allox", "gavel-makespan-agnostic"]
+)
+def test_who_knows_nothing_of_pairs_cannot_share_in_pairs(name: str) -> None:
+    """Refused, rather than without effect."""
+    with pytest.raises(InvalidInput, match="of pairs") as refused:
+        load_profile(name, {"shares.pairs": "true"})
+    assert refused.value.field == "profile.shares.pairs"
+
+
+def test_pairs_get_their_part() -> None:
+    """Two who are nearly as fast together as alone have all of their time together; a third that nobody measured has its own."""
+    speeds = np.array([[[0.9], [0.9]], [[0.0], [0.0]]]).transpose(0, 2, 1)
+    seen = view(
+        ids=("a", "b", "c"), models=("V100",), gpus=np.array([1]), speeds=np.ones((3, 1)),
+        width=np.ones(3), weight=np.ones(3), left_s=np.full(3, 1e4), elapsed_s=np.zeros(3),
+        isolated_s=np.zeros(3), deadline_s=np.full(3, np.nan), submit_s=np.zeros(3),
+        tenant=np.zeros(3, np.int64), pair_rows=np.array([[0, 1], [1, 2]]), pair_speeds=speeds,
+    )  # fmt: skip
+    found = running("gavel-max-min-fairness-packed").parts(seen)
+    assert found.pair_fractions is not None
+    # 0.9 x = y and x + y = 1: all three go equally fast.
+    assert found.pair_fractions[:, 0] == pytest.approx([1 / 1.9, 0.0], abs=1e-3)
+    assert found.fractions[:, 0] == pytest.approx([0.0, 0.0, 0.9 / 1.9], abs=1e-3)
