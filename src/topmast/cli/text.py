@@ -78,7 +78,7 @@ def number(value: float | None) -> str:
     """A count or an amount: whole if it is whole, to three decimals if not; ``-`` for None."""
     if value is None:
         return "-"
-    return f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{round(value, 3) + 0.0:.3f}".rstrip("0").rstrip(".")  # + 0.0: never "-0"
 
 
 def moment(at_s: float | None) -> str:

@@ -86,7 +86,8 @@ def test_columns_line_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "want"), [(8.0, "8"), (0.5, "0.5"), (1e7, "10000000"), (0.0, "0"), (None, "-")]
+    ("value", "want"),
+    [(8.0, "8"), (0.5, "0.5"), (1e7, "10000000"), (0.0, "0"), (-1e-9, "0"), (None, "-")],
 )
 def test_numbers(value: float | None, want: str) -> None:
     """Whole numbers are whole, and never in powers of ten."""
