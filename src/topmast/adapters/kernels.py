@@ -43,7 +43,7 @@ def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
 def _start(part: str) -> subprocess.Popen[bytes] | None:
     """A process that compiles a part; None if none can be had, and this one has to do it.
 
-    The first level of optimisation takes a quarter less time than the third, and the kernels are as fast.
+    The first level of optimisation takes a quarter less time than the third, and the kernels are about as fast.
     """
     command = [sys.executable, "-m", warm.__name__, part]
     environment = {"NUMBA_OPT": "1", **os.environ}
