@@ -443,12 +443,24 @@ class AttemptContinued(Message, frozen=True):
 
 
 class AttemptPacked(Message, frozen=True):
-    """The gang has its GPUs at the same time as the job ``beside`` (empty: no more); ``why`` in words."""
+    """The gang has its GPUs at the same time as the job ``beside`` (empty: no more); ``why`` in words.
+
+    ``gain``: what both were measured to do together, each over what it does alone, summed; only with a verdict.
+    """
 
     job: str
     epoch: int
     beside: str
     why: str
+    gain: float | UnsetType = UNSET
+
+
+class AttemptPaced(Message, frozen=True):
+    """The gang does so many steps a second while it has its GPUs for itself."""
+
+    job: str
+    epoch: int
+    rate: float
 
 
 class AttemptCheckpointed(Message, frozen=True):
@@ -691,7 +703,7 @@ ToPlacer = (
 ToQueue = (
     PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
-    | AttemptSuspended | AttemptContinued | AttemptPacked
+    | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
 
@@ -737,7 +749,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
-    | EngineTruth | AttemptSuspended | AttemptContinued | AttemptPacked | Paced
+    | EngineTruth | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced | Paced
     | DropHolds | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""

@@ -224,7 +224,8 @@ class PackView(Struct, frozen=True):
 
     Equal numbers of ``place`` sit on the very same GPUs. ``memory`` is what is used of one GPU's, as a fraction, 0 where
     nobody says. ``rate``: steps per second alone. ``failures``: how often it was tried beside another in vain.
-    ``may_join`` (n x n): who may be tried beside whom now.
+    ``may_join`` (n x n): who may be tried beside whom now. ``expected`` (n x n): what two are expected to do together, by what
+    pairs of their kinds were measured to do, each over that alone, summed; NaN where nobody knows.
     """
 
     place: Ints
@@ -233,6 +234,7 @@ class PackView(Struct, frozen=True):
     rate: Floats
     failures: Ints
     may_join: Bools
+    expected: Floats
 
 
 class Pack(Protocol):
@@ -255,15 +257,36 @@ class PairsView(Struct, frozen=True):
 class CrowdView(Struct, frozen=True):
     """Gangs (n) for which there are idle GPUs elsewhere in their region, in columns, to be read only.
 
-    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them. ``age_s``: since when it
+    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them; ``paired``: whether one of them runs beside it. ``age_s``: since when it
     runs; ``cost_s``: how long a move keeps it from working; ``moved_lately``: whether it was moved not long ago.
     """
 
     gpus: Floats
     sharing: Ints
+    paired: Bools
     age_s: Floats
     cost_s: Floats
     moved_lately: Bools
+
+
+class JoinView(Struct, frozen=True):
+    """Gangs (n) that could move to the GPUs of another, to be tried beside it, in columns, to be read only.
+
+    ``failures``: how often the gang was tried beside another in vain; ``expected`` as in `PackView`; the rest as in `CrowdView`.
+    """
+
+    gpus: Floats
+    age_s: Floats
+    cost_s: Floats
+    failures: Ints
+    expected: Floats
+
+
+class MovedView(Struct, frozen=True):
+    """Gangs (n) that were moved: steps per second in their part of the time, before and after."""
+
+    before: Floats
+    after: Floats
 
 
 class Rebalance(Protocol):
@@ -278,4 +301,12 @@ class Rebalance(Protocol):
 
     def moves(self, view: CrowdView) -> Ints:
         """Rows of gangs that are to move to idle GPUs, the first first."""
+        ...
+
+    def joins(self, view: JoinView) -> Ints:
+        """Rows of gangs that are to move to the GPUs of another, the first first."""
+        ...
+
+    def good(self, view: MovedView) -> Bools:
+        """Which moves were good (n); the others are taken back, where that can be."""
         ...

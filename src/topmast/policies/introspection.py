@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Bools, CrowdView, Ints, PairsView
+from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView
 from topmast.policies.options import Profile
 
 
@@ -36,3 +36,17 @@ class Introspective:
         worth = gained * left_s - view.gpus * view.cost_s
         rows = np.flatnonzero(old & (view.sharing > 1) & (worth > 0))
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
+
+    def joins(self, view: JoinView) -> Ints:
+        """Whose trial is expected to gain more than the move costs, the best first. O(n log n)."""
+        options = self._options
+        left_s = np.minimum(view.age_s, options.horizon_s)
+        known = ~np.isnan(view.expected)
+        gain = np.where(known, view.expected - 1.0, options.expected_gain)
+        worth = view.gpus * (gain * left_s - view.cost_s)
+        rows = np.flatnonzero(worth > 0)
+        return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
+
+    def good(self, view: MovedView) -> Bools:
+        """Whether each does as much as before, but for what a measurement may be wrong by. O(n)."""
+        return np.asarray(view.after >= view.before * (1.0 - self._options.move_loss), np.bool_)

@@ -191,7 +191,9 @@ class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ``gain``: two stay on the same GPUs if their rates, each over that alone, sum up to so much; in turns they make 1.
     ``retry_s``: after how long two may be tried again. ``migrate``: whether a gang that shares its GPUs is moved to idle
     ones, if it ran for ``migrate_after_s``, and not again for ``retry_s``; what it has run is the guess of what it will
-    still run, up to ``horizon_s``.
+    still run, up to ``horizon_s``. ``move_loss``: a move is taken back if the gang is measured to do less by more than this part.
+    ``join``: whether a gang that has nobody to be tried beside moves to the GPUs of another of its form, not again for
+    ``join_retry_s``; ``expected_gain``: what that is expected to gain, in the mean over pairs that stay together and that do not.
     """
 
     gain: float = 1.05
@@ -199,6 +201,10 @@ class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
     migrate: bool = False
     migrate_after_s: float = 300.0
     horizon_s: float = 3_600.0
+    move_loss: float = 0.05
+    join: bool = False
+    join_retry_s: float = 600.0
+    expected_gain: float = 0.2
 
 
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):

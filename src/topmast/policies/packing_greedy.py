@@ -14,7 +14,8 @@ from topmast.policies.options import Profile
 class Greedy:
     """Pairs in the order of: tried before less often, fewer GPUs, less of the GPUs' memory, sooner started.
 
-    Whether a pair does well nobody knows beforehand: it is tried, and measured.
+    Of several whom a gang could be tried beside, the one from whom most is expected. Where nothing is known of the two
+    kinds, nobody knows beforehand whether they do well: they are tried, and measured.
     """
 
     source: ClassVar[str] = (
@@ -23,16 +24,19 @@ class Greedy:
     options: ClassVar[tuple[str, ...]] = ("pack_trial_s",)
 
     def __init__(self, profile: Profile) -> None:
-        pass
+        self._least = profile.rebalancing.gain
+        self._unknown = 1.0 + profile.rebalancing.expected_gain
 
     def pairs(self, view: PackView) -> Sequence[tuple[int, int]]:
         """Each row at most once. O(n log n), and n^2 within one place, of which there are few."""
         order = np.lexsort((np.arange(len(view.place)), view.memory, view.gpus, view.failures))
+        expected = np.where(np.isnan(view.expected), self._unknown, view.expected)
         waiting: dict[int, list[int]] = {}
         found: list[tuple[int, int]] = []
         for row in order.tolist():
             here = waiting.setdefault(int(view.place[row]), [])
-            other = next((x for x in here if view.may_join[x, row]), None)
+            able = [x for x in here if view.may_join[x, row] and expected[x, row] >= self._least]
+            other = max(able, key=lambda x: (expected[x, row], -here.index(x)), default=None)
             if other is None:
                 here.append(row)
             else:

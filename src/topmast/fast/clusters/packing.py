@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Turn
 from topmast.fast.clusters.facts import Closed, Measured, Packed, PackKept, Unpacked
 from topmast.fast.clusters.machine import RECONCILE_S
 from topmast.fast.clusters.room import slots_of
 from topmast.fast.clusters.slicing import SlicingManager
+from topmast.fast.gains import Gains, Kind, kind_of
 from topmast.fast.machine import Fact
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.fleet import HostSpec
 from topmast.model.job import MILLI
 from topmast.policies.base import Pack, PackView, PairsView, Rebalance
 from topmast.policies.options import SliceOptions
@@ -29,6 +31,10 @@ SHORTEST = 0.4
 """A rate is taken over at least so much of a quantum."""
 SEASONED = 1.0
 """A gang is tried beside another once it had its GPUs for so many quanta: its start does not count then."""
+
+
+NOTABLE = 0.05
+"""A rate has changed if it did by more than this part."""
 
 
 class Window(Struct, gc=False):
@@ -63,6 +69,11 @@ class PackingManager(SlicingManager):
         self._windows: dict[str, Window] = {}
         """What is being measured; lost with the process, and measured again."""
         self._pairs = 0
+        self._told: dict[str, float] = {}
+        """The rates that the placer was told."""
+        self._gains = Gains()
+        self._models: dict[str, str] = {}
+        self._models_of: tuple[HostSpec, ...] = ()
 
     # --- measuring ------------------------------------------------------------------------------
 
@@ -98,6 +109,20 @@ class PackingManager(SlicingManager):
                 self._judge(attempt)
         elif rate > 0 and not beside:
             self.decide(Measured(event.job, event.epoch, rate, beside=False))
+        if rate > 0 and not beside and self._is_seasoned(attempt, window.at_s):
+            self._tell_rate(attempt, rate)
+
+    def _is_seasoned(self, attempt: Attempt, at_s: float) -> bool:
+        """Whether it had had its GPUs for a while by then: its start does not count any more."""
+        had_s = at_s - attempt.opened_s - turns_of(attempt).paused_until_s(at_s)
+        return had_s >= SEASONED * self.slices.quantum_s
+
+    def _tell_rate(self, attempt: Attempt, rate: float) -> None:
+        """Tell the placer how fast a gang is, the first time and whenever that has changed."""
+        known = self._told.get(attempt.job)
+        if known is None or abs(rate - known) > NOTABLE * known:
+            self._told[attempt.job] = rate
+            self._tell(m.AttemptPaced(attempt.job, attempt.epoch, rate))
 
     # --- trials ---------------------------------------------------------------------------------
 
@@ -144,10 +169,9 @@ class PackingManager(SlicingManager):
         turns = attempt.turns
         if turns is None or attempt.phase is not AttemptPhase.RUNNING or turns.partner is not None:
             return False
-        seasoned = attempt.opened_s + turns.paused_until_s(self.now)
         return (
             turns.rate is not None
-            and self.now - seasoned >= SEASONED * self.slices.quantum_s
+            and self._is_seasoned(attempt, self.now)
             and all(t.seat.slot_milli == MILLI and t.seat.slots for t in attempt.tasks)
         )
 
@@ -157,13 +181,16 @@ class PackingManager(SlicingManager):
         place = [places.setdefault(slots_of(a), len(places)) for a in able]
         used = [self._memory_used(a) for a in able]
         joins = np.zeros((len(able), len(able)), np.bool_)
+        expected = np.full((len(able), len(able)), np.nan)
         rows: dict[int, list[int]] = {}
         for row, number in enumerate(place):
             for other in rows.setdefault(number, []):
                 fits = used[row] + used[other] <= 1.0
                 joins[row, other] = joins[other, row] = fits and self._untried(
-                    able[row], able[other].job
+                    able[row], able[other]
                 )
+                gain = self._gain_expected(able[row], able[other])
+                expected[row, other] = expected[other, row] = np.nan if gain is None else gain
             rows[number].append(row)
         turns = [turns_of(a) for a in able]
         return PackView(
@@ -173,10 +200,23 @@ class PackingManager(SlicingManager):
             rate=np.array([t.rate or 0.0 for t in turns], np.float64),
             failures=np.array([len(t.refused) for t in turns], np.int64),
             may_join=joins,
+            expected=expected,
         )
 
-    def _untried(self, attempt: Attempt, other: str) -> bool:
-        return turns_of(attempt).refused.get(other, 0.0) <= self.now
+    def _untried(self, one: Attempt, two: Attempt) -> bool:
+        """Either may have begun anew since they were tried."""
+        until_s = turns_of(one).refused.get(two.job, 0.0), turns_of(two).refused.get(one.job, 0.0)
+        return max(until_s) <= self.now
+
+    def _gain_expected(self, one: Attempt, two: Attempt) -> float | None:
+        return self._gains.expected(_kind(one), _kind(two), self._model(one))
+
+    def _model(self, attempt: Attempt) -> str:
+        """The GPU model that a gang runs on."""
+        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        if self._models_of is not hosts:
+            self._models, self._models_of = {host.name: host.model for host in hosts}, hosts
+        return self._models.get(attempt.tasks[0].seat.host, "")
 
     def _memory_used(self, attempt: Attempt) -> float:
         """Of the memory of a GPU, the fullest; 0 where the fleet file or the job does not say."""
@@ -208,21 +248,25 @@ class PackingManager(SlicingManager):
         columns = [np.array([x]) for x in (turns.rate, turns.beside, its.rate, its.beside)]
         first, second = turns.beside / turns.rate, its.beside / its.rate
         told = f"{first:.2f} and {second:.2f} of their speeds alone"
+        gain = first + second
+        self._gains.note(_kind(attempt), _kind(other), self._model(attempt), gain)
         if packing.rebalance.keep(PairsView(*columns))[0]:
             if turns.trial_s is not None:
                 self.decide(PackKept(attempt.job, other.job))
                 for one, two in ((attempt, other), (other, attempt)):
                     why = f"kept, {told}"
-                    self._tell(m.AttemptPacked(one.job, one.epoch, two.job, why))
+                    self._tell(m.AttemptPacked(one.job, one.epoch, two.job, why, gain))
         else:
-            self._part(attempt.job, other.job, f"taken back, {told}", packing)
+            self._part(attempt.job, other.job, f"taken back, {told}", packing, gain)
             self._give_turns()
 
-    def _part(self, job: str, other: str, why: str, packing: Packing) -> None:
+    def _part(
+        self, job: str, other: str, why: str, packing: Packing, gain: float | UnsetType = UNSET
+    ) -> None:
         self.decide(Unpacked(job, other, self.now + packing.retry_s))
         for name in (job, other):
             attempt = self.state.attempts[name]
-            self._tell(m.AttemptPacked(name, attempt.epoch, "", why))
+            self._tell(m.AttemptPacked(name, attempt.epoch, "", why, gain))
             self._windows.pop(name, None)
             self._measure(attempt)
 
@@ -231,6 +275,7 @@ class PackingManager(SlicingManager):
         partner = self.state.attempts.get((turns.partner or "") if turns is not None else "")
         super()._close(attempt)
         self._windows.pop(attempt.job, None)
+        self._told.pop(attempt.job, None)
         if partner is not None:
             self._tell(m.AttemptPacked(partner.job, partner.epoch, "", "the other is over"))
             self._windows.pop(partner.job, None)
@@ -308,6 +353,10 @@ def turns_of(attempt: Attempt) -> Turn:
     turns = attempt.turns
     assert turns is not None, attempt.job
     return turns
+
+
+def _kind(attempt: Attempt) -> Kind | None:
+    return kind_of(attempt.spec, len(slots_of(attempt)))
 
 
 def _alone(turns: Turn) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.job import MILLI, Band, JobSpec, Resources
 from topmast.model.plan import Plan
@@ -25,6 +25,7 @@ class Allocation(Struct, gc=False):
     """An attempt's slots. ``band`` is the effective one; ``waiting_for`` lists victims by job.
 
     ``expected_s``: how long it is expected to run. ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.
+    ``paired``: who has the same GPUs at the same time, for that was tried.
     """
 
     plan: Plan
@@ -39,6 +40,7 @@ class Allocation(Struct, gc=False):
     kept_until_s: float | None = None
     why: Outcome | None = None
     expected_s: float | None = None
+    paired: str | UnsetType = UNSET
 
     @property
     def job(self) -> str:

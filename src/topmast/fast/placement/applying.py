@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from topmast.fast.machine import Fact
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.facts import (
@@ -14,6 +16,7 @@ from topmast.fast.placement.facts import (
     HostSuspected,
     Kept,
     Launched,
+    PairedWith,
     PlaceBooked,
     PlaceGivenUp,
     RegionSet,
@@ -82,6 +85,10 @@ def _kept(placer: RegionState, fact: Kept, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     allocation.kept_until_s = fact.at_s
     placer.columns.note(allocation)
+
+
+def _paired(placer: RegionState, fact: PairedWith, event: m.Message) -> None:
+    placer.state.allocations[fact.job].paired = fact.other or UNSET
 
 
 def _stopping(placer: RegionState, fact: Stopping, event: m.Message) -> None:
@@ -203,5 +210,6 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     HostReachable: _reachable,
     HostSuspected: _suspected,
     SuspicionOver: _trusted,
+    PairedWith: _paired,
 }
 """Every fact of a region."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UnsetType
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.answers import RegionAnswers
@@ -11,6 +12,7 @@ from topmast.fast.placement.facts import (
     HostSuspected,
     Kept,
     Launched,
+    PairedWith,
     PlaceBooked,
     PlaceGivenUp,
     SlotsFreed,
@@ -130,14 +132,18 @@ def announce(placer: RegionAnswers) -> None:
     if placer.freed:
         placer.freed = False
         drain(placer, placer.drained_hosts())
-        for allocation, to in placer.crowd.moves(placer):
-            cause = "moved to idle GPUs, for others share those that it has"
-            stop(placer, allocation, Outcome.PREEMPTED, cause, to)
+        _rebalance(placer)
         if hand_over(placer):
             placer.freed = False  # the queue is told below
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
+
+
+def _rebalance(placer: RegionAnswers) -> None:
+    """Move those who share their GPUs and had better be elsewhere."""
+    for going in placer.crowd.moves(placer):
+        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
 def hand_over(placer: RegionAnswers) -> bool:
@@ -200,12 +206,34 @@ def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
         placer.send(ids.QUEUE, event)
 
 
-def turned(
-    placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued | m.AttemptPacked
-) -> None:
-    """The gang stands still for others, goes on, or runs beside one; its place stays its own."""
+def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued) -> None:
+    """The gang stands still for others, or goes on; its place stays its own."""
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
+
+
+def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
+    """The gang runs beside another, or no more; two that go on apart do not go well together."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None:
+        return
+    placer.send(ids.QUEUE, event)
+    other = placer.state.allocations.get(event.beside or allocation.paired or "")
+    if other is not None and not isinstance(event.gain, UnsetType):
+        placer.crowd.note_gain(allocation, other, event.gain)
+    if placer.columns.layers == 1 or (allocation.paired or "") == event.beside:
+        return
+    placer.decide(PairedWith(event.job, event.beside))
+    if not event.beside and other is not None and other.hold is Hold.RUNNING:
+        placer.crowd.note_parted(placer, event.job, other.job)
+        _rebalance(placer)
+
+
+def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
+    """How fast the gang is with its GPUs for itself: less than before it was moved, and it goes back."""
+    going = placer.crowd.note_rate(placer, event)
+    if going is not None:
+        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
 def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:

@@ -110,7 +110,7 @@ def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int)
     """Of the hosts that are as good for the gang, the one where it would have a twin, if there is one."""
     region, name = index.clusters[cluster]
     columns, a = index.part_of[region], index.arrays
-    alike = (a.whole == a.whole[row]) & a.available & index.of_model[choice.model]
+    alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
     own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
     outside = np.ones(len(own), np.bool_)
     outside[columns.clusters[name]] = False

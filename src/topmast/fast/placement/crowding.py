@@ -1,24 +1,31 @@
-"""Crowded GPUs and idle ones: who shares its GPUs moves to where there are some for it alone.
+"""Crowded GPUs: who shares its GPUs moves to idle ones, or to a gang with which it may go well.
 
-Gandiva (OSDI '18), section 4.2.2. When jobs end, idle GPUs and such with several gangs on them stand side by side; layers
-alone do not mend that. The policy `rebalance` says who had better move; the move is that of any attempt whose place is
-booked (see migration).
+Gandiva (OSDI '18), section 4.2.2. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
+on GPUs beside others with which they cannot be packed. Layers alone do not mend that. The policy `rebalance` says who had
+better move, and whether a move was good; the move is that of any attempt whose place is booked (see migration).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
+from topmast.fast.gains import Gains, Kind, kind_of
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.layers import outer
+from topmast.fast.placement.joining import Join, Scene, joins, place_beside, slots_of
+from topmast.fast.placement.layers import asked, outer
 from topmast.fast.placement.migration import as_it_runs
+from topmast.fast.placement.moved import Moves
 from topmast.fast.placement.search import Search
+from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.plan import Ask, GroupAsk, Plan
-from topmast.policies.base import CrowdView
+from topmast.policies.base import CrowdView, JoinView
 
 if TYPE_CHECKING:
     from topmast.fast.placement.region import RegionState
@@ -26,70 +33,215 @@ if TYPE_CHECKING:
 TRIED_AT_ONCE = 16
 """For so many gangs a place is looked for after one event."""
 FORGOTTEN = 4
-"""When a region remembers so many times more moves than it has attempts, it forgets the oldest."""
+"""When a region remembers so many times more than it has attempts, it forgets the oldest."""
+TO_IDLE = "moved to idle GPUs, for others share those that it has"
+
+
+class Going(Struct, frozen=True):
+    """Who is to move, where to, and why in words."""
+
+    allocation: Allocation
+    to: Plan
+    why: str
 
 
 class Crowd:
-    """The gangs of a region that share GPUs, and who was moved when."""
+    """The gangs of a region that share GPUs: who was moved when, and who was tried with whom in vain.
+
+    Working memory: after a restart a job may be moved, or two may be brought together, once more.
+    """
 
     def __init__(self) -> None:
         self._moved_s: dict[str, float] = {}
-        """Working memory: after a restart a job may be moved once more."""
+        self._refused: dict[tuple[str, str], float] = {}
+        """By two jobs, until when they are not to be tried together."""
+        self._failures: dict[str, int] = {}
+        self._moves = Moves()
+        self._gains = Gains()
+        self._looked_s = -np.inf
+        """When somebody to join was looked for last."""
 
-    def moves(self, placer: RegionState) -> list[tuple[Allocation, Plan]]:
-        """Who is to move, and where to. O(attempts + slots), and a search for each that is tried."""
-        rebalance, columns = placer.rebalance, placer.columns
-        if rebalance is None or columns.layers == 1 or not placer.profile.rebalancing.migrate:
+    # --- what is told ---------------------------------------------------------------------------
+
+    def note_gain(self, one: Allocation, two: Allocation, gain: float) -> None:
+        """What two were measured to do together, as a sum; turns make 1."""
+        self._gains.note(_kind(one), _kind(two), one.plan.model, gain)
+
+    def note_parted(self, placer: RegionState, job: str, other: str) -> None:
+        """Two that both go on were tried together in vain, or go well together no more."""
+        one, two = sorted((job, other))
+        if self._refused.get((one, two), 0.0) > placer.now:
+            return  # the other of the two was told before
+        self._refused.pop((one, two), None)
+        self._refused[one, two] = placer.now + placer.profile.rebalancing.retry_s
+        for name in (one, two):
+            self._failures[name] = self._failures.get(name, 0) + 1
+        most = FORGOTTEN * (16 + len(placer.state.allocations))
+        for memory in (self._refused, self._failures):
+            while len(memory) > most:
+                del memory[next(iter(memory))]
+
+    def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
+        """How fast a gang is; where it was moved and does less than before, its way back if there is one."""
+        rebalance, allocation = placer.rebalance, placer.held(event.job, event.epoch)
+        if rebalance is None or allocation is None:
+            return None
+        view = self._moves.note_rate(event.job, event.epoch, event.rate)
+        self._moves.forget(len(placer.state.allocations))
+        if view is None:
+            return None
+        good = bool(rebalance.good(view)[0])
+        move = self._moves.judged(event.job, allocation.plan, good=good)
+        if move is None or not _may_move(allocation) or allocation.paired:
+            return None
+        scene = self._scene(placer)
+        back = msgspec.structs.replace(allocation, plan=move.plan)
+        there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
+        to = place_beside(placer.columns, allocation, back) if there <= move.sharing else None
+        if to is None:
+            return None
+        part = float(view.after[0] / view.before[0])
+        self._note(placer, allocation, scene.crowd(allocation), there, back=True)
+        return Going(allocation, to, f"moved back: it does {part:.2f} of what it did before")
+
+    # --- who is to move -------------------------------------------------------------------------
+
+    def moves(self, placer: RegionState) -> list[Going]:
+        """Who is to move, and where to. O(attempts x slots), and a search for each that is tried."""
+        if placer.rebalance is None or placer.columns.layers == 1:
             return []
-        idle = idle_only(columns)
-        if not int(idle.free_milli.sum()):
-            return []
-        sharing = self._sharing(placer)
-        able = [a for a in placer.state.allocations.values() if _may_move(a)]
-        view = self._view(placer, able, sharing)
-        found: list[tuple[Allocation, Plan]] = []
-        for row in rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
-            to = _place(placer, idle, able[row], int(view.sharing[row]))
-            if to is not None:
-                idle.take(to.seats, able[row].needs())
-                self._note(placer, able[row].job)
-                found.append((able[row], to))
+        scene = self._scene(placer)
+        found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
+        if placer.profile.rebalancing.join and self._is_time(placer):
+            gone = {going.allocation.job: True for going in found}
+            found += self._to_join(placer, scene, gone)
         return found
 
-    def _note(self, placer: RegionState, job: str) -> None:
+    def _is_time(self, placer: RegionState) -> bool:
+        """Once a quantum: much happens in that time, and little of it matters here."""
+        due = placer.now >= self._looked_s + placer.profile.slices.quantum_s
+        self._looked_s = placer.now if due else self._looked_s
+        return due
+
+    def _to_idle(self, placer: RegionState, scene: Scene) -> list[Going]:
+        idle = idle_only(placer.columns)
+        if placer.rebalance is None or not int(idle.free_milli.sum()):
+            return []
+        view = self._view(placer, scene)
+        found = []
+        for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
+            allocation, sharing = scene.able[row], int(view.sharing[row])
+            to = _place(placer, idle, allocation, sharing, self._moves.slow_hosts(allocation.job))
+            if to is not None:
+                idle.take(to.seats, allocation.needs())
+                self._note(placer, allocation, sharing, 1)
+                found.append(Going(allocation, to, TO_IDLE))
+        return found
+
+    def _to_join(self, placer: RegionState, scene: Scene, gone: dict[str, bool]) -> list[Going]:
+        profile = placer.profile
+        lately_s = placer.now - profile.rebalancing.join_retry_s
+        oldest_s = placer.now - profile.rebalancing.migrate_after_s
+        movers = [
+            a
+            for a in scene.able
+            if a.job not in gone
+            and a.start_s <= oldest_s
+            and self._moved_s.get(a.job, -np.inf) <= lately_s
+            and scene.crowd(a) > 1
+        ]
+        movers.sort(key=lambda a: (scene.failures(a.job), -scene.crowd(a), a.job))
+        found = [join for join in joins(scene, movers) if join.other.job not in gone]
+        return [self._joins(placer, scene, join) for join in self._worth(placer, scene, found)]
+
+    def _worth(self, placer: RegionState, scene: Scene, found: list[Join]) -> list[Join]:
+        if placer.rebalance is None or not found:
+            return []
+        view = JoinView(
+            gpus=np.array([j.mover.plan.gpus_milli / MILLI for j in found], np.float64),
+            age_s=np.array([placer.now - j.mover.start_s for j in found], np.float64),
+            cost_s=np.full(len(found), placer.profile.restart_cost_s),
+            failures=np.array([scene.failures(j.mover.job) for j in found], np.int64),
+            expected=np.array([np.nan if j.expected is None else j.expected for j in found]),
+        )
+        return [found[row] for row in placer.rebalance.joins(view)[:TRIED_AT_ONCE].tolist()]
+
+    def _joins(self, placer: RegionState, scene: Scene, join: Join) -> Going:
+        self._note(placer, join.mover, join.sharing, scene.crowd(join.other) + 1)
+        why = f"moved to the GPUs of {join.other.job}, to be tried beside it"
+        return Going(join.mover, join.to, why)
+
+    def _note(
+        self,
+        placer: RegionState,
+        allocation: Allocation,
+        sharing: int,
+        there: int,
+        *,
+        back: bool = False,
+    ) -> None:
+        job = allocation.job
+        self._moves.note_move(job, allocation.epoch, allocation.plan, sharing, there, back=back)
         self._moved_s.pop(job, None)
         self._moved_s[job] = placer.now
-        if len(self._moved_s) > FORGOTTEN * (1 + len(placer.state.allocations)):
+        if len(self._moved_s) > FORGOTTEN * (16 + len(placer.state.allocations)):
             del self._moved_s[next(iter(self._moved_s))]
 
-    def _sharing(self, placer: RegionState) -> dict[tuple[str, int], int]:
-        """By GPU, how many gangs were placed on it, and will be."""
-        found: dict[tuple[str, int], int] = {}
-        for allocation in placer.state.allocations.values():
-            for seat in allocation.plan.seats:
-                for slot in seat.slots:
-                    key = (outer(seat.host), slot)
-                    found[key] = found.get(key, 0) + 1
-        return found
+    def _scene(self, placer: RegionState) -> Scene:
+        """Who may move, and how many gangs were placed on each GPU, and will be. O(slots held)."""
+        sharing: dict[tuple[str, int], int] = {}
+        awaited: dict[tuple[str, int], bool] = {}
+        state = placer.state
+        for allocation in state.allocations.values():
+            _count(allocation.plan, sharing)
+        for place in state.places.values():
+            _count(place.plan, sharing)
+            for seat in place.plan.seats:
+                awaited.update(dict.fromkeys([(outer(seat.host), s) for s in seat.slots], True))
+        able = [a for a in state.allocations.values() if _may_move(a)]
 
-    def _view(
-        self, placer: RegionState, able: list[Allocation], sharing: dict[tuple[str, int], int]
-    ) -> CrowdView:
-        now, profile = placer.now, placer.profile
-        most = [
-            max(sharing[outer(seat.host), slot] for seat in a.plan.seats for slot in seat.slots)
-            for a in able
-        ]
+        options = placer.profile.rebalancing
+
+        def expected(one: Allocation, two: Allocation) -> float | None:
+            return self._gains.expected(_kind(one), _kind(two), two.plan.model)
+
+        def may_try(one: Allocation, two: Allocation) -> bool:
+            pair = (one.job, two.job) if one.job < two.job else (two.job, one.job)
+            gain = expected(one, two)
+            worth = gain is None or gain >= options.gain
+            return worth and self._refused.get(pair, 0.0) <= placer.now
+
+        def failures(job: str) -> int:
+            return self._failures.get(job, 0)
+
+        def slow_on(job: str) -> tuple[str, ...]:
+            return self._moves.slow_hosts(job)
+
+        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected, 1.0 + options.expected_gain)
+
+    def _view(self, placer: RegionState, scene: Scene) -> CrowdView:
+        now, profile, able = placer.now, placer.profile, scene.able
         lately_s = now - profile.rebalancing.retry_s
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
-        count = len(able)
         return CrowdView(
             gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
-            sharing=np.array(most, np.int64),
+            sharing=np.array([scene.crowd(a) for a in able], np.int64),
+            paired=np.array([bool(a.paired) for a in able], np.bool_),
             age_s=np.array([now - a.start_s for a in able], np.float64),
-            cost_s=np.full(count, profile.restart_cost_s),
+            cost_s=np.full(len(able), profile.restart_cost_s),
             moved_lately=np.array(moved_s, np.float64) > lately_s,
         )
+
+
+def _kind(allocation: Allocation) -> Kind | None:
+    return kind_of(allocation.spec, allocation.plan.gpus_milli // MILLI)
+
+
+def _count(plan: Plan, sharing: dict[tuple[str, int], int]) -> None:
+    for seat in plan.seats:
+        for slot in seat.slots:
+            key = (outer(seat.host), slot)
+            sharing[key] = sharing.get(key, 0) + 1
 
 
 def idle_only(columns: Columns) -> Columns:
@@ -109,14 +261,20 @@ def _may_move(allocation: Allocation) -> bool:
     return whole and allocation.spec.preemptible and allocation.hold is Hold.RUNNING
 
 
-def _place(placer: RegionState, idle: Columns, allocation: Allocation, sharing: int) -> Plan | None:
+def _place(
+    placer: RegionState, idle: Columns, allocation: Allocation, sharing: int, slow: Iterable[str]
+) -> Plan | None:
     """The best place on idle GPUs, if the gang is faster there than by its part of those that it has."""
     spec = allocation.spec
     sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
     groups = tuple(GroupAsk(g.name, sizes[g.name], g.resources) for g in spec.groups)
-    ask = Ask(allocation.job, groups, spec.topology, allocation.band, preempt=False)
+    ask = Ask(
+        allocation.job, groups, spec.topology, allocation.band, preempt=False,
+        avoid_hosts=tuple(slow),
+    )  # fmt: skip
     profile, state = placer.profile, placer.state
-    to = Search(placer.region, idle, {}, profile, state.version, placer.now).best(ask).plan
+    search = Search(placer.region, idle, {}, profile, state.version, placer.now)
+    to = search.best(asked(ask, placer.columns.layers)).plan
     if to is None:
         return None
     here = spec.speed_on(allocation.plan.model) / sharing

@@ -64,6 +64,13 @@ class PlaceGivenUp(Fact, frozen=True):
     used: bool
 
 
+class PairedWith(Fact, frozen=True):
+    """An attempt has its GPUs at the same time as another (empty: no more)."""
+
+    job: str
+    other: str
+
+
 class HostSet(Fact, frozen=True):
     """A host's state as an operator wants it."""
 
@@ -106,4 +113,5 @@ class SuspicionOver(Fact, frozen=True):
 PlacerFact = (
     RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked | PlaceGivenUp
     | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected | SuspicionOver
+    | PairedWith
 )  # fmt: skip

@@ -1,0 +1,46 @@
+"""What pairs on the same GPUs were measured to gain, by what kinds of work they are: the next pair of these is expected to do so too.
+
+A kind is what the job says its work is, and how many GPUs its gang has: people start many jobs that differ in little (Gandiva, OSDI
+'18, section 2). Of jobs that do not say nothing is learned. Working memory of who decides on trials: what a restart loses is measured again.
+"""
+
+from __future__ import annotations
+
+from msgspec import UnsetType
+
+from topmast.model.job import JobSpec
+
+KINDS_KEPT = 65_536
+"""Of so many pairs of kinds the gain is remembered."""
+WEIGHT = 0.5
+"""Of the last measurement, in the mean that is kept."""
+
+Kind = tuple[str, int]
+
+
+class Gains:
+    """Steps per second of both, each over that alone, summed: turns make 1."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Kind, Kind, str], float] = {}
+
+    def note(self, one: Kind | None, two: Kind | None, model: str, gain: float) -> None:
+        """Two were measured beside one another on GPUs of a model. O(1)."""
+        if one is None or two is None:
+            return
+        key = (min(one, two), max(one, two), model)
+        known = self._known.pop(key, gain)
+        self._known[key] = known + WEIGHT * (gain - known)
+        if len(self._known) > KINDS_KEPT:
+            del self._known[next(iter(self._known))]
+
+    def expected(self, one: Kind | None, two: Kind | None, model: str) -> float | None:
+        """What a pair is expected to gain; None: nobody knows. O(1)."""
+        if one is None or two is None:
+            return None
+        return self._known.get((min(one, two), max(one, two), model))
+
+
+def kind_of(spec: JobSpec, gpus: int) -> Kind | None:
+    """The kind of a job on so many GPUs; None if it does not say what it does."""
+    return None if isinstance(spec.work, UnsetType) or not spec.work else (spec.work, gpus)
