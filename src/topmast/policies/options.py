@@ -204,7 +204,7 @@ class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
     move_loss: float = 0.05
     join: bool = False
     join_retry_s: float = 600.0
-    expected_gain: float = 0.2
+    expected_gain: float = 0.1
 
 
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):

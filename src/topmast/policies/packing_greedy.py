@@ -30,12 +30,14 @@ class Greedy:
     def pairs(self, view: PackView) -> Sequence[tuple[int, int]]:
         """Each row at most once. O(n log n), and n^2 within one place, of which there are few."""
         order = np.lexsort((np.arange(len(view.place)), view.memory, view.gpus, view.failures))
-        expected = np.where(np.isnan(view.expected), self._unknown, view.expected)
+        unknown = np.isnan(view.expected)
+        expected = np.where(unknown, self._unknown, view.expected)
+        able_to = view.may_join & (unknown | (expected >= self._least))
         waiting: dict[int, list[int]] = {}
         found: list[tuple[int, int]] = []
         for row in order.tolist():
             here = waiting.setdefault(int(view.place[row]), [])
-            able = [x for x in here if view.may_join[x, row] and expected[x, row] >= self._least]
+            able = [x for x in here if able_to[x, row]]
             other = max(able, key=lambda x: (expected[x, row], -here.index(x)), default=None)
             if other is None:
                 here.append(row)

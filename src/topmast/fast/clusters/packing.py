@@ -37,6 +37,10 @@ NOTABLE = 0.05
 """A rate has changed if it did by more than this part."""
 
 
+LOOKS = 8
+"""For so many quanta after its start a gang's rate is looked for, though nobody waits for its GPUs."""
+
+
 class Window(Struct, gc=False):
     """Since when, and from which step on, a gang's pace is measured, and beside whom."""
 
@@ -71,6 +75,8 @@ class PackingManager(SlicingManager):
         self._pairs = 0
         self._told: dict[str, float] = {}
         """The rates that the placer was told."""
+        self._looks: dict[str, int] = {}
+        """Whose rate it is to be told, and for how many more quanta that is looked for."""
         self._gains = Gains()
         self._models: dict[str, str] = {}
         self._models_of: tuple[HostSpec, ...] = ()
@@ -87,6 +93,8 @@ class PackingManager(SlicingManager):
         super()._stand_still(attempt)
 
     def _go_on(self, attempt: Attempt) -> None:
+        if self.packing is not None and attempt.held:
+            self._looks[attempt.job] = LOOKS
         self._windows.pop(attempt.job, None)
         super()._go_on(attempt)
         self._measure(attempt)
@@ -122,6 +130,7 @@ class PackingManager(SlicingManager):
         known = self._told.get(attempt.job)
         if known is None or abs(rate - known) > NOTABLE * known:
             self._told[attempt.job] = rate
+            self._looks.pop(attempt.job, None)
             self._tell(m.AttemptPaced(attempt.job, attempt.epoch, rate))
 
     # --- trials ---------------------------------------------------------------------------------
@@ -132,14 +141,15 @@ class PackingManager(SlicingManager):
             for attempt in self.state.attempts.values():
                 if attempt.turns is not None and not attempt.still:
                     self._measure(attempt)
+            self._looks = {job: left - 1 for job, left in self._looks.items() if left > 1}
             self._end_trials(self.packing)
             self._try_pairs(self.packing)
         super()._wake(event)
 
     def _next_turn_s(self) -> float | None:
-        """Who is beside another is looked at in each quantum, whether or not anybody waits."""
+        """Who is beside another, or was never measured, is looked at in each quantum, whether or not anybody waits."""
         turn_s = super()._next_turn_s()
-        if turn_s is None and self._pairs:
+        if turn_s is None and (self._pairs or self._looks):
             return (self._turn_s or 0.0) + self.slices.quantum_s
         return turn_s
 
@@ -276,6 +286,7 @@ class PackingManager(SlicingManager):
         super()._close(attempt)
         self._windows.pop(attempt.job, None)
         self._told.pop(attempt.job, None)
+        self._looks.pop(attempt.job, None)
         if partner is not None:
             self._tell(m.AttemptPacked(partner.job, partner.epoch, "", "the other is over"))
             self._windows.pop(partner.job, None)

@@ -35,13 +35,19 @@ class RegionAnswers(RegionState):
     def verdicts(
         self, ask: Ask, now: float, *, preempt: bool = True
     ) -> list[tuple[ClusterVerdict, Plan | None]]:
-        """What a search finds in every cluster, by name: on free GPUs, else with preemption."""
+        """What a search finds in every cluster, by name: on free GPUs, else with preemption.
+
+        Where a place is kept for the job, because it is being moved, that is what it will have.
+        """
+        kept = self.kept_offer(asked(ask, self.columns.layers))
+        place = None if kept is None else kept.plan
         search = self.search(now, ask)
         preempt = preempt and self._may_preempt(ask)
         verdicts = Verdicts(search, ask, preempt=preempt)
         answers = []
         for name in self.columns.cluster_names():
-            found = self._in_layers(search, ask, name)
+            mine = place is not None and outer(place.cluster) == name
+            found = place if mine else self._in_layers(search, ask, name)
             if found is None and preempt:
                 found = self._in_layers(search, msgspec.structs.replace(ask, preempt=True), name)
             found = None if found is None else outside(found)

@@ -77,9 +77,10 @@ class Crowd:
         for name in (one, two):
             self._failures[name] = self._failures.get(name, 0) + 1
         most = FORGOTTEN * (16 + len(placer.state.allocations))
-        for memory in (self._refused, self._failures):
-            while len(memory) > most:
-                del memory[next(iter(memory))]
+        while len(self._refused) > most:
+            del self._refused[next(iter(self._refused))]
+        while len(self._failures) > most:
+            del self._failures[next(iter(self._failures))]
 
     def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
         """How fast a gang is; where it was moved and does less than before, its way back if there is one."""
@@ -159,7 +160,9 @@ class Crowd:
             return []
         view = JoinView(
             gpus=np.array([j.mover.plan.gpus_milli / MILLI for j in found], np.float64),
-            age_s=np.array([placer.now - j.mover.start_s for j in found], np.float64),
+            age_s=np.array(
+                [placer.now - max(j.mover.start_s, j.other.start_s) for j in found], np.float64
+            ),
             cost_s=np.full(len(found), placer.profile.restart_cost_s),
             failures=np.array([scene.failures(j.mover.job) for j in found], np.int64),
             expected=np.array([np.nan if j.expected is None else j.expected for j in found]),
@@ -193,7 +196,10 @@ class Crowd:
         awaited: dict[tuple[str, int], bool] = {}
         state = placer.state
         for allocation in state.allocations.values():
-            _count(allocation.plan, sharing)
+            partner = allocation.paired or ""
+            if partner <= allocation.job or partner not in state.allocations:
+                # Two that run together take one turn.
+                _count(allocation.plan, sharing)
         for place in state.places.values():
             _count(place.plan, sharing)
             for seat in place.plan.seats:
@@ -217,7 +223,7 @@ class Crowd:
         def slow_on(job: str) -> tuple[str, ...]:
             return self._moves.slow_hosts(job)
 
-        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected, 1.0 + options.expected_gain)
+        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected)
 
     def _view(self, placer: RegionState, scene: Scene) -> CrowdView:
         now, profile, able = placer.now, placer.profile, scene.able
@@ -225,7 +231,7 @@ class Crowd:
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
         return CrowdView(
             gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
-            sharing=np.array([scene.crowd(a) for a in able], np.int64),
+            sharing=np.array([scene.crowd(a) + bool(a.paired) for a in able], np.int64),
             paired=np.array([bool(a.paired) for a in able], np.bool_),
             age_s=np.array([now - a.start_s for a in able], np.float64),
             cost_s=np.full(len(able), profile.restart_cost_s),

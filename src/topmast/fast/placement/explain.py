@@ -9,6 +9,7 @@ import numpy as np
 
 from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Bools, Columns, Ints, cpus_of
+from topmast.fast.placement.layers import outer
 from topmast.fast.placement.packing import gpus_of_task
 from topmast.fast.placement.scoring import accelerators_of
 from topmast.fast.placement.search import Search, choices_of, levels_of
@@ -78,12 +79,12 @@ class Verdicts:
 
     @cached_property
     def _stage(self) -> Ints:
-        """How many of the questions each host passes, by the group for which it gets furthest (hosts)."""
+        """How many of the questions each host passes, by the group and in the layer for which it gets furthest (places)."""
         best: Ints = np.zeros(len(self.columns.hosts), dtype=np.int64)
         for group in self.ask.groups:
             passes = np.array(_passes(self.columns, self.ask, group))
             np.maximum(best, np.cumprod(passes, axis=0).sum(axis=0), out=best)
-        return best
+        return np.asarray(best.reshape(self.columns.layers, -1).max(axis=0), dtype=np.int64)
 
     def _count_hosts(
         self, rows: Ints, roomy: Bools, found: Plan | None
@@ -104,7 +105,7 @@ class Verdicts:
         if not self.preempt:
             return ()
         held = self.search.allocations.values()
-        reasons = Counter(self._spares(a) for a in held if a.plan.cluster == cluster)
+        reasons = Counter(self._spares(a) for a in held if outer(a.plan.cluster) == cluster)
         return tuple(Count(r, reasons[r]) for r in sorted(r for r in reasons if r is not None))
 
     def _spares(self, allocation: Allocation) -> Rejection | None:

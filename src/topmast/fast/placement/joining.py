@@ -20,7 +20,7 @@ from topmast.model.job import MILLI
 from topmast.model.plan import Plan, Seat
 
 Slot = tuple[str, int]
-LOOKED_AT = 32
+LOOKED_AT = 128
 """Of the gangs that one could join, so many are looked at, the best first."""
 
 
@@ -29,7 +29,7 @@ class Scene(Struct, frozen=True):
 
     ``awaited``: GPUs to which somebody is on the way. ``may_try``: whether two jobs may be tried together now.
     ``failures``: how often a job was tried in vain; ``slow_on``: hosts where it was measured to do less than before.
-    ``expected``: what the first is expected to do beside the second on the second's GPUs, as a sum (turns make 1); ``unknown``: where it is None.
+    ``expected``: what the first is expected to do beside the second on the second's GPUs, as a sum (turns make 1).
     """
 
     columns: Columns
@@ -40,10 +40,9 @@ class Scene(Struct, frozen=True):
     failures: Callable[[str], int]
     slow_on: Callable[[str], tuple[str, ...]]
     expected: Callable[[Allocation, Allocation], float | None]
-    unknown: float
 
     def crowd(self, allocation: Allocation) -> int:
-        """How many gangs, with itself, lie on the fullest of its GPUs. O(slots)."""
+        """How many take turns, with itself, on the fullest of its GPUs. O(slots)."""
         return max([self.sharing[slot] for slot in slots_of(allocation)])
 
 
@@ -106,13 +105,13 @@ def _best_for(
     slow = scene.slow_on(mover.job)
     best: tuple[float, Join] | None = None
     for looked, other in enumerate(hosts):
-        there = scene.crowd(other) + 1
-        if there > sharing or looked >= LOOKED_AT:
-            break  # they come in the order of their crowds
-        expected = scene.expected(mover, other)
-        part = spec.speed_on(other.plan.model) / there
-        speed = part * (scene.unknown if expected is None else expected)
-        if other.job in gone or other.job == mover.job or part < least:
+        if looked >= LOOKED_AT:
+            break
+        expected, there = scene.expected(mover, other), scene.crowd(other)
+        # Beside it a gang takes no turn of its own; if that fails, which nobody knows, it does.
+        part = 1.0 / (there + 1) if expected is None else expected / 2 / there
+        speed = part * spec.speed_on(other.plan.model)
+        if other.job in gone or other.job == mover.job or speed < least:
             continue
         if any(outer(host) in slow for host in other.plan.hosts):
             continue
