@@ -226,7 +226,8 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
     placer.decide(PairedWith(event.job, event.beside))
     if not event.beside and other is not None and other.hold is Hold.RUNNING:
         placer.crowd.note_parted(placer, event.job, other.job)
-        _rebalance(placer)
+        if not other.paired:  # both were told
+            _rebalance(placer)
 
 
 def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
