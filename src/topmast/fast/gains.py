@@ -23,6 +23,7 @@ class Gains:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Kind, Kind, str], float] = {}
+        self._means: dict[tuple[Kind, str], tuple[int, float]] = {}
 
     def note(self, one: Kind | None, two: Kind | None, model: str, gain: float) -> None:
         """Two were measured beside one another on GPUs of a model. O(1)."""
@@ -33,12 +34,27 @@ class Gains:
         self._known[key] = known + WEIGHT * (gain - known)
         if len(self._known) > KINDS_KEPT:
             del self._known[next(iter(self._known))]
+        for kind in (one, two):
+            count, mean = self._means.pop((kind, model), (0, 0.0))
+            self._means[kind, model] = count + 1, mean + (gain - mean) / (count + 1)
+        if len(self._means) > KINDS_KEPT:
+            del self._means[next(iter(self._means))]
 
     def expected(self, one: Kind | None, two: Kind | None, model: str) -> float | None:
-        """What a pair is expected to gain; None: nobody knows. O(1)."""
+        """What a pair is expected to gain; None: nobody knows. O(1).
+
+        Of two kinds that were never measured together: what each gains beside others, in the mean. A kind that keeps its
+        GPU busy goes well with few.
+        """
         if one is None or two is None:
             return None
-        return self._known.get((min(one, two), max(one, two), model))
+        known = self._known.get((min(one, two), max(one, two), model))
+        if known is not None:
+            return known
+        means = self._means.get((one, model)), self._means.get((two, model))
+        if means[0] is None or means[1] is None:
+            return None
+        return (means[0][1] + means[1][1]) / 2
 
 
 def kind_of(spec: JobSpec, gpus: int) -> Kind | None:
