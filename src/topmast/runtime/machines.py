@@ -40,7 +40,7 @@ class Machines:
         self._score = policies.score
         self._rebalance = policies.rebalance
         self._packing = None
-        if policies.pack is not None and policies.rebalance is not None:
+        if policies.rebalance is not None:
             self._packing = Packing(
                 policies.pack, policies.rebalance, profile.pack_trial_s, profile.rebalancing.retry_s
             )

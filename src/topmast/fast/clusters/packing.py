@@ -50,9 +50,9 @@ class Window(Struct, gc=False):
 
 
 class Packing(Struct, frozen=True):
-    """The policies, and how long a trial is."""
+    """The policies, and how long a trial is. Without ``pack`` gangs are measured, and not tried."""
 
-    pack: Pack
+    pack: Pack | None
     rebalance: Rebalance
     trial_s: float
     retry_s: float
@@ -164,6 +164,8 @@ class PackingManager(SlicingManager):
 
     def _try_pairs(self, packing: Packing) -> None:
         """Put on trial whom the policy suggests, if nothing speaks against it."""
+        if packing.pack is None:
+            return
         able = [a for a in self.state.attempts.values() if self._may_be_tried(a)]
         if len(able) < 2:
             return
