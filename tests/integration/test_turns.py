@@ -158,3 +158,66 @@ def test_a_trial_on_the_same_gpus_is_judged_by_measured_speed(
             )
         for job in jobs:
             client.cancel(job)
+
+
+WHERE = """
+import os, sys, time, topmast
+for step in range(1, 100_000):
+    time.sleep(0.2 if os.environ["TOPMAST_HOST"] == sys.argv[1] else 0.02)
+    topmast.progress(step=step)
+"""
+"""Counts steps of 20 ms; on one host they take ten times as long."""
+HOSTS = """
+regions:
+  east:
+    clusters:
+      east-a: {hosts: [{count: 2, gpu: H100, gpus: 2}]}
+"""
+JUDGED = {
+    **PACKS, "pack": "none", "slices.quantum_s": "1", "rebalancing.migrate": "true",
+    "rebalancing.migrate_after_s": "3", "restart_cost_s": "0.1",
+}  # fmt: skip
+
+
+def test_a_move_to_a_slow_host_is_taken_back(tmp_path: Path) -> None:
+    """Two share a host; another comes free, on which steps take ten times as long: who goes there comes back."""
+    script = tmp_path / "where.py"
+    script.write_text(WHERE)
+    with live(tmp_path, HOSTS, JUDGED) as (_, client):
+        first = Held(client, tmp_path, "H100", 2, name="first")
+        first.started()
+        (slow,) = client.job(first.id).hosts
+        jobs = [
+            client.submit(
+                {
+                    "name": f"job-{i}",
+                    "run": f"exec {sys.executable} {script} {slow}",
+                    "resources": {"accelerators": "H100:2"},
+                    "checkpoint": {"grace": 1},
+                    "priority": "normal",
+                }
+            ).id
+            for i in range(3)
+        ]
+        eventually(
+            lambda: all((client.job(job).step or 0) > 100 for job in jobs if on_fast(client, job, slow)),
+            "those beside the first have run for a while",
+        )
+        for job in jobs:
+            if not on_fast(client, job, slow):
+                client.cancel(job)
+        first.end()
+
+        def causes() -> list[str]:
+            return [row.text for job in jobs for row in client.story(job).history]
+
+        eventually(lambda: any("moved to idle GPUs" in t for t in causes()), "one goes there")
+        eventually(lambda: any("moved back" in t for t in causes()), "and comes back")
+        for job in jobs:
+            client.cancel(job)
+
+
+def on_fast(client: Client, job: str, slow: str) -> bool:
+    """Whether a job sits where steps are short."""
+    hosts = client.job(job).hosts
+    return bool(hosts) and slow not in hosts

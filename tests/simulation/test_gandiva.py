@@ -1,15 +1,18 @@
 """The profile `gandiva` in the simulator: turns, pairs and moves, each told by what the tables say."""
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
 
 from tests.support.build import cluster, fleet
-from tests.support.simulated import FREE, Run, jobs, run
+from tests.support.simulated import FREE, Run, jobs, run, run_timed
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import CRAWL, Sharing
 from topmast.traces.throughputs import Throughputs, Work
+from topmast.traces.trace import texts_of
 
 ONE_GPU = fleet(cluster("lab-1", hosts=1, gpus=1, model="V100"))
 EIGHT = fleet(cluster("lab-1", hosts=1, gpus=8, model="V100"))
@@ -121,3 +124,47 @@ def test_speeds_of_pairs_come_from_the_table() -> None:
     assert sharing.factor("a", "c", "V100") == CRAWL
     assert sharing.factor("a", "e", "V100") == pytest.approx(0.45)
     assert [sharing.steps_per_s(job) for job in "abe"] == [10.0, 4.0, 2.0]
+
+
+SHORT, LONG = 1_500, 20_000
+
+
+def test_a_move_that_made_a_job_slower_is_taken_back() -> None:
+    """Two share a GPU; one comes free on a host whose CPUs are nearly all held, where a job does 0.3 of its work."""
+    hosts = (HostSpec("calm", "V100", 1, cpus=3.9), HostSpec("busy", "V100", 2, cpus=32.0))
+    world = fleet(ClusterSpec("lab-1", hosts))
+    trace = jobs(
+        (0, LONG, 1), (0, SHORT, 1), (1, LONG, 1), (2, LONG, 1), cpus=[28.0, 4.0, 2.0, 2.0]
+    )
+    settings = Settings(0.0, 0.0, 0.0, switch_s=0.0, busy_cpus=0.2, minibatch_s=0.05)
+    found = run(trace, world, "gandiva", settings, pack="none", **{"rebalancing.join": "false"})
+    ways = {}
+    for job in ("2", "3"):
+        turns = sorted((r["start_s"], r["host"]) for r in found.allocations if r["job_id"] == job)
+        ways[job] = [host for host, _ in groupby(host for _, host in turns)]
+    assert sorted(ways.values()) == [["calm", "busy", "calm"]] * 2, "there, measured, back; for good"
+    assert found.result.summary["migrations"] == 4
+
+
+def table_of(well: tuple[str, str]) -> Throughputs:
+    """Three kinds of work on one GPU model, of which these two lose little beside one another, and others much."""
+    kinds = ("a", "b", "c")
+    alone = {Work(kind, 1): {"V100": 10.0} for kind in kinds}
+    together = {
+        (Work(one, 1), Work(two, 1)): {"V100": (9.0, 9.0) if {one, two} == set(well) else (3.0, 3.0)}
+        for one in kinds
+        for two in kinds
+    }  # fmt: skip
+    return Throughputs("test", alone, {}, together)
+
+
+@pytest.mark.parametrize("join", [True, False])
+def test_who_has_nobody_to_be_packed_with_joins_another(join: bool) -> None:
+    """Two of three share a GPU and go badly together: one of them goes well with the third, and joins it."""
+    world = fleet(cluster("lab-1", hosts=2, gpus=1, model="V100"))
+    trace = jobs((0, LONG, 1), (1, LONG, 1), (2, LONG, 1), model=texts_of(["a", "b", "c"]))
+    options = load_profile("gandiva", {"rebalancing.join": str(join).lower()})
+    found = run_timed(trace, world, options, table_of(("b", "c")), FREE)
+    assert bool(found.result.summary["migrations"]) is join
+    last_s = max(job["finish_s"] for job in found.jobs)
+    assert last_s < 1.25 * LONG if join else last_s > 1.4 * LONG

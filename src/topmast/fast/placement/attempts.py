@@ -207,9 +207,14 @@ def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
 
 
 def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued) -> None:
-    """The gang stands still for others, or goes on; its place stays its own."""
+    """The gang stands still for others, or goes on; its place stays its own.
+
+    Turns tell that time passes: a move that was not worth it may be by now.
+    """
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
+        if placer.crowd.is_due(placer):
+            _rebalance(placer)
 
 
 def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:

@@ -113,16 +113,16 @@ class Crowd:
             return []
         scene = self._scene(placer)
         found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
-        if placer.profile.rebalancing.join and self._is_time(placer):
+        if placer.profile.rebalancing.join and self.is_due(placer):
+            self._looked_s = placer.now
             gone = {going.allocation.job: True for going in found}
             found += self._to_join(placer, scene, gone)
         return found
 
-    def _is_time(self, placer: RegionState) -> bool:
-        """Once a quantum: much happens in that time, and little of it matters here."""
-        due = placer.now >= self._looked_s + placer.profile.slices.quantum_s
-        self._looked_s = placer.now if due else self._looked_s
-        return due
+    def is_due(self, placer: RegionState) -> bool:
+        """Whether it is time to look whom to join. Once a quantum: much happens in that time, little of it matters here."""
+        joins = placer.profile.rebalancing.join and placer.rebalance is not None
+        return joins and placer.now >= self._looked_s + placer.profile.slices.quantum_s
 
     def _to_idle(self, placer: RegionState, scene: Scene) -> list[Going]:
         idle = idle_only(placer.columns)
