@@ -12,6 +12,8 @@ from topmast.model.job import JobSpec
 
 KINDS_KEPT = 65_536
 """Of so many pairs of kinds the gain is remembered."""
+MEASURED = 3
+"""After so many measurements of a kind its mean says something: one bad pair may be the other's fault."""
 WEIGHT = 0.5
 """Of the last measurement, in the mean that is kept."""
 
@@ -52,7 +54,7 @@ class Gains:
         if known is not None:
             return known
         means = self._means.get((one, model)), self._means.get((two, model))
-        if means[0] is None or means[1] is None:
+        if means[0] is None or means[1] is None or min(means[0][0], means[1][0]) < MEASURED:
             return None
         return (means[0][1] + means[1][1]) / 2
 
