@@ -200,7 +200,9 @@ def test_a_move_to_a_slow_host_is_taken_back(tmp_path: Path) -> None:
             for i in range(3)
         ]
         eventually(
-            lambda: all((client.job(job).step or 0) > 100 for job in jobs if on_fast(client, job, slow)),
+            lambda: all(
+                (client.job(job).step or 0) > 100 for job in jobs if on_fast(client, job, slow)
+            ),
             "those beside the first have run for a while",
         )
         for job in jobs:

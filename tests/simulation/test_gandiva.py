@@ -142,7 +142,9 @@ def test_a_move_that_made_a_job_slower_is_taken_back() -> None:
     for job in ("2", "3"):
         turns = sorted((r["start_s"], r["host"]) for r in found.allocations if r["job_id"] == job)
         ways[job] = [host for host, _ in groupby(host for _, host in turns)]
-    assert sorted(ways.values()) == [["calm", "busy", "calm"]] * 2, "there, measured, back; for good"
+    assert sorted(ways.values()) == [["calm", "busy", "calm"]] * 2, (
+        "there, measured, back; for good"
+    )
     assert found.result.summary["migrations"] == 4
 
 
@@ -163,7 +165,7 @@ def test_who_has_nobody_to_be_packed_with_joins_another(join: bool) -> None:
     """Two of three share a GPU and go badly together: one of them goes well with the third, and joins it."""
     world = fleet(cluster("lab-1", hosts=2, gpus=1, model="V100"))
     trace = jobs((0, LONG, 1), (1, LONG, 1), (2, LONG, 1), model=texts_of(["a", "b", "c"]))
-    options = load_profile("gandiva", {"rebalancing.join": str(join).lower()})
+    options = load_profile("gandiva", {**STAYS, "rebalancing.join": str(join).lower()})
     found = run_timed(trace, world, options, table_of(("b", "c")), FREE)
     assert bool(found.result.summary["migrations"]) is join
     last_s = max(job["finish_s"] for job in found.jobs)

@@ -11,6 +11,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.model.job import Level
 from topmast.model.plan import Plan, Seat, Victim
+from topmast.model.reason import Rejection
 from topmast.model.states import HostState, JobState
 from topmast.policies.options import Preemption, SliceOptions
 from topmast.policies.registry import load_profile
@@ -150,3 +151,44 @@ def test_packing_needs_somebody_who_judges() -> None:
     """Else every pair would stay together."""
     with pytest.raises(InvalidInput, match="pack"):
         load_profile("gandiva", {"rebalance": "none"})
+
+
+def test_explain_counts_a_host_by_the_layer_that_gets_furthest() -> None:
+    """One of two hosts is taken in both layers, the other in one: a gang of four fits on that, and on no other."""
+    world = world_of(cluster("east-a", 2, 4), k=2)
+    world.set_host("east-a-1", HostState.CORDONED)
+    for number in range(2):
+        world.submit(job(f"full-{number}", 4))
+    world.set_host("east-a-1", HostState.HEALTHY)
+    world.submit(job("half", 4))
+    ((found, plan),) = world.placer("east").verdicts(ask(job("next", 4)), world.now)
+    assert plan is not None
+    assert plan.hosts == ("east-a-1",)
+    assert plan.layer == 1
+    assert (found.hosts, found.fitting_hosts) == (2, 1)
+    assert [(count.reason, count.count) for count in found.rejections] == [
+        (Rejection.TOO_FEW_GPUS, 1)
+    ]
+    world.submit(job("last", 4))
+    ((found, plan),) = world.placer("east").verdicts(ask(job("next", 4)), world.now)
+    assert plan is None
+    assert [(count.reason, count.count) for count in found.rejections] == [
+        (Rejection.TOO_FEW_GPUS, 2)
+    ]
+
+
+def test_explain_knows_the_place_that_is_kept_for_a_job_that_moves() -> None:
+    """It is told of the place that it will have, though all GPUs of its layers are taken for others."""
+    world = world_of(cluster("east-a", 2, 2), k=1)
+    (name,) = world.submit(job("moves", 2))
+    (here,) = world.jobs[name].hosts
+    world.obedient = False
+    world.engines["east-a"].obedient = False
+    world.set_host(here, HostState.DRAINING)
+    (other,) = {"east-a-0", "east-a-1"} - {here}
+    question = replace(ask(job("moves", 2)), job=name)
+    ((_, plan),) = world.placer("east").verdicts(question, world.now)
+    assert plan is not None
+    assert plan.hosts == (other,)
+    ((_, plan),) = world.placer("east").verdicts(replace(question, job="j9"), world.now)
+    assert plan is None, "it is kept from others"

@@ -1,0 +1,115 @@
+"""The most work that any scheduler could do on `gandiva-like` jobs: GPUs without hosts, gangs without form, nothing takes time.
+
+At each moment a linear program gives jobs the parts of GPUs of each model, alone or beside the best partner that the table
+has, so that most work is done (as in Gavel, OSDI '20, section 3.1, with pairs). Jobs of one kind share evenly. That is greedy in
+time, and so no proof; the work of jobs that never wait for anything (``endless``) is one. Run as
+``python -m topmast.experiments.packing_bound TABLE``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_matrix
+
+from topmast.experiments.files import offered_load
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.traces.generate import generate
+from topmast.traces.generate.gandiva import HOST_GPUS, HOSTS
+from topmast.traces.throughputs import Throughputs, Work, read_throughputs
+from topmast.traces.trace import Trace
+
+Floats = NDArray[np.float64]
+STEP_S = 120.0
+JOBS = 1_000
+
+
+class Way:
+    """Columns of the program: a GPU model, the kinds that have one of its GPUs, and what each does there."""
+
+    def __init__(self, speeds: dict[str, Floats], table: Throughputs | None, names: list[str]):
+        self.of: list[tuple[int, tuple[int, ...], tuple[float, ...]]] = []
+        for at, model in enumerate(HOSTS):
+            own = speeds[model]
+            self.of += [(at, (i,), (float(own[i]),)) for i in range(len(names))]
+            for i, one in enumerate(names if table is not None else ()):
+                for j in range(i, len(names)):
+                    assert table is not None
+                    rates = table.beside((one, 1), (names[j], 1), model)
+                    if rates is not None:
+                        done = float(own[i] * rates[0]), float(own[j] * rates[1])
+                        self.of.append((at, (i, j), done))
+        entries = [(at, col) for col, (at, _, _) in enumerate(self.of)]
+        entries += [(len(HOSTS) + k, col) for col, way in enumerate(self.of) for k in way[1]]
+        rows, cols = np.array(entries).T
+        shape = (len(HOSTS) + len(names), len(self.of))
+        self.matrix = coo_matrix((np.ones(len(rows)), (rows, cols)), shape=shape).tocsr()
+        self.costs = np.array([-sum(done) for _, _, done in self.of])
+
+    def rates(self, have: Floats) -> Floats:
+        """Work per second of each kind of which so many GPUs are asked for (kinds)."""
+        there = [float(count * HOST_GPUS) for count in HOSTS.values()]
+        limits = np.concatenate([there, have])
+        found: Any = linprog(self.costs, A_ub=self.matrix, b_ub=limits, method="highs")
+        rates = np.zeros(len(have))
+        for part, (_, kinds, done) in zip(found.x, self.of, strict=True):
+            for kind, rate in zip(kinds, done, strict=True):
+                rates[kind] += part * rate
+        return rates
+
+
+def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
+    """Work done until the last job comes over the GPU-seconds there were. O(steps x a linear program)."""
+    models = list(trace.model)
+    names = sorted(set(models))
+    kind = np.array([names.index(name) for name in models])
+    reference, *others = HOSTS
+    alone = {name: table.speeds(Work(name, 1)) for name in names}
+    speeds = {reference: np.ones(len(names))}
+    for other in others:
+        speeds[other] = np.array([alone[n].get(other, 0.0) / alone[n][reference] for n in names])
+    way = Way(speeds, table if pairs else None, names)
+    left, gpus = trace.duration_s.astype(np.float64).copy(), trace.total_gpus()
+    end_s, now, done = float(trace.submit_s.max()), 0.0, 0.0
+    while now < end_s:
+        step_s = min(STEP_S, end_s - now)
+        active = (trace.submit_s <= now) & (left > 0)
+        have = np.bincount(kind[active], gpus[active], len(names))
+        each = way.rates(have) / np.maximum(have, 1.0)
+        did = np.where(active, np.minimum(left, each[kind] * step_s), 0.0)
+        left -= did
+        done += float((did * gpus).sum())
+        now += step_s
+    return done / (end_s * HOST_GPUS * sum(HOSTS.values()))
+
+
+def endless(trace: Trace, table: Throughputs) -> float:
+    """The same if every job had the GPUs that it likes best as soon as it comes. O(jobs)."""
+    end_s, done = float(trace.submit_s.max()), 0.0
+    for row, name in enumerate(trace.model):
+        alone = table.speeds(Work(name, 1))
+        best = max(alone.get(model, 0.0) for model in HOSTS) / alone[next(iter(HOSTS))]
+        had_s = end_s - float(trace.submit_s[row])
+        done += min(float(trace.duration_s[row]), had_s * best) * float(trace.total_gpus()[row])
+    return done / (end_s * HOST_GPUS * sum(HOSTS.values()))
+
+
+def main(path: str) -> None:
+    """Print the bounds of the experiment `gandiva`."""
+    table = read_throughputs(Path(path))
+    print("load seed  no-pairs  pairs  endless")  # noqa: T201
+    for load in (1.0, 1.5, 2.0):
+        for seed in (1, 2):
+            trace, document = generate("gandiva-like", JOBS, seed)
+            trace = trace.with_load(load / offered_load(trace, parse_fleet(document)))
+            found = [work_rate(trace, table, pairs=pairs) for pairs in (False, True)]
+            print(f"{load:4} {seed:4}  {found[0]:.3f}  {found[1]:.3f}  {endless(trace, table):.3f}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
