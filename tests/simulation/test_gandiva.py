@@ -127,6 +127,7 @@ def test_speeds_of_pairs_come_from_the_table() -> None:
 
 
 SHORT, LONG = 1_500, 20_000
+ALONE: dict[str, Any] = {"pack": "none", "rebalancing.join": "false"}
 
 
 def test_a_move_that_made_a_job_slower_is_taken_back() -> None:
@@ -137,7 +138,7 @@ def test_a_move_that_made_a_job_slower_is_taken_back() -> None:
         (0, LONG, 1), (0, SHORT, 1), (1, LONG, 1), (2, LONG, 1), cpus=[28.0, 4.0, 2.0, 2.0]
     )
     settings = Settings(0.0, 0.0, 0.0, switch_s=0.0, busy_cpus=0.2, minibatch_s=0.05)
-    found = run(trace, world, "gandiva", settings, pack="none", **{"rebalancing.join": "false"})
+    found = run(trace, world, "gandiva", settings, 0, **ALONE)
     ways = {}
     for job in ("2", "3"):
         turns = sorted((r["start_s"], r["host"]) for r in found.allocations if r["job_id"] == job)

@@ -65,7 +65,7 @@ class Way:
 
 def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
     """Work done until the last job comes over the GPU-seconds there were. O(steps x a linear program)."""
-    models = list(trace.model)
+    models = trace.model.values()
     names = sorted(set(models))
     kind = np.array([names.index(name) for name in models])
     reference, *others = HOSTS
@@ -79,7 +79,7 @@ def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
     while now < end_s:
         step_s = min(STEP_S, end_s - now)
         active = (trace.submit_s <= now) & (left > 0)
-        have = np.bincount(kind[active], gpus[active], len(names))
+        have = np.bincount(kind[active], gpus[active], len(names)).astype(np.float64)
         each = way.rates(have) / np.maximum(have, 1.0)
         did = np.where(active, np.minimum(left, each[kind] * step_s), 0.0)
         left -= did
@@ -91,7 +91,7 @@ def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
 def endless(trace: Trace, table: Throughputs) -> float:
     """The same if every job had the GPUs that it likes best as soon as it comes. O(jobs)."""
     end_s, done = float(trace.submit_s.max()), 0.0
-    for row, name in enumerate(trace.model):
+    for row, name in enumerate(trace.model.values()):
         alone = table.speeds(Work(name, 1))
         best = max(alone.get(model, 0.0) for model in HOSTS) / alone[next(iter(HOSTS))]
         had_s = end_s - float(trace.submit_s[row])
