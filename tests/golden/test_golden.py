@@ -22,7 +22,7 @@ from topmast.fast.clusters.facts import (
     Unpacked,
 )
 from topmast.fast.machine import Fact
-from topmast.fast.placement.facts import PlacerFact
+from topmast.fast.placement.facts import PairedWith, PlacerFact
 from topmast.fast.queue.facts import Bound, PackedWith, Promoted, QueueFact, TreeTaken, Unplanned
 from topmast.model import ids
 from topmast.model.messages import Recovered
@@ -30,7 +30,7 @@ from topmast.runtime.codec import decode_event, decode_facts, encode_event, enco
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 
-TURNS = (PackedWith, Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
+TURNS = (PackedWith, PairedWith, Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
 VERSIONS = sorted(path for path in files.HERE.iterdir() if (path / "journal.jsonl").is_file())
 
 
