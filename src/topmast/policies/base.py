@@ -272,13 +272,12 @@ class CrowdView(Struct, frozen=True):
 class JoinView(Struct, frozen=True):
     """Gangs (n) that could move to the GPUs of another, to be tried beside it, in columns, to be read only.
 
-    ``age_s`` is that of the younger of both. ``failures``: how often the gang was tried beside another in vain; ``expected`` as in `PackView`; the rest as in `CrowdView`.
+    ``age_s`` is that of the younger of both; ``expected`` as in `PackView`; the rest as in `CrowdView`.
     """
 
     gpus: Floats
     age_s: Floats
     cost_s: Floats
-    failures: Ints
     expected: Floats
 
 

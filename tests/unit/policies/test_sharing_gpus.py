@@ -34,7 +34,6 @@ def test_a_gang_joins_another_if_that_gains_more_than_it_costs(
         gpus=np.array([4.0]),
         age_s=np.array([age_s]),
         cost_s=np.array([60.0]),
-        failures=np.array([0]),
         expected=np.array([expected]),
     )
     assert bool(len(Introspective(PROFILE).joins(view))) is joins, story
@@ -46,7 +45,6 @@ def test_the_best_join_goes_first() -> None:
         gpus=np.array([1.0, 4.0, 1.0]),
         age_s=np.array([3_000.0, 3_000.0, 3_000.0]),
         cost_s=np.full(3, 60.0),
-        failures=np.zeros(3, np.int64),
         expected=np.array([1.2, 1.2, 1.6]),
     )
     assert Introspective(PROFILE).joins(view).tolist() == [1, 2, 0]

@@ -164,7 +164,6 @@ class Crowd:
                 [placer.now - max(j.mover.start_s, j.other.start_s) for j in found], np.float64
             ),
             cost_s=np.full(len(found), placer.profile.restart_cost_s),
-            failures=np.array([scene.failures(j.mover.job) for j in found], np.int64),
             expected=np.array([np.nan if j.expected is None else j.expected for j in found]),
         )
         return [found[row] for row in placer.rebalance.joins(view)[:TRIED_AT_ONCE].tolist()]
