@@ -18,6 +18,7 @@ class Introspective:
 
     def __init__(self, profile: Profile) -> None:
         self._options = profile.rebalancing
+        self._tries = profile.pack != "none"
 
     def keep(self, view: PairsView) -> Bools:
         """Whether each pair stays together: in turns both would do the work of one. O(n)."""
@@ -44,7 +45,8 @@ class Introspective:
         known = ~np.isnan(view.expected)
         gain = np.where(known, view.expected - 1.0, options.expected_gain)
         worth = view.gpus * (gain * left_s - view.cost_s)
-        rows = np.flatnonzero(worth > 0)
+        # Where nobody is tried beside another there is nothing to be gained.
+        rows = np.flatnonzero((worth > 0) & self._tries)
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def good(self, view: MovedView) -> Bools:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import job
 from topmast.fast.gains import MEASURED, Gains, kind_of
@@ -11,7 +12,9 @@ from topmast.policies.options import Profile, RebalanceOptions
 from topmast.policies.packing_greedy import Greedy
 
 PROFILE = Profile(
-    name="test", rebalancing=RebalanceOptions(gain=1.05, expected_gain=0.1, horizon_s=3_600.0)
+    name="test",
+    pack="greedy",
+    rebalancing=RebalanceOptions(gain=1.05, expected_gain=0.1, horizon_s=3_600.0),
 )
 UNKNOWN = float("nan")
 
@@ -48,6 +51,12 @@ def test_the_best_join_goes_first() -> None:
         expected=np.array([1.2, 1.2, 1.6]),
     )
     assert Introspective(PROFILE).joins(view).tolist() == [1, 2, 0]
+
+
+def test_nobody_joins_another_where_nobody_is_packed() -> None:
+    """The move would cost a restart and gain nothing."""
+    view = JoinView(np.ones(1), np.full(1, 3_600.0), np.full(1, 60.0), np.full(1, 1.5))
+    assert not len(Introspective(replace(PROFILE, pack="none")).joins(view))
 
 
 def test_a_move_is_good_if_the_gang_does_as_much_as_before() -> None:
