@@ -17,15 +17,17 @@ from msgspec import Struct
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
-from topmast.policies.base import Bools, Floats
+from topmast.policies.base import Bools, Floats, Ints
 from topmast.policies.shares.program import Program, Solution, tidied
 
 TOLERANCE = 3e-6
 ENOUGH = 3e-5
 MOST_TURNS = 60
 STEP = 0.995
-ROUGH = 0.1
-"""How near the first of several rounds comes, whose prices say which pairs are missing."""
+ASKED = (0.3, 1e-3)
+"""Between these gaps the prices are asked, whenever the gap has shrunk to a quarter, which pairs are missing."""
+JOINING = 4
+"""How many pairs of a job may join at once."""
 MANY_PER_JOB, PAIRS_PER_JOB = 100, 24
 """With more than so many pairs a job, so many begin; others join if the prices ask for them."""
 ROUNDS = 6
@@ -79,8 +81,10 @@ class Table:
 
     def without(self, kept: Bools) -> Table:
         """The same table with only the pairs ``kept`` (p)."""
+        if kept.all():
+            return self
         less = copy(self)
-        cells = np.concatenate([np.ones(self.n, bool), kept])
+        cells = self.rows_of(kept)
         less.first, less.second = self.first[kept], self.second[kept]
         less.open, less.one, less.load, less.gain = (
             np.ascontiguousarray(part[:, cells])
@@ -88,6 +92,10 @@ class Table:
         )
         less.two = np.ascontiguousarray(self.two[:, kept])
         return less
+
+    def rows_of(self, kept: Bools) -> Bools:
+        """Which rows (r) there are when only the pairs ``kept`` (p) are."""
+        return np.concatenate([np.ones(self.n, bool), kept])
 
     def apply(self, x: Floats) -> Floats:
         """What cells use of each row: minus speed, time, types."""
@@ -159,30 +167,48 @@ def solve(program: Program) -> Solution | None:
     full = Table(program)
     kept = _promising(full)
     with _one_thread():
-        for number in range(ROUNDS):
-            everything = bool(kept.all())
-            rough = number == 0 and not everything
-            table = full if everything else full.without(kept)
-            now = _optimum(table, ROUGH if rough else TOLERANCE)
+        for _ in range(ROUNDS):
+            now = _optimum(full, kept)
             if now is None:
                 return None
             x = np.zeros(full.open.shape)
-            x[:, np.concatenate([np.ones(full.n, bool), kept])] = now.x
+            x[:, full.rows_of(kept)] = now.x
             found = _proved(program, full, np.where(full.open, x, 0.0), now.y)
-            if found is not None or everything:
+            if found is not None or kept.all():
                 return found
-            more = _wanted(full, now.y / _norm(full, now.y)) & ~kept
-            if not rough and not more.any():
-                more = ~kept
-            kept = kept | more
+            more = _wanted(full, now.y, PAIRS_PER_JOB) & ~kept
+            kept |= more if more.any() else ~kept
     return None
 
 
-def _optimum(table: Table, tolerance: float) -> Point | None:
-    now = _start(table)
+def _joined(
+    full: Table, table: Table, now: Point, kept: Bools, mean: float
+) -> tuple[Table, Point]:
+    """The same point among more pairs: those that its prices leave too cheap join with little time."""
+    more = _wanted(full, now.y, JOINING) & ~kept
+    if not more.any():
+        return table, now
+    old = np.concatenate([np.ones(full.n, bool), kept[kept | more]])
+    kept |= more
+    table = full.without(kept)
+    cost = table.price(now.y) - table.gain
+    v = np.where(table.open, np.maximum(np.abs(cost), mean**0.5), 1.0)
+    x = np.where(table.open, mean / v, 1.0)
+    x[:, old], v[:, old] = now.x, now.v
+    return table, Point(x, now.w, now.u, v, now.y, now.z)
+
+
+def _optimum(full: Table, kept: Bools) -> Point | None:
+    """The best with the pairs ``kept`` (p), and those that join on the way, which are put there too."""
+    table = full.without(kept)
+    now, asked = _start(table), ASKED[0] if not kept.all() else 0.0
     try:
         for _ in range(MOST_TURNS):
-            if not _turn(table, now, tolerance):
+            gap, mean = _gap(table, now)
+            if gap <= asked:
+                table, now = _joined(full, table, now, kept, mean)
+                asked = gap / 4 if gap > ASKED[1] else 0.0
+            if not _turn(table, now, TOLERANCE):
                 break
     except (LinAlgError, FloatingPointError):
         pass
@@ -197,24 +223,31 @@ def _promising(table: Table) -> Bools:
         return np.ones(len(table.first), bool)
     alone = np.where(table.one[:, :n] > 0, table.one[:, :n], np.inf)
     merit = table.one[:, n:] / alone[:, table.first] + table.two / alone[:, table.second]
-    return _best_of_each(table, np.where(table.open[:, n:], merit, 0.0).max(axis=0))
+    every = np.arange(len(table.first))
+    most = np.where(table.open[:, n:], merit, 0.0).max(axis=0)
+    return _best_of_each(table, every, most, PAIRS_PER_JOB)
 
 
-def _wanted(table: Table, y: Floats) -> Bools:
-    """Pairs (p) that these prices leave too cheap: for each job the cheapest of them."""
+def _wanted(table: Table, y: Floats, each: int) -> Bools:
+    """Pairs (p) that these prices leave too cheap: for each job the ``each`` cheapest of them."""
+    y = y / _norm(table, y)
     over = np.where(table.open, table.gain - table.price(y), 0.0)[:, table.n :].max(axis=0)
-    wanted: Bools = _best_of_each(table, over) & (over > 0)
+    cheap = np.flatnonzero(over > 0)
+    wanted = np.zeros(len(over), bool)
+    wanted[cheap] = _best_of_each(table, cheap, over[cheap], each)
     return wanted
 
 
-def _best_of_each(table: Table, merit: Floats) -> Bools:
-    """For each job, its ``PAIRS_PER_JOB`` pairs of most merit. O(p log p)."""
-    best = np.zeros(len(merit), bool)
+def _best_of_each(table: Table, pairs: Ints, merit: Floats, each: int) -> Bools:
+    """Which of ``pairs`` are among the ``each`` of most merit of one of their jobs. O(p log p)."""
+    best = np.zeros(len(pairs), bool)
+    by_merit = np.argsort(-merit, kind="stable")
     for side in (table.first, table.second):
-        order = np.lexsort((-merit, side))
-        ordered = side[order]
+        of = side[pairs[by_merit]]
+        order = by_merit[np.argsort(of, kind="stable")]
+        ordered = np.sort(of)
         begins = np.searchsorted(ordered, ordered, side="left")
-        best[order[np.arange(len(order)) - begins < PAIRS_PER_JOB]] = True
+        best[order[np.arange(len(order)) - begins < each]] = True
     return best
 
 
@@ -259,10 +292,10 @@ def _turn(table: Table, now: Point, tolerance: float) -> bool:
     rest_v = np.where(cells, now.v + table.gain - table.price(now.y), 0.0)
     rest_z = (table.lift - float(table.rise @ now.y) + now.z) if table.lift else 0.0
     products = np.where(cells, now.x * now.v, 0.0)
-    gap = float(products.sum() + now.w @ now.y) + (now.u * now.z if table.lift else 0.0)
-    value = table.lift * now.u + float((table.gain * now.x).sum())
+    gap, mean = _gap(table, now)
+    whole = float(products.sum() + now.w @ now.y) + now.u * now.z * table.lift
     worst = max(np.abs(rest_w).max(), np.abs(rest_v).max(), abs(rest_z))
-    if not np.isfinite(gap) or (gap <= tolerance * value and worst <= 1e-6):
+    if not np.isfinite(gap) or (gap <= tolerance and worst <= 1e-6):
         return False
     weight = np.where(cells, now.x / now.v, 0.0)
     system = _System(table, now, weight)
@@ -271,8 +304,7 @@ def _turn(table: Table, now: Point, tolerance: float) -> bool:
     step = system.direction(rest, aim)
     reach = _reach(table, now, step)
     after = _gap_after(table, now, step, reach)
-    count = int(cells.sum()) + len(now.w) + int(table.lift)
-    centre = (after / gap) ** 3 * gap / count
+    centre = (after / whole) ** 3 * mean
     aim = (
         np.where(cells, centre - products - step.x * step.v, 0.0),
         centre - now.w * now.y - step.w * step.y,
@@ -320,6 +352,15 @@ class _System:
         w = (aim[1] - now.w * y) / now.y
         z = (aim[2] - now.z * u) / now.u if table.lift else 0.0
         return Point(x, w, u, v, y, z)
+
+
+def _gap(table: Table, now: Point) -> tuple[float, float]:
+    """The gap between primal and dual, relative, and the mean of the products that make it."""
+    gap = float(np.where(table.open, now.x * now.v, 0.0).sum() + now.w @ now.y)
+    gap += now.u * now.z * table.lift
+    value = table.lift * now.u + float((table.gain * now.x).sum())
+    count = int(table.open.sum()) + len(now.w) + int(table.lift)
+    return gap / value, gap / count
 
 
 def _reach(table: Table, now: Point, step: Point) -> tuple[float, float]:
