@@ -45,21 +45,45 @@ def blocks_for(m: int, n: int) -> Blocks:
 def factor(data: Data, now: State, over: State, into: Blocks) -> None:
     """Each job's block in parts, and what it leaves for the types and u. O(n m^2)."""
     m, n = data.a.shape
-    weight, pull, off, schur = into.weight, into.pull, into.off, into.schur
+    _weigh(data, now, over, into)
+    _block(data, into)
+    schur, heavy, late, g = into.schur, into.block[0], into.block[3], data.g
+    schur[:] = 0.0
     for j in range(m):
-        x, one_v, of, s, taken = now.x[j], over.v[j], weight[j], data.s[j], pull[j]
+        _meet(data, into, j)
+        schur[j, j] += now.k[j] / now.p[j]
+    own = 0.0
+    for i in range(n):
+        own += g[i] * g[i] * (heavy[i] + late[i])
+    schur[m, m] = -own - now.z[1] / now.z[0]
+    for j in range(m + 1):
+        for k in range(j):
+            schur[k, j] = schur[j, k]
+
+
+@inner
+def _weigh(data: Data, now: State, over: State, into: Blocks) -> None:
+    """The weights of cells, and what slack each of a job's two rows has by price. O(n m)."""
+    m, n = data.a.shape
+    for j in range(m):
+        x, one_v, of, s, taken = now.x[j], over.v[j], into.weight[j], data.s[j], into.pull[j]
         for i in range(n):
             of[i] = x[i] * one_v[i]
         for i in range(n):
             taken[i] = s[i] * of[i]
+    for r in range(2):
+        w, one_y, loose = now.w[r], over.y[r], into.room[4 + r]
+        for i in range(n):
+            loose[i] = w[i] * one_y[i]
+
+
+@inner
+def _block(data: Data, into: Blocks) -> None:
+    """The parts of each job's block. O(n m)."""
+    m, n = data.a.shape
     e0, e1, one = into.room[4], into.room[5], into.room[6]
-    w0, w1, one_y0, one_y1 = now.w[0], now.w[1], over.y[0], over.y[1]
-    for i in range(n):
-        e0[i] = w0[i] * one_y0[i]
-    for i in range(n):
-        e1[i] = w1[i] * one_y1[i]
     heavy, mean, rest, late = into.block[0], into.block[1], into.block[2], into.block[3]
-    _moments(data, weight, -1, heavy, mean, rest)
+    _moments(data, into.weight, -1, heavy, mean, rest)
     for i in range(n):
         one[i] = 1.0 / _determinant(heavy[i], mean[i], rest[i], e0[i], e1[i])
     for i in range(n):
@@ -69,20 +93,9 @@ def factor(data: Data, now: State, over: State, into: Blocks) -> None:
     for i in range(n):
         heavy[i] = heavy[i] * one[i]
     for j in range(m):
-        a, away = data.a[j], off[j]
+        a, away = data.a[j], into.off[j]
         for i in range(n):
             away[i] = mean[i] - a[i]
-    schur[:] = 0.0
-    for j in range(m):
-        _meet(data, into, j)
-        schur[j, j] += now.k[j] / now.p[j]
-    g, own = data.g, 0.0
-    for i in range(n):
-        own += g[i] * g[i] * (heavy[i] + late[i])
-    schur[m, m] = -own - now.z[1] / now.z[0]
-    for j in range(m + 1):
-        for k in range(j):
-            schur[k, j] = schur[j, k]
 
 
 @inner
@@ -149,9 +162,46 @@ def direction(
 ) -> None:
     """Newton's direction for these aims, into ``step``: types and u first, then job by job. O(n m)."""
     m, n = data.a.shape
-    right = np.empty(m + 1)
-    heavy, mean, other, late = by.block[0], by.block[1], by.block[2], by.block[3]
+    known = np.empty(m + 1)
+    _ask(data, over, rest, aim, by, step, known)
+    heavy, other, late = by.block[0], by.block[2], by.block[3]
     f0, f1, central = step.w[0], step.w[1], by.room[0]
+    # The block's answer, in three parts that stay small where their sum cancels.
+    for i in range(n):
+        central[i] *= heavy[i]
+    for i in range(n):
+        f0[i] *= late[i]
+    for i in range(n):
+        f1[i] *= other[i]
+    for j in range(m):
+        pull, off, a = by.pull[j], by.off[j], data.a[j]
+        used = 0.0
+        for i in range(n):
+            used += pull[i] * (off[i] * central[i] + f1[i] - a[i] * f0[i])
+        known[j] -= used
+    g, tug = data.g, 0.0
+    for i in range(n):
+        tug += g[i] * (central[i] + f0[i])
+    known[m] = rest.z[1] + aim.z[0] * over.z[0] - tug
+    _solve(by.schur.copy(), known)
+    for j in range(m):
+        step.p[j] = known[j]
+        step.k[j] = (aim.k[j] - now.k[j] * known[j]) * over.p[j]
+    step.z[0] = -known[m]
+    step.z[1] = (aim.z[0] - now.z[1] * step.z[0]) * over.z[0]
+    _answer(data, by, known, step)
+    for j in range(m):
+        _cells(data, now, over, aim, by, j, step)
+    _rows(now, over, aim, by, step)
+
+
+@inner
+def _ask(
+    data: Data, over: State, rest: State, aim: State, by: Blocks, step: State, right: Floats
+) -> None:
+    """What is asked of each job's block, and of the types: into ``step`` and ``right``. O(n m)."""
+    m, n = data.a.shape
+    mean, f0, f1, central = by.block[1], step.w[0], step.w[1], by.room[0]
     for r in range(2):
         into, want, one_y, lack = step.w[r], aim.w[r], over.y[r], rest.w[r]
         for i in range(n):
@@ -173,39 +223,13 @@ def direction(
         for i in range(n):
             used += s[i] * moved[i]
         right[j] = aim.k[j] * over.p[j] - rest.k[j] + used
-    # The block's answer, in three parts that stay small where their sum cancels.
-    for i in range(n):
-        central[i] *= heavy[i]
-    for i in range(n):
-        f0[i] *= late[i]
-    for i in range(n):
-        f1[i] *= other[i]
-    for j in range(m):
-        pull, off, a = by.pull[j], by.off[j], data.a[j]
-        used = 0.0
-        for i in range(n):
-            used += pull[i] * (off[i] * central[i] + f1[i] - a[i] * f0[i])
-        right[j] -= used
-    g, tug = data.g, 0.0
-    for i in range(n):
-        tug += g[i] * (central[i] + f0[i])
-    right[m] = rest.z[1] + aim.z[0] * over.z[0] - tug
-    _solve(by.schur.copy(), right)
-    _back(data, now, over, aim, by, right, step)
 
 
 @inner
-def _back(
-    data: Data, now: State, over: State, aim: State, by: Blocks, known: Floats, step: State
-) -> None:
-    """The rest of a direction, once the types' prices and u are known. O(n m)."""
+def _answer(data: Data, by: Blocks, known: Floats, step: State) -> None:
+    """What is left of each block's answer, once the types' prices and u are known. O(n m)."""
     m, n = data.a.shape
-    for j in range(m):
-        step.p[j] = known[j]
-        step.k[j] = (aim.k[j] - now.k[j] * known[j]) * over.p[j]
-    step.z[0] = -known[m]
-    step.z[1] = (aim.z[0] - now.z[1] * step.z[0]) * over.z[0]
-    heavy, mean, other, late = by.block[0], by.block[1], by.block[2], by.block[3]
+    heavy, other, late = by.block[0], by.block[2], by.block[3]
     central, t0, t1, t2 = by.room[0], by.room[1], by.room[2], by.room[3]
     g, of_u = data.g, known[m]
     for i in range(n):
@@ -220,15 +244,21 @@ def _back(
             t1[i] += pull[i] * price
         for i in range(n):
             t2[i] += off[i] * pull[i] * price
-    f0, f1, dy0, dy1 = step.w[0], step.w[1], step.y[0], step.y[1]
+    f0, f1 = step.w[0], step.w[1]
     for i in range(n):
         central[i] -= heavy[i] * t2[i]
     for i in range(n):
         f0[i] -= late[i] * t0[i]
     for i in range(n):
         f1[i] -= other[i] * t1[i]
-    for j in range(m):
-        _cells(data, now, over, aim, by, j, step)
+
+
+@inner
+def _rows(now: State, over: State, aim: State, by: Blocks, step: State) -> None:
+    """The direction of the slacks and prices of jobs' rows, after all that needs the block's answer. O(n)."""
+    mean, central, f0, f1 = by.block[1], by.room[0], step.w[0], step.w[1]
+    dy0, dy1 = step.y[0], step.y[1]
+    n = len(mean)
     for i in range(n):
         dy0[i] = central[i] + f0[i]
     for i in range(n):
