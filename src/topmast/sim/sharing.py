@@ -15,7 +15,7 @@ from topmast.traces.throughputs import Throughputs, Work
 CRAWL = 0.01
 """The speed, over that alone, of a gang of which the table says that it gets nowhere beside the other."""
 EARLY_STEPS = 100
-"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva, section 1)."""
+"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva: early feedback)."""
 
 
 class Beside:

@@ -1,4 +1,4 @@
-"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20, section 5).
+"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20: the round-based mechanism).
 
 At the beginning of a round every job has, for each GPU model, a priority: the fraction of time that it should
 run there over the fraction that it did. Model by model the GPUs are granted by priority; gangs that do not

@@ -11,7 +11,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.program import Solution
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.3: hierarchical policies by water-filling"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): hierarchical policies by water-filling"
 NAME = "hierarchical"
 PRICED = 1e-7
 """The part of the price of a step that makes a floor count as one that holds it."""
