@@ -39,7 +39,7 @@ def solve(program: Program) -> Solution | None:
     """
     full = Table(program)
     kept = _promising(full)
-    timed = np.full(full.n, not program.lift)
+    timed = np.zeros(full.n, bool)
     with _one_thread():
         for _ in range(ROUNDS):
             table, now = _optimum(full, kept, timed)
@@ -165,7 +165,8 @@ def _start(table: Table) -> Point:
     y[n:-m] = 1.1 * max(price, 1.0 if not table.lift else 0.0)
     # Where time is no limit, types alone have to make each cell dear enough: two floors at most are in it.
     least_load = np.where(table.open, table.load, np.inf).min(axis=1)
-    y[-m:] = np.maximum(1.0 / m, 2.2 * price / least_load) if not table.timed.all() else 1.0 / m
+    dearest = 2.2 * price if table.lift else 1.1 * float(table.gain.max())
+    y[-m:] = np.maximum(1.0 / m, dearest / least_load) if not table.timed.all() else 1.0 / m
     v = np.where(table.open, table.price(y) - table.gain, 1.0)
     return Point(x, np.maximum(w, 1e-3), u, np.maximum(v, 0.1 * price), y, 0.5)
 
