@@ -1,6 +1,6 @@
 """Crowded GPUs and idle ones: who shares its GPUs moves to where there are some for it alone.
 
-Gandiva (OSDI '18), section 4.2.2. When jobs end, idle GPUs and such with several gangs on them stand side by side; layers
+Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs and such with several gangs on them stand side by side; layers
 alone do not mend that. The policy `rebalance` says who had better move; the move is that of any attempt whose place is
 booked (see migration).
 """
