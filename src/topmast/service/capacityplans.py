@@ -2,7 +2,8 @@
 
 One thread looks every few seconds what is lacking and what is idle; another waits for the planner. They speak to
 the regions' placers by messages only, which drain a host before it changes its cluster. The machines are looked at in
-small portions between their commits. Regions whose placers live in other processes keep their hosts.
+small portions between their commits. Of a region whose placer lives in another process a copy of its books is asked
+for now and then; while it is out of reach it keeps its hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from msgspec import Struct
 
-from topmast.fast.placement.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
@@ -26,6 +26,7 @@ from topmast.ports import Clock, HistoryRow
 from topmast.runtime.capacitypicture import Demand, idle_of, picture_of, wish_of
 from topmast.runtime.loop import Runtime
 from topmast.service.hub import Hub
+from topmast.service.regions import Regions
 from topmast.slow.capacity.feedback import Gpus, Sample
 from topmast.slow.capacity.planning import CapacityPlanning, InForce, Order, Picture, Question
 from topmast.slow.capacity.problem import Problem
@@ -35,6 +36,8 @@ WAIT_S = 1.0
 """How often it is seen whether a plan is due, or there."""
 JOBS_A_LOOK = 2_000
 """So many jobs are looked at between two commits: some milliseconds."""
+APART_LOOK_S = 30.0
+"""How old what is known of a region in another process may be, between two plans."""
 ANSWER_S = 30.0
 """How long a placer may take to answer an order before that counts as an error."""
 BY = "the capacity plan"
@@ -63,10 +66,7 @@ class _Solving(Struct):
 
 
 class CapacityPlans:
-    """Plans every ``options.plan_capacity_every_s``; `open` begins, `close` ends it. Without that it only answers.
-
-    ``apart``: regions whose placers live elsewhere.
-    """
+    """Plans every ``options.plan_capacity_every_s``; `open` begins, `close` ends it. Without that it only answers."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class CapacityPlans:
         hub: Hub,
         options: SlowOptions,
         solver: Callable[[], Solver],
-        apart: Mapping[str, str] | None = None,
+        regions: Regions,
     ) -> None:
         self.options = options
         self.planning = CapacityPlanning(wish_of(options))
         self._runtime, self._clock, self._hub = runtime, clock, hub
         self._make_solver = solver
-        self._apart = dict(apart or {})
+        self._regions = regions
         self._solver: Solver | None = None
         self._solving: _Solving | None = None
         self._next_s: float | None = None
@@ -96,7 +96,7 @@ class CapacityPlans:
         if self.options.plan_capacity_every_s is None:
             return
         self._solver = self._make_solver()
-        self._demand = Demand(self._runtime.machines.queue.fleet)
+        self._demand = self._demand_of()
         self._next_s = self._clock.now() + self.options.plan_capacity_every_s
         self._threads.submit(self._run)
 
@@ -112,11 +112,14 @@ class CapacityPlans:
         plan, trouble = self.planning.in_force, self.planning.trouble
         regions = self._picture().regions
         gpus: Gpus = {}
+        lent: Gpus = {}
         moves = []
         for region in regions:
             for host in region.hosts:
                 key = (host.owner, host.spec.model)
                 gpus[key] = gpus.get(key, 0.0) + host.spec.gpus
+                if host.spec.name in self.planning.lent:
+                    lent[key] = lent.get(key, 0.0) + host.spec.gpus
                 if host.leaves_for is not None:
                     moves.append(v.HostMoveView(host.spec.name, host.owner, host.leaves_for))
         owners = {cluster: region.name for region in regions for cluster in region.clusters}
@@ -127,10 +130,12 @@ class CapacityPlans:
             number=plan.number if plan else None,
             applied_s=plan.applied_s if plan else None,
             figures=plan.figures if plan else {},
-            clusters=tuple(_rows(plan, gpus, owners)) if plan else (),
+            clusters=tuple(_rows(plan, gpus, lent, owners)) if plan else (),
             leaving=tuple(moves),
             trouble=trouble[1] if trouble else None,
             trouble_s=trouble[0] if trouble else None,
+            buffer=plan.lent if plan else (),
+            out_of_reach=self._regions.out_of_reach(),
         )
 
     # --- the thread ---------------------------------------------------------------------------------
@@ -149,6 +154,7 @@ class CapacityPlans:
         now, solving = self._clock.now(), self._solving
         if now >= self._next_look_s:
             self._next_look_s = now + LOOK_S
+            self._regions.look_now(APART_LOOK_S)
             self._observe()
         if solving is None and self._next_s is not None and now >= self._next_s:
             self._ask()
@@ -161,21 +167,26 @@ class CapacityPlans:
         queue = self._runtime.machines.queue
         fleet, names = self._look_at(lambda: (queue.fleet, list(queue.jobs)))
         if self._demand.fleet is not fleet:
-            self._demand = Demand(fleet)
+            self._demand = self._look_at(self._demand_of)
         unmet: Gpus = {}
         for begin in range(0, len(names), JOBS_A_LOOK):
             some = names[begin : begin + JOBS_A_LOOK]
             for key, gpus in self._look_at(partial(self._demand.unmet, queue, some)).items():
                 unmet[key] = unmet.get(key, 0.0) + gpus
-        idle = self._look_at(lambda: idle_of(self._placers()))
+        idle = self._look_at(lambda: idle_of(self._regions.reached(), self.planning.lent))
         self.planning.observe(Sample(unmet, idle), self._clock.now())
 
-    def _placers(self) -> dict[str, RegionalPlacer]:
-        placers = self._runtime.machines.placers
-        return {name: placer for name, placer in placers.items() if name not in self._apart}
+    def _demand_of(self) -> Demand:
+        queue = self._runtime.machines.queue
+        return Demand(queue.fleet, dict(queue.homes), self.planning.wish.limits)
 
     def _picture(self) -> Picture:
-        return picture_of(self._runtime.machines.queue, self._placers())
+        return picture_of(self._runtime.machines.queue, self._regions.reached())
+
+    def _fresh_picture(self) -> Picture:
+        """The regions as they are now, also those apart."""
+        self._regions.look_now(0.0)
+        return self._look_at(self._picture)
 
     def _look_at(self, question: Callable[[], T]) -> T:
         """Ask between two commits of the runtime."""
@@ -185,7 +196,7 @@ class CapacityPlans:
         assert self.options.plan_capacity_every_s is not None
         now = self._clock.now()
         self._next_s = now + self.options.plan_capacity_every_s
-        question = self.planning.question(self._look_at(self._picture), now)
+        question = self.planning.question(self._fresh_picture(), now)
         if question is not None:
             self._solving = _Solving(question, self._threads.submit(self._solve, question))
 
@@ -200,7 +211,7 @@ class CapacityPlans:
         except TopmastError as error:
             self._failed(str(error))
             return
-        picture = self._look_at(self._picture)
+        picture = self._fresh_picture()
         orders = self.planning.answered(solving.question, answers, picture, now)
         if not orders:
             trouble = self.planning.trouble
@@ -227,7 +238,7 @@ class CapacityPlans:
         self._hub.publish([HistoryRow(self._clock.now(), "", kind, text)])
 
 
-def _rows(plan: InForce, gpus: Gpus, regions: Mapping[str, str]) -> list[v.CapacityRow]:
+def _rows(plan: InForce, gpus: Gpus, lent: Gpus, regions: Mapping[str, str]) -> list[v.CapacityRow]:
     """What each cluster asked for, and has."""
     return [
         v.CapacityRow(
@@ -240,6 +251,7 @@ def _rows(plan: InForce, gpus: Gpus, regions: Mapping[str, str]) -> list[v.Capac
             requested=requested,
             lacking=plan.shortfall.get((cluster, model), 0.0),
             gpus=gpus.get((cluster, model), 0.0),
+            lent=lent.get((cluster, model), 0.0),
         )
         for (cluster, model), requested in sorted(plan.requested.items())
         if cluster in regions
