@@ -162,7 +162,7 @@ def _inquire_as(
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
     plans = _in_order(plans, costs, weighs=queue.fetches.weighs)
     wait = None
-    if plans and queue.fetches.weighs and costs[plans[0].region].missing:
+    if plans and queue.fetches.weighs and costs.get(plans[0].region, DataCost()).missing:
         since_s = now if record is None else waits_since_s(record)
         wait = _wait_nearby(placers, asks, costs, queue, plans[0].region, since_s)
     return _Inquiry(over_quota, regions, plans, costs, stopped, wait)
