@@ -5,7 +5,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -81,9 +80,9 @@ def apart(tmp_path: Path) -> Iterator[Apart]:
 
 
 @contextmanager
-def running(folder: Path, *fleet: Any, **settings: str) -> Iterator[Apart]:
+def running(folder: Path, text: str = FLEET, hosts: int = 5, **settings: str) -> Iterator[Apart]:
     """All three processes; afterwards nothing is left."""
-    processes = Apart(folder, *fleet, **settings)
+    processes = Apart(folder, text, hosts, **settings)
     try:
         processes.start()
         yield processes

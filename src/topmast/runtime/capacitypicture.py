@@ -20,6 +20,12 @@ from topmast.slow.capacity.planning import HostNow, Picture, RegionNow, Wish
 Placers = Mapping[str, RegionalPlacer]
 
 
+def growth_of(options: SlowOptions) -> Limits | None:
+    """How far clusters may grow and shrink; None where nothing makes them."""
+    planned = options.plan_capacity_every_s is not None and options.capacity_gain > 0
+    return wish_of(options).limits if planned else None
+
+
 def wish_of(options: SlowOptions) -> Wish:
     """What a profile wants of plans of capacity."""
     limits = Limits(options.capacity_gain, options.capacity_least, options.capacity_most)
@@ -133,7 +139,7 @@ class Demand:
         if kind not in self._nearest:
             found = [grown for growth in self._growth for grown in growth.to_hold(spec)]
             self._nearest[kind] = sorted(found, key=lambda g: (g.gpus, g.region, g.cluster.name))
-        grown = self._nearest[kind]
+        grown = [each for each in self._nearest[kind] if _may_read(queue, spec, each.region)]
         with_data = [each for each in grown if _has_data(queue, spec, each.region)]
         return [(each.region, each.cluster) for each in (with_data or grown)[:1]]
 
@@ -146,7 +152,8 @@ class Demand:
 
 def _kind_of(spec: JobSpec) -> object:
     """Jobs of a kind fit into the same clusters."""
-    return tuple((group.least, group.resources) for group in spec.groups)
+    groups = tuple((group.least, group.resources) for group in spec.groups)
+    return groups, spec.topology.required
 
 
 def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
@@ -156,6 +163,13 @@ def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
         if host.gpus and model in (None, host.model):
             found[host.model] = found.get(host.model, 0) + host.gpus
     return found
+
+
+def _may_read(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:
+    """Whether a job's data may lie in a region."""
+    known = queue.catalogue.datasets
+    allowed = (known[n].spec.allowed for n in spec.datasets if n in known)
+    return all(names is None or region in names for names in allowed)
 
 
 def _has_data(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:

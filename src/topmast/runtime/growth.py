@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.binding import could_hold
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
-from topmast.model.job import JobSpec
+from topmast.model.job import JobSpec, Level
 from topmast.slow.capacity.feedback import Limits
 
 
@@ -40,8 +40,11 @@ class Growth:
     def to_hold(self, spec: JobSpec) -> list[Grown]:
         """What each cluster would need to hold a job, of those for which that is within the limits.
 
-        Hosts of one model are added, the largest first. O(clusters x models x hosts log hosts).
+        Hosts of one model are added, the largest first. A gang that has to be nearer together than a cluster is not
+        helped: its hosts stay where they stand. O(clusters x models x hosts log hosts).
         """
+        if spec.topology.required not in (None, Level.CLUSTER):
+            return []
         found = []
         models = sorted({model for _, model in self._has})
         for cluster in self._region.clusters:

@@ -186,18 +186,14 @@ class CapacityPlanning:
 def problem_of(
     region: RegionNow, requested: Mapping[Key, float], wish: Wish, lent: frozenset[str]
 ) -> Problem:
-    """The problem of one region. Where all together ask for more GPUs than there are beside the buffer, each gets its
-    part.
+    """The problem of one region. Where all together ask for more GPUs than they may count on, each gets its part.
 
     A host that is on its way to another cluster counts as there already, and as idle, so that a plan does not
     lightly take back what the last one began. One of the buffer, ``lent``, stays in it for nothing. O(hosts +
     clusters x models).
     """
     healthy = [host for host in region.hosts if host.healthy and host.spec.gpus]
-    there: dict[str, float] = {}
-    for host in healthy:
-        there[host.spec.model] = there.get(host.spec.model, 0.0) + host.spec.gpus
-    there = {model: gpus - buffer_gpus(gpus, wish.buffer_fraction) for model, gpus in there.items()}
+    there = _to_count_on(region, wish.buffer_fraction)
     asked: dict[str, float] = {}
     for (cluster, model), gpus in requested.items():
         if cluster in region.clusters:
@@ -232,9 +228,20 @@ def problem_of(
     )
 
 
-def buffer_gpus(gpus: float, fraction: float) -> float:
-    """What the buffer shall have of so many GPUs of a model: whole ones."""
-    return float(math.ceil(fraction * gpus))
+def _to_count_on(region: RegionNow, buffer_fraction: float) -> dict[str, float]:
+    """GPUs by model that clusters together may ask for: the healthy ones, but never those of the buffer.
+
+    The buffer is a part of all, healthy or not: so failures are taken from it first, and nobody has to ask for less.
+    """
+    every: dict[str, float] = {}
+    healthy: dict[str, float] = {}
+    for host in region.hosts:
+        if host.spec.gpus:
+            every[host.spec.model] = every.get(host.spec.model, 0.0) + host.spec.gpus
+        if host.spec.gpus and host.healthy:
+            healthy[host.spec.model] = healthy.get(host.spec.model, 0.0) + host.spec.gpus
+    beside = {model: gpus - math.ceil(buffer_fraction * gpus) for model, gpus in every.items()}
+    return {model: min(gpus, beside[model]) for model, gpus in healthy.items()}
 
 
 def domain_of(host: HostSpec) -> str:
