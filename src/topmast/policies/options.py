@@ -225,7 +225,7 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     capacity_least: float = 0.25
     capacity_most: float = 4.0
     capacity_survive: bool = False
-    buffer_fraction: float = 0.02
+    buffer_fraction: float = 0.0
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
