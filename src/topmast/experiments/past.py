@@ -19,6 +19,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band
 from topmast.slow.arrays import Floats, Ints
 from topmast.slow.data.demand import Kind
+from topmast.slow.data.diary import DAY_S
 from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.forecast.history import History
 from topmast.traces.generate import generate
@@ -43,13 +44,14 @@ class Past(Struct, frozen=True):
 
 
 def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> Past:
-    """The ``days`` before the day of ``trace``. O(days x jobs log jobs)."""
+    """The ``days`` before the first day of ``trace``. O(days x jobs log jobs)."""
     rng = np.random.default_rng((seed, 0x9A57))
     tables = Tables.of(fleet)
-    jobs = max(LEAST_DRAWN, len(trace) * days)
+    span_days = max(1, round(float(trace.submit_s[-1] - trace.submit_s[0]) / DAY_S))
+    jobs = max(LEAST_DRAWN, len(trace) * days // span_days)
     drawn, _ = generate(workload, jobs, int(rng.integers(1 << 31)), float(days))
     kinds, kind = kinds_of(drawn, fleet)
-    lives = _lives(tables, _rates(trace, tables, rng), days, rng)
+    lives = _lives(tables, _rates(trace, tables, rng) / span_days, days, rng)
     day, table = _reads(lives, days, rng)
     row = rng.integers(0, len(drawn), len(day))
     count, spaces = len(tables.names), int(tables.namespace.max()) + 1
@@ -141,7 +143,7 @@ def kinds_of(trace: Trace, fleet: Fleet) -> tuple[tuple[Kind, ...], Ints]:
 
 
 def _rates(trace: Trace, tables: Tables, rng: Generator) -> Floats:
-    """A rate [d] that the readers of the day allow: Gamma, as if nothing had been known before."""
+    """A rate [d] for the whole trace that its readers allow: Gamma, as if nothing had been known before."""
     number = {name: i for i, name in enumerate(tables.names)}
     first = np.array([number.get(text.split("|")[0], -1) for text in trace.datasets.names])
     reads = first[trace.datasets.codes]

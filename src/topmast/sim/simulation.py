@@ -47,8 +47,10 @@ from topmast.traces.throughputs import Throughputs
 from topmast.traces.throughputs import Work as TimedWork
 from topmast.traces.trace import COLUMNS, Texts, Trace
 
-LOOK_EVERY = 4_096
+LOOK_EVERY = 1_024
 """After so many steps it is seen whether anything still happens, and progress is told."""
+HOPELESS_REPAIRS = 100
+"""Where nothing begins for so many mean repairs, every host has long been there, most of the time all of them."""
 ROWS_OF_TIMELINE = 500
 
 
@@ -135,6 +137,7 @@ class Simulation:
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
         self._seen = (0, 0)
+        self._still_since_s = self.window[0]
         self._submit_s: dict[str, float] = {}
         self._depends = any(trace.depends_on.names)
         self._awaited: dict[str, JobState | None] = {}
@@ -303,13 +306,21 @@ class Simulation:
         return not self.arrivals_left and not self.recorder.jobs and not self._held_back
 
     def _is_stuck(self) -> bool:
-        """Whether nothing has begun or ended for a long time, and nothing is on its way."""
+        """Whether nothing has begun or ended for a long time, and nothing is on its way.
+
+        Hosts fail and come back for ever: a repair that is pending is hope for a while only.
+        """
         before, self._seen = self._seen, (self.recorder.launches, self.recorder.over)
+        now = self.clock.now_s
+        if before != self._seen:
+            self._still_since_s = now
+            return False
         if self.arrivals_left or self.mover.in_flight or self.links.in_flight:
             return False
-        if self.faults.pending_repairs or self.work_goes_on():
+        if self.work_goes_on():
             return False
-        return before == self._seen
+        hope_s = HOPELESS_REPAIRS * self.settings.host_repair_s
+        return not self.faults.pending_repairs or now - self._still_since_s >= hope_s
 
     def work_goes_on(self) -> bool:
         """Whether any attempt runs or stops."""

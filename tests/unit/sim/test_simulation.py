@@ -215,6 +215,21 @@ def test_a_run_ends_when_nothing_can_happen_any_more() -> None:
     assert found.job("1")["state"] == "PENDING"
 
 
+def test_a_run_ends_though_hosts_fail_and_come_back_for_ever() -> None:
+    """Some host is always away for repair: that is no reason to wait for a job that no host could help."""
+    world = fleet(
+        cluster("a-1", hosts=200, gpus=1), cluster("b-1", hosts=1, gpus=8),
+        datasets=(dataset("d", "a"),), links=(),
+    )  # fmt: skip
+    trace = trace_of(
+        "stuck", submit_s=[0.0, 1.0], duration_s=[10.0, 10.0], gpus=[1, 8], datasets=["", "d"]
+    )
+    settings = read_settings({"sim.host_mtbf_s": "10000", "sim.host_repair_s": "500"})
+    found = run(trace, world, settings=settings, seed=1)
+    assert [x.job_id for x in found.result.waiting] == ["1"]
+    assert found.job("0")["state"] == "SUCCEEDED"
+
+
 @pytest.mark.parametrize(
     "text", ["latency_s=-1", "loss=1", "loss=x", "nonsense=1", "host_mtbf_s=0"]
 )
