@@ -211,6 +211,7 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     of the GPUs that it lacked, less those that were idle, a cluster asks for more; 0: for what is configured.
     ``capacity_least`` and ``capacity_most``: of what is configured, what it asks for at least and at most.
     ``capacity_survive``: clusters shall have it even while one of their fault domains is down.
+    ``buffer_fraction``: of the GPUs of a model in a region, the part that no cluster counts on, for hosts that fail.
     """
 
     plan_data_every_s: float | None = None
@@ -224,6 +225,7 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     capacity_least: float = 0.25
     capacity_most: float = 4.0
     capacity_survive: bool = False
+    buffer_fraction: float = 0.0
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
