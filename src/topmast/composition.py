@@ -108,9 +108,14 @@ class System:
             self.runtime, self.journal, self.clock, self.hub, profile.slow,
             lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
         )  # fmt: skip
+        regions = Regions(
+            self.machines,
+            {region: Peer(region, url, token) for region, url in self.apart.items()},
+            lambda region: self.ends[region].up,
+        )
         self.capacity_plans = CapacityPlans(
             self.runtime, self.clock, self.hub, profile.slow,
-            lambda: capacity_planner(profile.slow.plan_capacity_limit_s), self.apart,
+            lambda: capacity_planner(profile.slow.plan_capacity_limit_s), regions,
         )  # fmt: skip
         self.service = Service(
             self.runtime,
@@ -122,11 +127,7 @@ class System:
             self.board,
             self.hub,
             self._pid_of,
-            Regions(
-                self.machines,
-                {region: Peer(region, url, token) for region, url in self.apart.items()},
-                lambda region: self.ends[region].up,
-            ),
+            regions,
             self.data_plans,
             self.capacity_plans,
         )

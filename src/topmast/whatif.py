@@ -24,6 +24,7 @@ from topmast.server import SERVER_FILE
 from topmast.sim.fork import Moment, moment_of
 from topmast.sim.outlook import Outlook
 from topmast.sim.settings import PREFIX, Settings, read_settings
+from topmast.traces.throughputs import read_throughputs
 
 OVERHEADS = tuple(f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s"))
 Tell = Callable[[int, int, float], None]
@@ -86,7 +87,8 @@ def _moment(options: WhatIfOptions, profile: Profile) -> tuple[Moment, Fleet]:
     state = options.state
     if not (state / JOURNAL).is_file():
         raise NotFound(f"no journal in '{state}' (give the folder of a server with --state)")
-    machines = Machines(profile)
+    speeds = read_throughputs(options.throughputs) if options.throughputs else None
+    machines = Machines(profile, pair_speeds=speeds)
     journal = open_journal(state / JOURNAL, read_only=True)
     try:
         rebuilt = rebuild(machines, journal, options.until_s)

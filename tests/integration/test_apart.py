@@ -36,19 +36,22 @@ def free_ports(count: int) -> list[int]:
 class Apart:
     """A queue with one region of its own, and the placers of two regions elsewhere."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str = FLEET, hosts: int = 5, **settings: str) -> None:
+        """``text``: the fleet file, with so many ``hosts``; ``settings`` are added."""
         fleet = folder / "fleet.yaml"
-        fleet.write_text(FLEET, encoding="utf-8")
+        fleet.write_text(text, encoding="utf-8")
+        self.hosts = hosts
+        settings = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
         ports = dict(zip(("queue", "east", "west"), free_ports(3), strict=True))
         urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         names = [f"--placer={region}={urls[region]}" for region in ("east", "west")]
         self.queue = Server(
-            folder / "queue", fleet, SETTINGS, arguments=["--role", "queue", *names],
+            folder / "queue", fleet, settings, arguments=["--role", "queue", *names],
             port=ports["queue"],
         )  # fmt: skip
         self.placers = {
             region: Server(
-                folder / region, None, SETTINGS, port=ports[region],
+                folder / region, None, settings, port=ports[region],
                 arguments=["--role", "placer", "--region", region, "--queue", urls["queue"]],
             )
             for region in ("east", "west")
@@ -62,7 +65,7 @@ class Apart:
             server.start()
         for server in self.all:
             server.wait_ready()
-        eventually(lambda: len(self.client.hosts()) == 5, "all regions are linked")
+        eventually(lambda: len(self.client.hosts()) == self.hosts, "all regions are linked")
 
     def verdict(self, job: str, region: str) -> RegionVerdict:
         """The row of a region when a job is explained."""
@@ -77,9 +80,9 @@ def apart(tmp_path: Path) -> Iterator[Apart]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Apart]:
+def running(folder: Path, text: str = FLEET, hosts: int = 5, **settings: str) -> Iterator[Apart]:
     """All three processes; afterwards nothing is left."""
-    processes = Apart(folder)
+    processes = Apart(folder, text, hosts, **settings)
     try:
         processes.start()
         yield processes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,43 @@ def test_hosts_stay_where_they_went_when_the_server_is_killed(
     host = eventually(lambda: _guest(again), "the host is still there", PLANNED_S)
     assert host.jobs == (job,)
     assert (again.job(job).state, again.job(job).attempts) == ("RUNNING", 1)
+
+
+WIDE = """
+regions:
+  east:
+    clusters:
+      one: {hosts: [{count: 4, gpu: H100, gpus: 2, name: one}]}
+      two: {hosts: [{count: 4, gpu: H100, gpus: 2, name: two}]}
+"""
+QUARTER = {
+    "slow.plan_capacity_every_s": "2", "slow.capacity_gain": "0", "slow.buffer_fraction": "0.25",
+}  # fmt: skip
+
+
+def test_a_buffer_works_where_it_is_and_makes_up_for_lost_hosts(tmp_path: Path) -> None:
+    """A quarter of 16 GPUs is nobody's to count on. A gang uses it all the same; a cluster that loses two hosts has
+    the one lent to it back, and gets that of the other cluster, when the gang there is done.
+    """
+    with live(tmp_path, WIDE, QUARTER) as (_, client):
+        view = eventually(
+            lambda: client.capacity_plan() if client.capacity_plan().buffer else None,
+            "the first plan", PLANNED_S,
+        )  # fmt: skip
+        assert [(row.requested, row.lent, row.gpus) for row in view.clusters] == [(8, 2, 8)] * 2
+        client.submit({"name": "gang", "run": "sleep 600", "num_nodes": 4,
+                       "resources": {"accelerators": "H100:2"}})  # fmt: skip
+        gang = eventually(
+            lambda: next((j for j in client.jobs() if j.state == "RUNNING"), None), "it runs"
+        )
+        assert set(gang.hosts) & set(view.buffer)
+        own = [h.name for h in client.hosts() if h.name not in (*gang.hosts, *view.buffer)]
+        for host in own[:2]:
+            client.cordon(host)
+        plan = eventually(
+            lambda: None if client.capacity_plan().buffer else client.capacity_plan(),
+            "the buffer is used up", PLANNED_S,
+        )  # fmt: skip
+        (move,) = plan.leaving
+        assert move.host in set(gang.hosts) & set(view.buffer)
+        assert (move.cluster, plan.trouble) == (gang.cluster, None)

@@ -160,3 +160,16 @@ def test_mean_jct_and_makespan_are_those_of_the_public_code(
     assert summary["rounds"]["failures"] == 0
     assert summary["jct_s"]["mean"] == pytest.approx(14_129, rel=0.05)
     assert summary["makespan_s"] == pytest.approx(63_818, rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_levels_are_found_in_every_round(data_dir: Path) -> None:
+    """`hierarchical` with pairs on the public trace: no solve fails, and all jobs finish."""
+    trace = read(data_dir / "gavel" / "max_min_fairness.trace", "gavel", host_gpus=24)
+    speeds = read_throughputs(data_dir / "gavel" / "simulation_throughputs.json")
+    profile = load_profile("gavel-hierarchical-packed")
+    summary = run_timed(trace, _one_host_each(), profile, speeds).result.summary
+    assert summary["finished"] == 96
+    assert summary["rounds"]["solves"] > 100
+    assert summary["rounds"]["failures"] == 0

@@ -29,6 +29,8 @@ from topmast.traces.throughputs import Throughputs, read_throughputs
 SIZES = (128, 512, 2048)
 PAIRED_SIZES = (64, 128, 512)
 LARGE = 10_000
+CROWDED = 512
+"""Jobs of which any two may share."""
 MOST_JOBS = {"hierarchical": 128, "allox": 512}
 """For policies that solve many programs, or one that grows fast."""
 PAIRED = ("max-min-fairness", "finish-time-fairness", "makespan", "max-throughput")
@@ -93,6 +95,8 @@ def _problems(options: PolicyOptions, table: Throughputs | None) -> Iterator[Dra
     for jobs in paired if table is not None else ():
         assert table is not None
         yield Drawn("measured", measured_problem(jobs, options.seed, table, pairs=True))
+    if options.jobs is None:
+        yield Drawn("random", crowded_problem(CROWDED, options.seed))
 
 
 def _policies(drawn: Drawn) -> tuple[str, ...]:
@@ -115,6 +119,23 @@ def random_problem(jobs: int, seed: int) -> Problem:
         for number, scale in enumerate(scales.tolist())
     ]
     return _problem(rows, [], tuple("ABC"))
+
+
+def crowded_problem(jobs: int, seed: int) -> Problem:
+    """Jobs of one worker, any two of which may share it: each keeps 30 to 100 percent of its speed then. O(jobs^2)."""
+    drawn = random_problem(jobs, seed)
+    rows = [structs.replace(job, scale_factor=1) for job in drawn.jobs]
+    rng = np.random.default_rng((seed, jobs, 2))
+    types = tuple(drawn.workers)
+    alone = np.array([[row.throughputs[kind] for kind in types] for row in rows])
+    found = []
+    for a in range(jobs):
+        kept = rng.uniform(0.3, 1.0, (a, 2, len(types)))
+        own, others = (kept[:, 0] * alone[a]).tolist(), (kept[:, 1] * alone[:a]).tolist()
+        for b in range(a):
+            both = zip(own[b], others[b], strict=True)
+            found.append(Pair((rows[a].id, rows[b].id), dict(zip(types, both, strict=True))))
+    return _problem(rows, found, types)
 
 
 def measured_problem(jobs: int, seed: int, table: Throughputs, *, pairs: bool = False) -> Problem:

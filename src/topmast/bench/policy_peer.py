@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,7 +20,7 @@ class Peer:
         import cvxpy
 
         self._cvxpy: Any = cvxpy
-        self.name = f"cvxpy {cvxpy.__version__}"
+        self.name = f"cvxpy {version('cvxpy')}"
 
     def solve(self, policy: str, columns: Columns) -> tuple[float | None, float | None]:
         """Seconds to build and solve, and the objective; None for a policy that is no single program."""

@@ -124,12 +124,13 @@ def _say_plan(view: CapacityPlanView, region: str | None) -> None:
             Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),
             Column("CONFIGURED", right=True), Column("UNMET", right=True), Column("IDLE", right=True),
             Column("REQUESTED", right=True), Column("LACKING", right=True), Column("GPUS", right=True),
+            Column("LENT", right=True),
         ]  # fmt: skip
         rows = [
             [
                 row.cluster, row.region, row.gpu_model,
                 *(number(round(x, 1)) for x in (row.configured, row.unmet, row.idle, row.requested,
-                                                row.lacking, row.gpus)),
+                                                row.lacking, row.gpus, row.lent)),
             ]
             for row in view.clusters
             if region in (None, row.region)
@@ -137,6 +138,8 @@ def _say_plan(view: CapacityPlanView, region: str | None) -> None:
         say_table(columns, rows, title=f"Plan {view.number}")
     for move in view.leaving:
         say(f"{move.host} leaves {move.cluster} for {move.leaves_for} when it is empty")
+    for name in view.out_of_reach:
+        say(f"Region {name} is out of reach: it is not planned for now")
     if view.trouble is not None:
         say(f"The last plan failed: {view.trouble}")
 

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 class Column(NamedTuple):
     """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be.
 
-    On a terminal that is too narrow, columns with a number in ``spare`` are left out, 1 first.
+    On a terminal that is too narrow, columns with a number in ``spare`` are left out, 1 first. Elsewhere
+    lines are as wide as they have to be, but for lists and prose that are cut after ``most`` characters.
     """
 
     title: str
     right: bool = False
     whole: bool = False
     spare: int = 0
+    most: int = 0
 
 
 class Cell(NamedTuple):
@@ -77,7 +79,10 @@ def say_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """The lines of a table without colours or rules, as wide as it has to be."""
-    lines = [[column.title for column in columns], *([cell.text for cell in row] for row in rows)]
+    lines = [[column.title for column in columns]]
+    for row in rows:
+        pairs = zip(columns, row, strict=True)
+        lines.append([shortened(cell.text, column.most) for column, cell in pairs])
     widths = [max(width(line[index]) for line in lines) for index in range(len(columns))]
     result = []
     for line in lines:
@@ -87,6 +92,13 @@ def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> li
             parts.append(space + text if column.right else text + space)
         result.append("  ".join(parts).rstrip())
     return result
+
+
+def shortened(text: str, most: int) -> str:
+    """A text that is longer than ``most``, if that is not 0, cut after a word: so that the end can be seen to lack."""
+    if not most or len(text) <= most:
+        return text
+    return text[: most - 3].rsplit(" ", 1)[0].rstrip(",") + " ..."
 
 
 def _cell(value: str | Cell) -> Cell:

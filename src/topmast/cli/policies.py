@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
 from topmast.cli.command import RESEARCH, Session, command
-from topmast.cli.output import Column, say, say_table
+from topmast.cli.output import Column, note, say, say_table
 
 
 def add(app: typer.Typer) -> None:
@@ -45,6 +46,8 @@ def _say(document: Mapping[str, Any]) -> None:
         "WHAT IT DOES",
         [(p["name"], p["policies"]["order"], p["what"], p) for p in profiles],
     )
+    if not sys.stdout.isatty():
+        note("long cells are cut: all of it is in --json, and fits a terminal")
 
 
 def _table(first: str, second: str, third: str, rows: Sequence[tuple[str, str, str, Any]]) -> None:
@@ -52,8 +55,8 @@ def _table(first: str, second: str, third: str, rows: Sequence[tuple[str, str, s
     titles = [
         Column(first, whole=True),
         Column(second, whole=True),
-        Column(third),
-        Column("OPTIONS"),
+        Column(third, most=100),
+        Column("OPTIONS", most=50),
     ]
     say_table(titles, [[a, b, c, _options(entry["options"])] for a, b, c, entry in rows])
 

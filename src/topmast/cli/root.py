@@ -59,7 +59,8 @@ class ReplayOptions:
 class WhatIfOptions:
     """`topmast whatif`. ``until_s`` None: as it is now. The rest is what is changed in one of two futures.
 
-    ``add_hosts``: so many more hosts by cluster; ``quotas``: whole GPUs by ``TENANT:MODEL``.
+    ``add_hosts``: so many more hosts by cluster; ``quotas``: whole GPUs by ``TENANT:MODEL``; ``throughputs``: the table
+    that its server was given, in both futures.
     """
 
     state: Path
@@ -70,6 +71,7 @@ class WhatIfOptions:
     profile: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     lose_regions: tuple[str, ...] = ()
+    throughputs: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,10 @@ Lose = Annotated[
     list[str] | None,
     typer.Option("--lose-region", metavar="REGION", help="All its hosts fail at once."),
 ]
+Throughputs = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Measured speeds of pairs, as the server was given."),
+]
 For = Annotated[str, typer.Option("--for", metavar="TIME", help="How far to look: 6h, 2d.")]
 Until = Annotated[
     str | None, typer.Option(metavar="T", help="From then on: 2h (ago), 2030-01-31T12:00.")
@@ -56,6 +61,7 @@ def add(app: typer.Typer, root: Root) -> None:
         profile: ProfileName = None,
         settings: Settings = None,
         lose_region: Lose = None,
+        throughputs: Throughputs = None,
         for_: For = "24h",
         until: Until = None,
     ) -> None:
@@ -75,6 +81,7 @@ def add(app: typer.Typer, root: Root) -> None:
             profile=profile,
             settings=values.assignments(settings or []),
             lose_regions=tuple(lose_region or ()),
+            throughputs=throughputs,
         )
         progress = Progress()
         document = root.whatif(options, progress)

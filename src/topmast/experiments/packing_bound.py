@@ -1,7 +1,7 @@
 """The most work that any scheduler could do on `gandiva-like` jobs: GPUs without hosts, gangs without form, nothing takes time.
 
 At each moment a linear program gives jobs the parts of GPUs of each model, alone or beside the best partner that the table
-has, so that most work is done (as in Gavel, OSDI '20, section 3.1, with pairs). Jobs of one kind share evenly. That is greedy in
+has, so that most work is done (as in Gavel, OSDI '20, with space sharing). Jobs of one kind share evenly. That is greedy in
 time, and so no proof; the work of jobs that never wait for anything (``endless``) is one. Run as
 ``python -m topmast.experiments.packing_bound TABLE``.
 """

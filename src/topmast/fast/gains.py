@@ -1,7 +1,7 @@
 """What pairs on the same GPUs were measured to gain, by what kinds of work they are: the next pair of these is expected to do so too.
 
 A kind is what the job says its work is, and how many GPUs its gang has: people start many jobs that differ in little (Gandiva, OSDI
-'18, section 2). Of jobs that do not say nothing is learned. Working memory of who decides on trials: what a restart loses is measured again.
+'18). Of jobs that do not say nothing is learned. Working memory of who decides on trials: what a restart loses is measured again.
 """
 
 from __future__ import annotations

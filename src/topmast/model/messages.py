@@ -297,6 +297,13 @@ class CapacityChanged(Message, frozen=True):
     clusters: tuple[str, ...] | None = None
 
 
+class OutOfService(Message, frozen=True):
+    """GPUs of a region, by model, on hosts that take no work now: lost, suspect, cordoned or drained."""
+
+    region: str
+    gpus: dict[str, int]
+
+
 class WhoFits(Message, frozen=True):
     """Who of those refused might fit, now that there is more room? Answered by ``MayFit``, if there are any.
 
@@ -703,7 +710,7 @@ ToPlacer = (
 ToQueue = (
     PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
-    | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced
+    | AttemptSuspended | AttemptContinued | AttemptPacked | OutOfService
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
 
@@ -746,6 +753,7 @@ Event = (
     | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
+    | OutOfService
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp

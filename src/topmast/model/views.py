@@ -358,7 +358,7 @@ class CapacityRow(Struct, frozen=True):
 
     ``configured``: in the fleet file. ``unmet`` and ``idle``: what jobs waited for and what had no work, in the mean
     over the time before the plan. ``requested``: what the cluster asked for; ``lacking``: what it could not be given.
-    ``gpus``: what it has now.
+    ``gpus``: what it has now; ``lent``: those of them that are of the region's buffer.
     """
 
     region: str
@@ -370,6 +370,7 @@ class CapacityRow(Struct, frozen=True):
     requested: float
     lacking: float
     gpus: float
+    lent: float = 0.0
 
 
 class HostMoveView(Struct, frozen=True):
@@ -384,7 +385,8 @@ class CapacityPlanView(Struct, frozen=True):
     """The plan of whose hosts are. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
 
     ``figures`` are those of the planner's answers, by region. ``trouble``: why the latest plan came to nothing, so
-    that an earlier one stays in force.
+    that an earlier one stays in force. ``buffer``: hosts that no cluster counts on; they work where they are.
+    ``out_of_reach``: regions in processes of their own that cannot be planned for now.
     """
 
     every_s: float | None
@@ -397,6 +399,8 @@ class CapacityPlanView(Struct, frozen=True):
     leaving: tuple[HostMoveView, ...]
     trouble: str | None
     trouble_s: float | None
+    buffer: tuple[str, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
 
 
 class UsageRow(Struct, frozen=True):

@@ -17,7 +17,7 @@ from topmast.policies.options import Profile
 class AttainedService:
     """By queue, then in the order that the profile keeps inside a queue; whatever the band."""
 
-    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19), section 3.2: discretised 2D-LAS"
+    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19): discretised 2D-LAS"
     options: ClassVar[tuple[str, ...]] = ("queues",)
     by_band = False
     by_time = False

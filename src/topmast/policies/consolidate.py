@@ -15,7 +15,7 @@ class Consolidate:
     A job of no known skew is placed freely, and so is one that names a topology itself.
     """
 
-    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19), section 3.3: profile-based placement"
+    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19): profile-based placement"
     options: ClassVar[tuple[str, ...]] = ("skew", "score")
 
     def __init__(self, profile: Profile) -> None:

@@ -1,7 +1,7 @@
 """Queues by attained service (multi-level feedback): what the orders that use them have in common.
 
 A job begins in the top queue and sinks to the next one when its attained service, GPUs x executed time,
-reaches a threshold (Tiresias, NSDI '19, section 3.2: discretised 2D-LAS). One that starves rises to the top
+reaches a threshold (Tiresias, NSDI '19: discretised 2D-LAS). One that starves rises to the top
 again: what it has had until then counts no more.
 """
 

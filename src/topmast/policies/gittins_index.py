@@ -23,7 +23,7 @@ QUANTA_MOST = 100_000
 class GittinsIndex:
     """By queue, then by the index, larger first, then in the order that the profile keeps inside a queue."""
 
-    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19), section 3.2: discretised 2D-Gittins"
+    source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19): discretised 2D-Gittins"
     options: ClassVar[tuple[str, ...]] = ("queues", "gittins")
     by_band = False
     by_time = False

@@ -13,7 +13,7 @@ from topmast.policies.options import Profile
 class Introspective:
     """Keeps pairs that do more together than in turns; moves who shares GPUs to where there are idle ones."""
 
-    source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18), section 4.2.2: introspective mode"
+    source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): introspective mode"
     options: ClassVar[tuple[str, ...]] = ("rebalancing",)
 
     def __init__(self, profile: Profile) -> None:

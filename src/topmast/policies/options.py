@@ -85,7 +85,7 @@ class InsideQueue(StrEnum):
 
 
 class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Queues by attained service (Tiresias, section 3.2).
+    """Queues by attained service (Tiresias).
 
     ``thresholds_gpu_s``: where each queue but the last ends, ascending. ``promote_knob``: a job that has waited,
     since it last ran, so many times what it has executed rises to the top; None: nobody does.
@@ -97,7 +97,7 @@ class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GittinsOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The Gittins index (Tiresias, section 3.2), counted in quanta of service.
+    """The Gittins index (Tiresias), counted in quanta of service.
 
     ``quanta_ahead``: how far it looks ahead; None: as far as is best for each job. ``known_gpu_s``: the total
     service of jobs, as it is known beforehand; empty: that of the jobs that succeeded so far.
@@ -109,7 +109,7 @@ class GittinsOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SkewOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Placement by tensor skew (Tiresias, section 3.3).
+    """Placement by tensor skew (Tiresias: profile-based placement).
 
     ``threshold``: jobs of more skew are consolidated. ``strict``: one that a single host could hold waits for it.
     """
@@ -174,7 +174,7 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How jobs take turns on the same GPUs (Gandiva, section 4.1).
+    """How jobs take turns on the same GPUs (Gandiva: suspend and resume).
 
     ``layers``: how many gangs may be placed on a GPU, whose turns come one after the other; 1: nobody shares time.
     ``quantum_s``: how long a turn is. ``price``: points for a place in the second layer, twice that in the third.
@@ -186,7 +186,7 @@ class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of gangs that share GPUs (Gandiva, section 4.2.2).
+    """What becomes of gangs that share GPUs (Gandiva: introspective mode).
 
     ``gain``: two stay on the same GPUs if their rates, each over that alone, sum up to so much; in turns they make 1.
     ``retry_s``: after how long two may be tried again. ``migrate``: whether a gang that shares its GPUs is moved to idle
@@ -217,6 +217,7 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     of the GPUs that it lacked, less those that were idle, a cluster asks for more; 0: for what is configured.
     ``capacity_least`` and ``capacity_most``: of what is configured, what it asks for at least and at most.
     ``capacity_survive``: clusters shall have it even while one of their fault domains is down.
+    ``buffer_fraction``: of the GPUs of a model in a region, the part that no cluster counts on, for hosts that fail.
     """
 
     plan_data_every_s: float | None = None
@@ -230,6 +231,7 @@ class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     capacity_least: float = 0.25
     capacity_most: float = 4.0
     capacity_survive: bool = False
+    buffer_fraction: float = 0.0
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):

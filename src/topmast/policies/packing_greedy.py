@@ -18,9 +18,7 @@ class Greedy:
     kinds, nobody knows beforehand whether they do well: they are tried, and measured.
     """
 
-    source: ClassVar[str] = (
-        "Gandiva (Xiao et al., OSDI '18), section 4.2.2: packing in introspective mode"
-    )
+    source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): packing in introspective mode"
     options: ClassVar[tuple[str, ...]] = ("pack_trial_s",)
 
     def __init__(self, profile: Profile) -> None:

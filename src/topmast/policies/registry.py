@@ -238,6 +238,11 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
             f"{profile.slow.capacity_least:g} is more than slow.capacity_most",
             field="--set slow.capacity_least", remedy=f"{profile.slow.capacity_most:g} or less",
         )  # fmt: skip
+    if profile.slow.buffer_fraction >= 1.0:
+        raise InvalidInput(
+            f"{profile.slow.buffer_fraction:g} is out of range",
+            field="--set slow.buffer_fraction", remedy="0 to less than 1",
+        )  # fmt: skip
     policies_of(profile)
     return profile
 

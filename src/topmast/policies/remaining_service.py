@@ -12,7 +12,7 @@ class RemainingService:
     """By the GPU-seconds that are left: a short large job and a long small one weigh alike."""
 
     source: ClassVar[str] = (
-        "Shortest remaining service first, the clairvoyant peer of 2D-LAS in Tiresias (NSDI '19), section 3.2"
+        "Shortest remaining service first, the clairvoyant peer of 2D-LAS in Tiresias (NSDI '19)"
     )
     options: ClassVar[tuple[str, ...]] = ("default_duration_s",)
     by_band = False

@@ -11,7 +11,7 @@ from topmast.policies.options import Profile
 class Turn:
     """By place in the round: who received least of the share that is due to it comes first."""
 
-    source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20), section 5: rounds"
+    source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20): rounds"
     options: ClassVar[tuple[str, ...]] = ("shares",)
     by_band = False
     by_time = True

@@ -13,16 +13,23 @@ from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import WAITING, HostState
 from topmast.policies.options import SlowOptions
+from topmast.runtime.growth import Grown, Growth
 from topmast.slow.capacity.feedback import Gpus, Limits
 from topmast.slow.capacity.planning import HostNow, Picture, RegionNow, Wish
 
 Placers = Mapping[str, RegionalPlacer]
 
 
+def growth_of(options: SlowOptions) -> Limits | None:
+    """How far clusters may grow and shrink; None where nothing makes them."""
+    planned = options.plan_capacity_every_s is not None and options.capacity_gain > 0
+    return wish_of(options).limits if planned else None
+
+
 def wish_of(options: SlowOptions) -> Wish:
     """What a profile wants of plans of capacity."""
     limits = Limits(options.capacity_gain, options.capacity_least, options.capacity_most)
-    return Wish(limits, options.capacity_survive)
+    return Wish(limits, options.capacity_survive, options.buffer_fraction)
 
 
 def picture_of(queue: GlobalQueue, placers: Placers) -> Picture:
@@ -59,26 +66,32 @@ def _hosts(queue: GlobalQueue, placer: RegionalPlacer) -> tuple[HostNow, ...]:
     )
 
 
-def idle_of(placers: Placers) -> Gpus:
-    """GPUs that take work and have none, by cluster and model. O(slots)."""
+def idle_of(placers: Placers, lent: frozenset[str]) -> Gpus:
+    """GPUs that take work and have none, by cluster and model; not those of the buffer, ``lent``. O(slots)."""
     found: Gpus = {}
     for name in sorted(placers):
         columns = placers[name].columns
         free = columns.free_by_host().tolist()
         for row, host in enumerate(columns.hosts):
-            if host.gpus and columns.available[row]:
+            if host.gpus and columns.available[row] and host.name not in lent:
                 key = (columns.cluster_of[row], host.model)
                 found[key] = found.get(key, 0.0) + free[row] / MILLI
     return found
 
 
 class Demand:
-    """Which clusters jobs wait for: the one they are bound to; else all that could hold them where their data is."""
+    """Which clusters jobs wait for: the one they are bound to; else all that could hold them where their data is.
 
-    def __init__(self, fleet: Fleet) -> None:
+    A gang that is too large for every cluster waits for the one that it would take the fewest GPUs more to hold it, as
+    far as ``limits`` let clusters grow and shrink.
+    """
+
+    def __init__(self, fleet: Fleet, homes: Mapping[str, str], limits: Limits) -> None:
         self.fleet = fleet
         self._clusters = [(r.name, c) for r in fleet.regions for c in r.clusters]
+        self._growth = [Growth(region, homes, limits) for region in fleet.regions]
         self._able: dict[object, list[tuple[str, ClusterSpec]]] = {}
+        self._nearest: dict[object, list[Grown]] = {}
 
     def unmet(self, queue: GlobalQueue, jobs: Iterable[str]) -> Gpus:
         """GPUs that those of ``jobs`` wait for that wait, by cluster and model. O(jobs x clusters)."""
@@ -113,16 +126,34 @@ class Demand:
                 for region, cluster in self._clusters
                 if region == place.region and place.cluster in (None, cluster.name)
             ]
+        if not able:
+            return self._nearest_to(queue, record.spec)
         with_data = [
             (region, cluster) for region, cluster in able if _has_data(queue, record.spec, region)
         ]
         return with_data or able
 
+    def _nearest_to(self, queue: GlobalQueue, spec: JobSpec) -> list[tuple[str, ClusterSpec]]:
+        """The cluster that could hold a job with the fewest GPUs more; where its data is, if there is one."""
+        kind = _kind_of(spec)
+        if kind not in self._nearest:
+            found = [grown for growth in self._growth for grown in growth.to_hold(spec)]
+            self._nearest[kind] = sorted(found, key=lambda g: (g.gpus, g.region, g.cluster.name))
+        grown = [each for each in self._nearest[kind] if _may_read(queue, spec, each.region)]
+        with_data = [each for each in grown if _has_data(queue, spec, each.region)]
+        return [(each.region, each.cluster) for each in (with_data or grown)[:1]]
+
     def _able_to_hold(self, spec: JobSpec) -> list[tuple[str, ClusterSpec]]:
-        kind = tuple((group.least, group.resources) for group in spec.groups)
+        kind = _kind_of(spec)
         if kind not in self._able:
             self._able[kind] = [each for each in self._clusters if could_hold(each[1], spec)]
         return self._able[kind]
+
+
+def _kind_of(spec: JobSpec) -> object:
+    """Jobs of a kind fit into the same clusters."""
+    groups = tuple((group.least, group.resources) for group in spec.groups)
+    return groups, spec.topology.required
 
 
 def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
@@ -132,6 +163,13 @@ def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
         if host.gpus and model in (None, host.model):
             found[host.model] = found.get(host.model, 0) + host.gpus
     return found
+
+
+def _may_read(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:
+    """Whether a job's data may lie in a region."""
+    known = queue.catalogue.datasets
+    allowed = (known[n].spec.allowed for n in spec.datasets if n in known)
+    return all(names is None or region in names for names in allowed)
 
 
 def _has_data(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:

@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from topmast.fast.placement.changes.trials import count_of
+from topmast.fast.placement.explain import pending_reason
 from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.auction import no_region
+from topmast.fast.queue.auction import earliest, no_region
 from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.fetches import Wait, waits_since_s
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Plan, Reservation
+from topmast.model.plan import Ask, Plan, Reservation
 from topmast.model.reason import (
     Change,
     ClusterVerdict,
@@ -44,6 +46,8 @@ class _Inquiry(Struct):
     costs: dict[str, DataCost]
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]]
     """The victims of each plan, by its region and cluster."""
+    wait: Wait | None = None
+    """Why the job would wait near its data, though the best plan is away from it."""
 
 
 def explain_job(
@@ -131,7 +135,9 @@ def _inquire_as(
     costs = {} if queue.catalogue.unknown(spec.datasets) else queue.data_costs(spec)
     job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
     held = queue.held_from(spec, record, over_quota)
-    regions, plans = [], []
+    regions: list[RegionVerdict] = []
+    plans: list[Plan] = []
+    asks: dict[str, Ask] = {}
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
     for name in sorted({*placers, *queue.reach.apart}):
         absent = _absent(queue, placers, name)
@@ -148,14 +154,44 @@ def _inquire_as(
             ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
             regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, ruled_out))
             continue
+        asks[name] = ask
         answers = placer.verdicts(ask, now, preempt=not cost.missing)
         plans += [plan for _, plan in answers if plan is not None]
         stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
         verdicts = tuple(verdict for verdict, _ in answers)
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
-    return _Inquiry(
-        over_quota, regions, _in_order(plans, costs, weighs=queue.fetches.weighs), costs, stopped
-    )
+    plans = _in_order(plans, costs, weighs=queue.fetches.weighs)
+    wait = None
+    if plans and queue.fetches.weighs and costs.get(plans[0].region, DataCost()).missing:
+        since_s = now if record is None else waits_since_s(record)
+        wait = _wait_nearby(placers, asks, costs, queue, plans[0].region, since_s)
+    return _Inquiry(over_quota, regions, plans, costs, stopped, wait)
+
+
+def _wait_nearby(
+    placers: Mapping[str, RegionalPlacer],
+    asks: Mapping[str, Ask],
+    costs: Mapping[str, DataCost],
+    queue: GlobalQueue,
+    region: str,
+    since_s: float,
+) -> Wait | None:
+    """Why the queue would have the job wait near its data rather than copy it to ``region``; None if it would not.
+
+    ``asks``: what is asked of each region that may hold the data.
+    """
+    busy = PendingReason.INSUFFICIENT_CAPACITY
+    near = {
+        name: ask
+        for name, ask in asks.items()
+        if not costs.get(name, DataCost()).missing
+        and pending_reason(placers[name].columns, ask) is busy
+    }
+    if not near or costs[region].copying:
+        return None
+    kept = [placers[name].expected_start(ask, queue.now) for name, ask in near.items()]
+    room_s = earliest(held.from_s for held in kept if held is not None)
+    return queue.fetches.wait(region, costs[region].seconds, room_s, since_s, queue.now)
 
 
 def _in_order(
@@ -194,9 +230,12 @@ def _judge(
     if not queue.choices(spec, False) and not queue.choices(spec, True):
         return queue.quota_reason(spec)
     if inquiry.plans:
-        best = inquiry.plans[0]
-        if inquiry.costs[best.region].missing:
-            return PendingReason.WAITING_FOR_DATA, f"would be copied to {best.region}"
+        cost = inquiry.costs[inquiry.plans[0].region]
+        if inquiry.wait is not None:
+            return PendingReason.INSUFFICIENT_CAPACITY, inquiry.wait.why
+        if cost.missing:
+            how = "is being" if cost.copying else "would be"
+            return PendingReason.WAITING_FOR_DATA, f"{how} copied to {inquiry.plans[0].region}"
         return None, ""
     if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
         reason = no_region(inquiry.costs.values())
@@ -361,6 +400,8 @@ def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: 
         victims = f", preempting {', '.join(v.job for v in best.victims)}" if best.victims else ""
         over = ", over quota and preemptible" if inquiry.over_quota and best.gpus_milli else ""
         return f"{wanted}: the best place now is {place} on {best.model or 'CPUs'}{victims}{over}"
+    if inquiry.wait is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
+        return f"{wanted}: there is room, but away from its data, and it waits rather than copies{more}"
     sentences = {
         PendingReason.UNKNOWN_DATASET: f"the catalogue does not know a dataset it reads{more}",
         PendingReason.EXCEEDS_MAX_QUOTA: f"{wanted} is more than its tenant may ever hold{more}",

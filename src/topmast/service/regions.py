@@ -76,9 +76,23 @@ class Regions:
         if self._peers:
             await asyncio.gather(*(asyncio.to_thread(self._copy, name) for name in self._peers))
 
-    def _copy(self, region: str) -> None:
+    def look_now(self, age_s: float) -> None:
+        """The same for a thread that may wait; copies that are no older than ``age_s`` are left as they are."""
+        for name in self._peers:
+            self._copy(name, max(age_s, FRESH_S))
+
+    def reached(self) -> dict[str, RegionalPlacer]:
+        """The placers here, and the copies of those apart whose link is up."""
+        away = self.out_of_reach()
+        return {name: placer for name, placer in self.placers.items() if name not in away}
+
+    def out_of_reach(self) -> tuple[str, ...]:
+        """The regions apart whose link is down, or that were never looked at."""
+        return tuple(n for n in self._peers if n not in self._copies or not self._reached(n))
+
+    def _copy(self, region: str, age_s: float = FRESH_S) -> None:
         asked_s = time.monotonic()
-        if not self._reached(region) or asked_s - self._copied_s.get(region, -FRESH_S) < FRESH_S:
+        if not self._reached(region) or asked_s - self._copied_s.get(region, -age_s) < age_s:
             return
         try:
             blob = self._peers[region].get("/books")

@@ -11,7 +11,9 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
+from topmast.runtime.growth import Growth
 from topmast.runtime.machines import Machines
+from topmast.slow.capacity.feedback import Limits
 
 
 class Verdict(Struct, frozen=True):
@@ -22,10 +24,14 @@ class Verdict(Struct, frozen=True):
 
 
 class Admission:
-    """Asks machines of its own, on whose fleet nothing ever runs."""
+    """Asks machines of its own, on whose fleet nothing ever runs.
 
-    def __init__(self, machines: Machines, fleet: Fleet) -> None:
+    ``growth``: how far clusters may grow, where it is planned whose hosts are; what would fit then is not refused.
+    """
+
+    def __init__(self, machines: Machines, fleet: Fleet, growth: Limits | None = None) -> None:
         self._machines = machines
+        self._growth = {r.name: Growth(r, {}, growth) for r in fleet.regions if growth is not None}
         self._regions = sorted(region.name for region in fleet.regions)
         waiting: list[tuple[str, m.Message]] = [(ids.QUEUE, m.ConfigureFleet(fleet))]
         while waiting:
@@ -60,6 +66,8 @@ class Admission:
                 ask = queue.ask_for(spec, region, over_quota, choices, cost, preempt=False)
                 placer = self._machines.placers[region]
                 if placer.search(0.0).best(ask).plan is not None:
+                    return None
+                if region in self._growth and self._growth[region].to_hold(spec):
                     return None
                 reasons.append(Verdict(pending_reason(placer.columns, ask)))
         if not reasons:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
@@ -47,7 +48,7 @@ class SimulatedCapacity:
         self._every_s = options.plan_capacity_every_s
         self._plan_s, self._until_s = plan_s, until_s
         self._machines, self._clock, self._heap, self._post = machines, clock, heap, post
-        self._demand = Demand(machines.queue.fleet)
+        self._demand = self._demand_of(machines.queue)
 
     def begin(self) -> None:
         """Look and plan from now on."""
@@ -64,11 +65,15 @@ class SimulatedCapacity:
     def _look(self, _: object) -> None:
         queue, now = self._machines.queue, self._clock.now_s
         if self._demand.fleet is not queue.fleet:
-            self._demand = Demand(queue.fleet)
+            self._demand = self._demand_of(queue)
         unmet = self._demand.unmet(queue, list(queue.jobs))
-        self.planning.observe(Sample(unmet, idle_of(self._machines.placers)), now)
+        idle = idle_of(self._machines.placers, self.planning.lent)
+        self.planning.observe(Sample(unmet, idle), now)
         if now + LOOK_S <= self._until_s:
             self._heap.put(now + LOOK_S, Priority.WAKE, self._look, None)
+
+    def _demand_of(self, queue: GlobalQueue) -> Demand:
+        return Demand(queue.fleet, queue.homes, self.planning.wish.limits)
 
     def _plan(self, _: object) -> None:
         now, machines = self._clock.now_s, self._machines

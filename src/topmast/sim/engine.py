@@ -20,7 +20,7 @@ from topmast.sim.heap import EventHeap, Priority, instant
 from topmast.sim.neighbours import Neighbours
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
-from topmast.sim.sharing import EARLY_STEPS, Sharing
+from topmast.sim.sharing import EARLY_STEPS, Beside, Sharing
 
 SIGTERM_CODE = 143
 FAILURE_CODE = 1
@@ -101,7 +101,7 @@ class SimulatedEngine:
         fails_after_s: Mortality | None,
         world: Work,
         neighbours: Neighbours | None = None,
-        sharing: Sharing | None = None,
+        sharing: Sharing | Beside | None = None,
         model_of: Callable[[str], str] = str,
         hosts: dict[str, SimulatedEngine] | None = None,
     ) -> None:
@@ -180,9 +180,11 @@ class SimulatedEngine:
                 self._heap.put(fails_s, Priority.NEWS, self._fail, attempt)
 
     def adopt(self, gang: m.StartGang, progress: Progress) -> None:
-        """Go on with a gang that was started elsewhere."""
+        """Go on with a gang that was started elsewhere, at the speed that it has."""
         here = {seat.rank: seat.host for seat in gang.seats}
         attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
+        for key in _slots(gang) if self._sharing is not None else ():
+            self._on.setdefault(key, []).append(gang.job)
         end_s = attempt.ends_s = instant(max(self._clock.now_s, progress.end_s()))
         self._heap.put(end_s, Priority.NEWS, self._finish, attempt)
 
@@ -272,7 +274,7 @@ class SimulatedEngine:
         attempt.ends_s = instant(max(now, attempt.wall_s(progress.end_s())))
         self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
         job = attempt.gang.job
-        if self._sharing is not None and job not in self._early:
+        if self._sharing is not None and self._sharing.counts_steps and job not in self._early:
             work_s = EARLY_STEPS / self._sharing.steps_per_s(job) - self._resumes.get(job, 0.0)
             early_s = attempt.wall_s(progress.when_s(min(work_s, progress.work_s)))
             self._heap.put(instant(max(now, early_s)), Priority.NEWS, self._note_early, attempt)

@@ -21,9 +21,10 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import ClusterSpec, Fleet
-from topmast.model.job import JobSpec
+from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
+from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.sim.ahead import Checkpoints
@@ -35,6 +36,7 @@ from topmast.sim.loop import Hear, Loop
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
+from topmast.sim.sharing import Beside
 from topmast.sim.simulation import rate, rate_of_size
 
 LIVE = Settings().without_overheads()
@@ -47,7 +49,8 @@ SHORTEST_S = 1e-3
 class Moment(Struct, frozen=True):
     """A system as it is at one moment: snapshots of its queue and of its placers by region.
 
-    ``seq``: of its journal. ``absent``: regions that cannot be asked, and why.
+    ``seq``: of its journal. ``absent``: regions that cannot be asked, and why. ``pair_speeds``: what its queue knows of
+    jobs on the same GPUs.
     """
 
     at_s: float
@@ -55,6 +58,7 @@ class Moment(Struct, frozen=True):
     queue: bytes
     placers: dict[str, bytes]
     absent: dict[str, str] = {}
+    pair_speeds: PairSpeeds | None = None
 
 
 def moment_of(
@@ -63,7 +67,7 @@ def moment_of(
     """The moment of machines that rest meanwhile. O(jobs + hosts), as far as copying goes."""
     absent = {region: absence.why for region, absence in queue.reach.absent.items()}
     books = {region: placer.snapshot() for region, placer in sorted(placers.items())}
-    return Moment(at_s, seq, queue.snapshot(), books, absent)
+    return Moment(at_s, seq, queue.snapshot(), books, absent, queue.pair_speeds)
 
 
 class Fork:
@@ -87,7 +91,9 @@ class Fork:
         self.clock = VirtualClock()
         self.clock.now_s = moment.at_s
         self.heap = EventHeap()
-        self.machines = Machines(profile, reconcile_s=None)
+        self.machines = Machines(profile, reconcile_s=None, pair_speeds=moment.pair_speeds)
+        table = moment.pair_speeds
+        self._beside = None if table is None else Beside(table, self._work_of)
         self.work = Work()
         self.estimates = self._restore(moment)
         self.loop = Loop(self.machines, self.clock, self.heap, hears or {})
@@ -136,6 +142,7 @@ class Fork:
                 engine = self.engines[name] = SimulatedEngine(
                     ids.cluster(name), self.settings, self.clock, self.heap, self.loop.post,
                     self._speed, None, self.work,
+                    sharing=self._beside, model_of=self._model_of.__getitem__,
                 )  # fmt: skip
                 self.loop.outside[ids.engine(name)] = engine.order
 
@@ -145,6 +152,13 @@ class Fork:
         if spec.duration_s is None:
             return by_size
         return by_size * rate(spec, [self._model_of[seat.host] for seat in seats])
+
+    def _work_of(self, job: str) -> tuple[str, int]:
+        """What the table of pairs calls a job, and the GPUs of its gang."""
+        record = self.machines.queue.jobs.get(job)
+        if record is None:
+            return "", 0
+        return str(record.spec.work or ""), record.spec.gpus_milli() // MILLI
 
     def _move(self, message: m.Message) -> None:
         """Copies that were under way have come some way already, if nothing held them up."""
@@ -191,6 +205,7 @@ class Fork:
         """The attempts of a region, as its placer knows them, with their managers and engines."""
         attempts: dict[str, dict[str, Attempt]] = {}
         news: list[tuple[str, m.Message]] = []
+        partners = _partners(placer)
         for allocation in placer.state.allocations.values():
             if allocation.hold is Hold.CLAIMED:
                 continue
@@ -200,7 +215,7 @@ class Fork:
             beside = allocation.plan.beside
             if beside and beside in here:
                 _put_together(here[job], here[beside])
-            self._adopt(region, allocation)
+            self._adopt(region, allocation, partners.get(job))
             if allocation.hold is Hold.STARTING:
                 seats, address = allocation.plan.seats, ids.cluster(cluster)
                 news += [(address, m.TaskStarted(job, epoch, s.rank, self.from_s)) for s in seats]
@@ -215,7 +230,8 @@ class Fork:
             manager.restore(_books(region, spec, attempts.get(name, {})))
         return news
 
-    def _adopt(self, region: str, allocation: Allocation) -> None:
+    def _adopt(self, region: str, allocation: Allocation, partner: Allocation | None) -> None:
+        """An attempt goes on; beside a partner it is as fast as the two are together, since both run."""
         plan, spec, settings = outside(allocation.plan), allocation.spec, self.settings
         record = self.machines.queue.jobs.get(allocation.job)
         if record is None or record.finished:
@@ -223,11 +239,18 @@ class Fork:
         again_s = settings.restore_s if record.kept_s > 0 else 0.0
         begun_s = allocation.start_s + settings.startup_s + again_s
         speed = self._speed(spec, plan.seats)
-        by_now_s = work_kept_s(record) + max(0.0, self.from_s - begun_s) * speed
-        left_s = self.expect(record, by_now_s)
+        both_s, together = self.from_s, speed
+        if partner is not None and self._beside is not None:
+            both_s = min(self.from_s, max(begun_s, partner.start_s + settings.startup_s))
+            model = self._model_of[plan.seats[0].host]
+            together *= self._beside.factor(allocation.job, partner.job, model)
+        by_now_s = max(0.0, both_s - begun_s) * speed + (self.from_s - both_s) * together
+        left_s = self.expect(record, work_kept_s(record) + by_now_s)
         progress = Progress(
             begun_s, left_s, speed, spec.checkpoint.interval_s, settings.checkpoint_s
         )
+        if together != speed:
+            progress.go(both_s, together)
         gang = m.StartGang(allocation.job, allocation.epoch, spec, region, plan.cluster, plan.seats)
         self.engines[plan.cluster].adopt(gang, progress)
 
@@ -322,6 +345,17 @@ def _attempt(region: str, allocation: Allocation) -> Attempt:
         why=allocation.why,
         kept_until_s=allocation.kept_until_s,
     )
+
+
+def _partners(placer: RegionalPlacer) -> dict[str, Allocation]:
+    """By job, the attempt that has the same GPUs. O(attempts)."""
+    held = {a.job: a for a in placer.state.allocations.values() if a.hold is not Hold.CLAIMED}
+    found: dict[str, Allocation] = {}
+    for guest in held.values():
+        host = held.get(guest.plan.beside or "")
+        if host is not None:
+            found[guest.job], found[host.job] = host, guest
+    return found
 
 
 def _put_together(guest: Attempt, host: Attempt) -> None:

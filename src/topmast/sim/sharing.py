@@ -8,17 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from topmast.policies.base import PairSpeeds
 from topmast.sim.settings import Settings
 from topmast.traces.throughputs import Throughputs, Work
 
 CRAWL = 0.01
 """The speed, over that alone, of a gang of which the table says that it gets nowhere beside the other."""
 EARLY_STEPS = 100
-"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva, section 1)."""
+"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva: early feedback)."""
+
+
+class Beside:
+    """Of a fork of a live system: what its table of pairs says; mini-batches are not counted there.
+
+    ``work_of``: what the table calls a job, and the GPUs of its gang.
+    """
+
+    counts_steps = False
+
+    def __init__(self, table: PairSpeeds, work_of: Callable[[str], tuple[str, int]]) -> None:
+        self._table = table
+        self._work_of = work_of
+
+    def factor(self, job: str, other: str, model: str) -> float:
+        """As `Sharing.factor`; where nothing is known of the two, they take turns."""
+        found = self._table.beside(self._work_of(job), self._work_of(other), model)
+        return 0.5 if found is None else max(CRAWL, found[0])
+
+    def steps_per_s(self, job: str) -> float:
+        """None that anybody counts."""
+        return 0.0
 
 
 class Sharing:
     """Of one run. ``work_of`` tells what a job is timed as; None: the table does not know it."""
+
+    counts_steps = True
 
     def __init__(
         self,

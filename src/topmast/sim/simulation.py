@@ -20,6 +20,7 @@ from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
 from topmast.policies.options import Predict, Profile
+from topmast.runtime.capacitypicture import growth_of
 from topmast.runtime.machines import Machines
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
@@ -98,7 +99,7 @@ class Simulation:
             profile, reconcile_s=None, pair_speeds=throughputs
         )  # its engines lose no news
         self.workload = self._workload()
-        self.admission = Admission(Machines(profile), fleet)
+        self.admission = Admission(Machines(profile), fleet, growth_of(profile.slow))
         self.set_aside: list[Waits] = []
         self.submitted = 0
         self.arrivals_left = len(trace)

@@ -266,16 +266,19 @@ def test_why_a_dataset_is_where_it_is(server: FakeServer, call: Call) -> None:
 CAPACITY = v.CapacityPlanView(
     1_800.0, 2e9, False, 4, 1e9, {"east": {"gap": 0.0}},
     (v.CapacityRow("east", "east-1", "H100", 32, 12.34, 0, 48, 8, 40),
-     v.CapacityRow("west", "west-1", "H100", 32, 0, 30, 16, 0, 24)),
+     v.CapacityRow("west", "west-1", "H100", 32, 0, 30, 16, 0, 24, 8)),
     (v.HostMoveView("h7", "west-1", "east-1"),), "the planner's process died (signal 9)", 1e9,
+    ("h3",), ("north",),
 )  # fmt: skip
 
 
 def test_the_capacity_plan(server: FakeServer, call: Call) -> None:
-    """What each cluster has, lacks and asks for, who is about to leave, what went wrong."""
+    """What each cluster has, lacks and asks for, who is about to leave, who is out of reach, what went wrong."""
     server.on("GET", "/plans/capacity", CAPACITY).on("GET", "/regions", {"regions": REGIONS})
     out = call("clusters", "--plan").out
-    assert "east-1 east H100 32 12.3 0 48 8 40" in " ".join(out.split())
+    assert "east-1 east H100 32 12.3 0 48 8 40 0" in " ".join(out.split())
+    assert "west-1 west H100 32 0 30 16 0 24 8" in " ".join(out.split())
+    assert "Region north is out of reach: it is not planned for now" in out
     assert "h7 leaves west-1 for east-1 when it is empty" in out
     assert "The last plan failed: the planner's process died (signal 9)" in out
     assert "west-1 west" not in " ".join(call("clusters", "--plan", "--region", "east").out.split())

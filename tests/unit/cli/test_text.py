@@ -99,3 +99,16 @@ def test_moments() -> None:
     assert len(moment(1e9)) == len("2001-09-09 01:46:40")
     assert moment(None) == "-"
     assert moment(1e300) == "1e+300"
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "want"),
+    [
+        ("short", 20, "short"),
+        ("rank.age=0.5, rank.fairness=0.5, rank.cap=1", 36, "rank.age=0.5, rank.fairness=0.5 ..."),
+        ("never cut where nothing is said of it", 0, "never cut where nothing is said of it"),
+    ],
+)
+def test_lists_are_cut_after_a_word(text: str, most: int, want: str) -> None:
+    """In a pipe, and so that the end can be seen to lack."""
+    assert plain_lines([Column("OPTIONS", most=most)], [[Cell(text)]])[1] == want

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.support.build import cluster, dataset, fleet, job, needs, profile, tenant
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
+from tests.unit.fast.queue.test_data import WORTH, Worth, _busy_west, _reads
 from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
@@ -303,3 +304,32 @@ def test_each_cluster_says_for_itself() -> None:
     assert (one.cluster, one.score is not None, one.rejections) == ("east-1", True, ())
     assert (other.cluster, other.score) == ("east-2", None)
     assert [(c.reason.value, c.count) for c in other.rejections] == [("NoMatchingHardware", 1)]
+
+
+@pytest.mark.parametrize("case", WORTH, ids=lambda case: case.story)
+def test_a_job_that_would_wait_near_its_data_is_not_said_to_be_copied(case: Worth) -> None:
+    """What is said of a job before it is submitted is what the queue says of it afterwards."""
+    world = _busy_west(case)
+    foretold = _asked(world, _reads("d"))
+    before = world.blobs()
+    assert _asked(world, _reads("d")) == foretold
+    assert world.blobs() == before
+    (name,) = world.submit(_reads("d"))
+    told = _told(world, name)
+    assert foretold.reason == told.reason
+    if case.want == "wait":
+        assert foretold.reason == "InsufficientCapacity"
+        assert "it waits rather than copies (room is expected near its data in" in foretold.summary
+        assert foretold.summary == told.summary
+    else:
+        assert "would be copied to east" in foretold.summary
+        assert "is being copied to east" in told.summary
+
+
+def test_a_job_waits_where_enough_was_copied_of_late() -> None:
+    """With no copy allowed for now the job is said to wait, and why."""
+    case = Worth("a copy is there sooner", 500.0, 100.0, "wait")
+    world = _busy_west(case, copies_per_period=0)
+    told = _asked(world, _reads("d"))
+    assert told.reason == "InsufficientCapacity"
+    assert "data was copied for 0 jobs of late, as many as may be" in told.summary

@@ -74,6 +74,41 @@ def test_the_same_run_twice_is_the_same() -> None:
     assert one.result.summary == other.result.summary
 
 
+def _gangs(gpus: int, profile: str, **options: str) -> Run:
+    """A gang comes to two clusters of two hosts, and small jobs for a day; plans every half hour."""
+    small = 24
+    trace = trace_of(
+        "gang",
+        submit_s=[60.0, *(HOUR_S * (i + 1) for i in range(small))],
+        duration_s=[HOUR_S, *([60.0] * small)],
+        gpus=[8, *([1] * small)],
+        tasks=[gpus // 8, *([1] * small)],
+        preemptible=[0] * (small + 1),
+    )
+    world = fleet(cluster("east-1", hosts=2, gpus=8), cluster("east-2", hosts=2, gpus=8))
+    every = {"slow.plan_capacity_every_s": "1800"}
+    return run(trace, world, load_profile(profile, every | options), FREE)
+
+
+@pytest.mark.parametrize("profile", ["mast", "hydra", "federated"])
+def test_a_gang_larger_than_every_cluster_makes_one_grow(profile: str) -> None:
+    """Three hosts for a gang of 24 GPUs, where each cluster has two: without plans it waits for ever."""
+    never = _gangs(24, profile, **{"slow.plan_capacity_every_s": "null"})
+    assert never.result.summary["finished"] == 24
+    grown = _gangs(24, profile)
+    assert grown.result.summary["finished"] == 25
+    assert grown.result.summary["capacity_plans"]["hosts_moved"] >= 1
+
+
+def test_a_gang_makes_no_cluster_grow_beyond_the_limits() -> None:
+    """All four hosts would leave the other cluster with nothing: none is moved, and the gang waits."""
+    found = _gangs(32, "mast")
+    assert found.result.summary["finished"] == 24
+    assert found.result.summary["capacity_plans"]["hosts_moved"] == 0
+    tight = _gangs(24, "mast", **{"slow.capacity_most": "1.25"})
+    assert tight.result.summary["capacity_plans"]["hosts_moved"] == 0
+
+
 def test_a_planner_that_fails_leaves_hosts_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan comes to nothing: the run is that without plans."""
 

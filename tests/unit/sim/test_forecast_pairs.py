@@ -1,16 +1,19 @@
-"""Expected starts where two have the same GPUs: the copy of the system begins as the system is."""
+"""Futures where two have the same GPUs: the copy of the system begins as the system is, and knows how fast they are."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet
 from tests.support.simulated import FREE, jobs
 from topmast.model.states import WAITING
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.sim.books import Tables
 from topmast.sim.forecast import Forecast
-from topmast.sim.fork import moment_of
+from topmast.sim.fork import Moment, moment_of
+from topmast.sim.outlook import Outlook
 from topmast.sim.simulation import Simulation
 from topmast.traces.throughputs import Throughputs, Work
 
@@ -22,28 +25,66 @@ SPEEDS = Throughputs(
 )  # fmt: skip
 
 
+def nowhere(row: object) -> None:
+    """No table is looked at."""
+
+
+def _run(profile: Profile, at_s: float) -> Simulation:
+    """Three jobs of 9,000 s want one GPU; two of them lose a tenth beside each other."""
+    trace = jobs((0, 9_000, 1), (0, 9_000, 1), (50, 9_000, 1), model=["a", "b", "c"])
+    tables = Tables(nowhere, nowhere, nowhere, nowhere)
+    run = Simulation(trace, ONE_GPU, profile, FREE, tables, throughputs=SPEEDS)
+    run.begin()
+    _until(run, at_s)
+    return run
+
+
+def _until(run: Simulation, at_s: float) -> None:
+    while len(run.heap) and run.heap.next_s() <= at_s:
+        run.loop.step()
+
+
+def _moment(run: Simulation, at_s: float) -> Moment:
+    return moment_of(run.machines.queue, run.machines.placers, at_s, 0)
+
+
 @pytest.mark.parametrize(("at_s", "waits"), [(100.0, ["j3"]), (500.0, ["j1", "j2"])])
 def test_a_start_is_forecast_where_two_share(at_s: float, waits: list[str]) -> None:
-    """Nobody knows of pairs there, and all the same the one that waits gets its turn within a few rounds."""
-
-    def nowhere(row: object) -> None:
-        """No table is looked at."""
-
+    """The one that waits gets its turn within a few rounds."""
     profile = load_profile("gavel-max-min-fairness-packed")
-    trace = jobs((0, 9_000, 1), (0, 9_000, 1), (50, 9_000, 1), model=["a", "b", "c"])
-    run = Simulation(
-        trace, ONE_GPU, profile, FREE, Tables(nowhere, nowhere, nowhere, nowhere),
-        throughputs=SPEEDS,
-    )  # fmt: skip
-    run.begin()
-    while run.heap.next_s() <= at_s:
-        run.loop.step()
+    run = _run(profile, at_s)
     records = run.machines.queue.jobs
     waiting = [record.id for record in records.values() if record.state in WAITING]
-    moment = moment_of(run.machines.queue, run.machines.placers, at_s, 0)
-    forecast = Forecast(moment, profile)
+    forecast = Forecast(_moment(run, at_s), profile)
     for job in waiting:
         found = forecast.start_of(job)
         assert found.at_s is not None
         assert at_s < found.at_s <= at_s + 3 * profile.shares.round_s
     assert waiting == waits
+
+
+@pytest.mark.parametrize("at_s", [100.0, 4_000.0])
+@pytest.mark.parametrize("knows", [True, False], ids=["told", "not told"])
+def test_those_who_share_are_as_slow_as_the_table_says(knows: bool, at_s: float) -> None:
+    """Two at 0.9 of their speed end at 10,000 s, and only then the third begins; untold one would be wrong."""
+    profile = load_profile("gavel-max-throughput-packed")
+    run = _run(profile, at_s)
+    moment = _moment(run, at_s)
+    assert moment.pair_speeds is SPEEDS
+    told = moment if knows else replace(moment, pair_speeds=None)
+    found = Forecast(told, profile).start_of("j3")
+    _until(run, 20_000.0)
+    really_s = run.machines.queue.jobs["j3"].first_start_s
+    assert really_s == pytest.approx(10_000.0, abs=1.0)
+    assert (found.at_s == pytest.approx(really_s, abs=1.0)) == knows
+
+
+def test_whatif_knows_who_shares() -> None:
+    """By 9,500 s nobody of the two has finished, by 10,500 s both have."""
+    profile = load_profile("gavel-max-throughput-packed")
+    run = _run(profile, 100.0)
+    ended = [
+        Outlook(_moment(run, 100.0), profile, for_s).run()["finished"]
+        for for_s in (9_400.0, 10_400.0)
+    ]
+    assert ended == [0, 2]

@@ -1,6 +1,6 @@
 """Packing: two gangs on the same GPUs at the same time, on trial, and kept together if that is measured to be better.
 
-Gandiva (OSDI '18), section 4.2.2. How fast a gang is the engine tells on request, as the step it has come to; two such
+Gandiva (OSDI '18): introspective mode. How fast a gang is the engine tells on request, as the step it has come to; two such
 answers make a rate. Both rates alone are known before a trial, both beside the other when it is over. The policy `pack`
 says who is tried, the policy `rebalance` who stays together; nothing else is known of them here.
 """

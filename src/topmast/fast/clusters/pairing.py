@@ -1,4 +1,4 @@
-"""Pairs: gangs that a plan put on the same GPUs at the same time (Gavel, OSDI '20, section 3.1: space sharing).
+"""Pairs: gangs that a plan put on the same GPUs at the same time (Gavel, OSDI '20: space sharing).
 
 Nobody takes turns here: both run. The manager tells, of both, beside whom they are, and when one is alone again.
 """

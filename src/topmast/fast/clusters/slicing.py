@@ -1,4 +1,4 @@
-"""Time slices: gangs that were placed on the same GPUs run in turns (Gandiva, OSDI '18, section 4.1).
+"""Time slices: gangs that were placed on the same GPUs run in turns (Gandiva, OSDI '18: suspend and resume).
 
 The placer puts each gang whole into one layer; gangs of different layers may lie over one another. At the end of each
 quantum those who had the least service run, each with all of its tasks, as many as have room; the others are

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,7 +19,7 @@ from topmast.fast.placement.layers import asked, in_all, inner, layer_of, outer,
 from topmast.fast.placement.migration import Departure, departures, room_for
 from topmast.fast.placement.places import suits
 from topmast.fast.placement.region import RegionState
-from topmast.fast.placement.reservation import ends_of, expected_end_s, first_start, kept_out
+from topmast.fast.placement.reservation import Ends, ends_of, expected_end_s, first_start, kept_out
 from topmast.fast.placement.resizing import room_by_shrinking
 from topmast.fast.placement.search import Found, Search
 from topmast.fast.placement.sizes import cut, largest, least_of, with_tasks
@@ -200,7 +201,21 @@ class RegionAnswers(RegionState):
 
     def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
         """Where and when the gang is expected to start first; it is known that not before a time."""
-        search = self.search(self.now, ask)
+        ends = ends_of(self.state.allocations, self.profile.default_duration_s, self.now)
+        look = partial(self._first_start, ask, ends, self.now, not_before_s)
+        if len(self.holds):
+            return look()  # what is held for a moment is not in the version of the books
+        return self.first_starts.find(ask, self.state.version, ends, look)
+
+    def expected_start(self, ask: Ask, now: float) -> Reservation | None:
+        """The same for people who look: nothing is remembered."""
+        ends = ends_of(self.state.allocations, self.profile.default_duration_s, now)
+        return self._first_start(ask, ends, now)
+
+    def _first_start(
+        self, ask: Ask, ends: Ends, now: float, not_before_s: float = -math.inf
+    ) -> Reservation | None:
+        search = self.search(now, ask)
         free = msgspec.structs.replace(ask, preempt=False)
 
         def find(columns: Columns) -> Plan | None:
@@ -208,14 +223,7 @@ class RegionAnswers(RegionState):
             return search.best(free).plan
 
         held = self.state.allocations
-        ends = ends_of(held, self.profile.default_duration_s, self.now)
-
-        def look() -> Reservation | None:
-            return first_start(ask, self.region, search.columns, held, ends, find, not_before_s)
-
-        if len(self.holds):
-            return look()  # what is held for a moment is not in the version of the books
-        return self.first_starts.find(ask, self.state.version, ends, look)
+        return first_start(ask, self.region, search.columns, held, ends, find, not_before_s)
 
 
 def _sparing(

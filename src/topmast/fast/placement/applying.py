@@ -166,6 +166,7 @@ def _trusted(placer: RegionState, fact: SuspicionOver, event: m.Message) -> None
 
 
 def _refresh(placer: RegionState, host: str) -> None:
+    placer.health_changed = True
     if host in placer.columns.index:
         placer.columns.set_state(host, placer.host_state(host))
     placer.more()

@@ -27,7 +27,7 @@ from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.owners import owners_of
 from topmast.model.plan import Plan
-from topmast.model.states import Outcome
+from topmast.model.states import HostState, Outcome
 
 KEPT_S = 60.0
 """How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
@@ -129,6 +129,8 @@ def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
 
 def announce(placer: RegionAnswers) -> None:
     """Tell the queue, once an event, that something came free; hosts that are drained go first."""
+    if placer.health_changed:
+        tell_out_of_service(placer)
     if placer.freed:
         placer.freed = False
         drain(placer, placer.drained_hosts())
@@ -144,6 +146,18 @@ def _rebalance(placer: RegionAnswers) -> None:
     """Move those who share their GPUs and had better be elsewhere."""
     for going in placer.crowd.moves(placer):
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+
+
+def tell_out_of_service(placer: RegionAnswers, *, again: bool = False) -> None:
+    """Tell the queue which GPUs it need not count on, if these are others than before, or ``again``. O(hosts)."""
+    placer.health_changed = False
+    found: dict[str, int] = {}
+    for host in (host for cluster in placer.state.region.clusters for host in cluster.hosts):
+        if host.gpus and placer.host_state(host.name) is not HostState.HEALTHY:
+            found[host.model] = found.get(host.model, 0) + host.gpus
+    if found != placer.out_of_service or (again and found):
+        placer.out_of_service = found
+        placer.send(ids.QUEUE, m.OutOfService(placer.region, found))
 
 
 def hand_over(placer: RegionAnswers) -> bool:

@@ -1,6 +1,6 @@
 """Crowded GPUs: who shares its GPUs moves to idle ones, or to a gang with which it may go well.
 
-Gandiva (OSDI '18), section 4.2.2. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
+Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
 on GPUs beside others with which they cannot be packed. Layers alone do not mend that. The policy `rebalance` says who had
 better move, and whether a move was good; the move is that of any attempt whose place is booked (see migration).
 """

@@ -21,7 +21,13 @@ from topmast.fast.placement.holdings import threshold_of
 from topmast.fast.placement.index import Index, Pool
 from topmast.fast.placement.layers import asked, offered
 from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.placement.refused import ALL, FREE_ONLY, Refused
+from topmast.fast.placement.refused import (
+    ANY,
+    FREE_ONLY,
+    Refused,
+    Where,
+    regions_with_room,
+)
 from topmast.fast.placement.reservation import kept_out
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
@@ -33,6 +39,9 @@ from topmast.model.plan import Ask, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Score
 from topmast.policies.options import Profile, ScoreWeights
+
+Needs = tuple[int, int, list[compiled.Choice], Where, Level]
+"""Tasks (0: not known), the threshold of whom it may stop, what a task may have, where, and the widest level."""
 
 
 class Desk(EventMachine):
@@ -129,18 +138,19 @@ class Desk(EventMachine):
     def _remember(self, event: m.AskFleet) -> None:
         """What it takes for another question about the kin of this job to make sense."""
         ask = event.ask
+        needs = self._needs(ask, event.terms)
+        self.refused.note(event.kin, ask.models, *needs, kept=self._keeps(ask.held))
+
+    def _needs(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Needs:
+        """What has to be there, and where, for a gang to be placed."""
         tasks, choices = 0, list[compiled.Choice]()
-        ordinary = ask.outranked is None and not ask.reserve and compiled.is_plain(ask)
-        if ordinary:
+        if ask.outranked is None and not ask.reserve and compiled.is_plain(ask):
             tasks = ask.groups[0].count
             choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
-        span = self._span(ask, event.terms)
         required = ask.topology.required
-        self.refused.note(
-            event.kin, ask.models, tasks, threshold, choices, span,
-            Level.CLUSTER if required is None else required, kept=self._keeps(ask.held),
-        )  # fmt: skip
+        level = Level.CLUSTER if required is None else required
+        return tasks, threshold, choices, self._where(ask, terms), level
 
     def _keeps(self, held: Reservation | None) -> bool:
         """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
@@ -151,16 +161,14 @@ class Desk(EventMachine):
             self._kept = held
         return True
 
-    def _span(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> tuple[int, int]:
-        """The clusters (from, to) of which a question was: of one region, of one cluster, or of all."""
+    def _where(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Where:
+        """The clusters of which a question was: of one, or of all in some regions."""
         index = self.pool.index()
-        if len(terms) != 1:
-            return ALL
-        region = next(iter(terms))
+        bits = index.bits_of(terms)
         if ask.cluster is None:
-            return index.spans.get(region, ALL)
-        number = index.cluster_number.get((region, ask.cluster))
-        return ALL if number is None else (number, number + 1)
+            return bits, ANY
+        found = (index.cluster_number.get((region, ask.cluster)) for region in terms)
+        return bits, next((number for number in found if number is not None), ANY)
 
     def _who_fits(self, event: m.WhoFits) -> None:
         """Look for those whom more room in a region might help."""
@@ -220,17 +228,22 @@ class Desk(EventMachine):
 
     def _refusals(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
         """Every region's reason; where somebody is too young to be stopped, until when."""
-        until_s: dict[str, float] = {}
-        if ask.preempt:
-            until_s = self.pool.index().old_enough_at_s(
-                ask.band, self.profile.min_runtime_s, self.now
-            )
+        until_s = self._until_s(ask, terms) if ask.preempt else {}
         reasons = self._reasons(ask)
         offers = {r: m.Offer(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
         first = self._first_start(ask, terms, offers) if ask.reserve else None
         if first is not None:
             offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
         return offers
+
+    def _until_s(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> dict[str, float]:
+        """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
+        index = self.pool.index()
+        bits = regions_with_room(index, *self._needs(ask, terms))
+        if not bits:
+            return {}
+        until_s = index.old_enough_at_s(ask.band, self.profile.min_runtime_s, self.now)
+        return {r: at_s for r, at_s in until_s.items() if bits & index.bits_of((r,))}
 
     def _reasons(self, ask: Ask) -> dict[str, PendingReason]:
         """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""

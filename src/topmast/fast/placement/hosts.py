@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topmast.fast.placement.answers import RegionAnswers
-from topmast.fast.placement.attempts import announce, drain
+from topmast.fast.placement.attempts import announce, drain, tell_out_of_service
 from topmast.fast.placement.facts import (
     HostReachable,
     HostsAssigned,
@@ -27,6 +27,8 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
     for cluster in placer.state.region.clusters:
         placer.send(ids.cluster(cluster.name), m.ConfigureCluster(placer.region, cluster))
     placer.freed = False
+    # The queue that asks may be a new process, which was told nothing.
+    tell_out_of_service(placer, again=True)
     placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version))
 
 

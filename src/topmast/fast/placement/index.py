@@ -6,7 +6,7 @@ it is first asked for after a region was configured, and kept with each change f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,9 @@ from topmast.model.job import Band
 
 if TYPE_CHECKING:
     from topmast.fast.placement.columns import Columns
+
+
+LAST_BIT = 61
 
 
 class Pool:
@@ -63,6 +66,9 @@ class Index:
         ends = np.cumsum([0, *(len(p.clusters) for p in parts)]).tolist()
         self.spans = {p.region: (ends[n], ends[n + 1]) for n, p in enumerate(parts)}
         """By region, which clusters are its own: the first, and after the last."""
+        numbers = np.repeat(np.arange(len(parts)), [len(p.clusters) for p in parts])
+        self.region_bits: I64 = np.int64(1) << np.minimum(numbers, LAST_BIT).astype(np.int64)
+        """(C) the bit of each cluster's region; regions beyond the last bit share it."""
         self.nowhere = np.full(len(self.clusters), np.inf)
         """(C) the cost of clusters that are not asked about."""
         self.layers: I64 | None = None
@@ -79,6 +85,14 @@ class Index:
             for allocation in part.allocations.values() if part.watched else ():
                 self.holders.enter(part, number, allocation)
         holdings.count_all(self.arrays, self.holders.held)
+
+    def bits_of(self, regions: Iterable[str]) -> int:
+        """The bits of some regions; 0 for one without clusters. O(regions)."""
+        bits = 0
+        for region in regions:
+            first, last = self.spans.get(region, (0, 0))
+            bits |= int(self.region_bits[first]) if first < last else 0
+        return bits
 
     def place_of(self, row: int) -> tuple[Columns, int]:
         """Whose host that is, and which it is there."""

@@ -1,6 +1,6 @@
 """Whom a gang joins on its GPUs so that the two can be packed: moves for the sake of packing.
 
-Gandiva (OSDI '18), section 4.2.2. Only two on the very same GPUs are tried together, so a gang that has nobody there with whom
+Gandiva (OSDI '18): packing and migration. Only two on the very same GPUs are tried together, so a gang that has nobody there with whom
 it could be tried moves onto the GPUs of one of its form elsewhere. It is never moved to where more gangs lie, nor to where its
 part of the time would do less work; whether the two then go well together is tried and measured.
 """

@@ -1,6 +1,6 @@
 """Whether a move was good: a gang's steps per second before and after it, and the way back.
 
-Gandiva (OSDI '18), section 4.2: what was done for a gang is measured, and taken back if its rate fell. What a gang does is
+Gandiva (OSDI '18), introspection: what was done for a gang is measured, and taken back if its rate fell. What a gang does is
 its rate with its GPUs for itself times its part of the time: one of the gangs that lay there when it came, or when it was to leave.
 """
 

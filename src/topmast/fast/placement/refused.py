@@ -28,19 +28,21 @@ CHOICES = 4
 """Jobs that accept more GPU models than that are looked at again whenever there is more room."""
 FIRST_ROWS = 64
 FREE_ONLY = -1
-ALL = (0, 1 << 62)
-"""Any cluster, as a span of numbers."""
-SPAN = 3 + 2 * CHOICES
-"""The column where the span begins."""
-LEVEL = SPAN + 2
+ANY = -1
+EVERYWHERE = (-1, ANY)
+"""Any cluster: the bits of all regions, and no cluster in particular."""
+WHERE = 3 + 2 * CHOICES
+"""The column of the regions' bits; the next is that of the cluster."""
+LEVEL = WHERE + 2
 KEPT = LEVEL + 1
 
+Where = tuple[int, int]
+"""Which clusters a question was of: the bits of their regions (`Index.region_bits`), and the one, or `ANY`."""
+Key = tuple[int, tuple[int, ...] | None, bool, bool, Where]
+"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it; where.
 
-Key = tuple[int, tuple[int, ...] | None, bool, bool, tuple[int, int]]
-"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it; the span.
-
-Of one kin questions may have different spans: where there is its data, it was asked about with victims, too."""
-NOBODY: Key = (0, None, False, False, ALL)
+Of one kin questions may be of different regions: where there is its data, it was asked about with victims, too."""
+NOBODY: Key = (0, None, False, False, EVERYWHERE)
 
 
 class Refused:
@@ -52,7 +54,7 @@ class Refused:
         self._free = list(range(FIRST_ROWS))[::-1]
         self._needs: I64 = np.zeros((FIRST_ROWS, KEPT + 1), np.int64)
         """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
-        the first cluster that may hold it, and the one after the last; the widest level; 1 where reserved
+        the bits of the regions that may hold it, and the cluster, or `ANY`; the widest level; 1 where reserved
         seats were kept from it."""
 
     def __len__(self) -> int:
@@ -65,31 +67,24 @@ class Refused:
         tasks: int,
         threshold: int,
         choices: list[Choice],
-        span: tuple[int, int] = ALL,
+        where: Where = EVERYWHERE,
         level: Level = Level.CLUSTER,
         *,
         kept: bool = False,
     ) -> None:
-        """A gang was refused that may span ``level``. No tasks: look again whenever the ``span`` has more room.
+        """A gang was refused that may span ``level``. No tasks: look again whenever there is more room ``where`` it was asked about.
 
         ``kept``: reserved seats were kept from it. O(1).
         """
-        key = (kin, models, tasks == 0, kept, span)
+        key = (kin, models, tasks == 0, kept, where)
         row = self._row_of.get(key)
         if row is None:
             if not self._free:
                 self._grow()
             row = self._row_of[key] = self._free.pop()
             self._key_of[row] = key
-        needs = self._needs[row]
-        needs[:] = 0
-        needs[0], needs[1] = 1, threshold
-        needs[SPAN:LEVEL] = span
-        needs[LEVEL], needs[KEPT] = level, kept
-        if len(choices) <= CHOICES:
-            needs[2] = tasks
-            for at, choice in enumerate(choices):
-                needs[3 + 2 * at : 5 + 2 * at] = choice.model, choice.gpus
+        _write(self._needs[row], tasks, threshold, choices, where, level)
+        self._needs[row, KEPT] = kept
 
     def _grow(self) -> None:
         rows = len(self._needs)
@@ -109,7 +104,9 @@ class Refused:
         Either those from whom seats are ``kept``, or the others. O(R * sections of the clusters * W).
         """
         grown: I64 = np.array(list(clusters), np.int64)
-        found = _who_fits(index.arrays, index.holders.held, self._needs, grown, kept)
+        found = _who_fits(
+            index.arrays, index.holders.held, index.region_bits, self._needs, grown, kept
+        )
         kin: dict[int, None] = {}
         for row in np.flatnonzero(found).tolist():
             key = self._key_of[row]
@@ -120,31 +117,79 @@ class Refused:
         return tuple(kin)
 
 
+def regions_with_room(
+    index: Index, tasks: int, threshold: int, choices: list[Choice], where: Where, level: Level
+) -> int:
+    """The bits of regions in which a gang might fit, if all were gone whom it may stop, however young.
+
+    All bits, where nothing is known of such a gang. O(sections * W).
+    """
+    needs: I64 = np.zeros((1, KEPT + 1), np.int64)
+    _write(needs[0], tasks, threshold, choices, where, level)
+    if not needs[0, 2]:
+        return where[0]
+    return int(_where_room(index.arrays, index.holders.held, index.region_bits, needs))
+
+
+def _write(
+    needs: I64, tasks: int, threshold: int, choices: list[Choice], where: Where, level: Level
+) -> None:
+    needs[:] = 0
+    needs[0], needs[1] = 1, threshold
+    needs[WHERE:LEVEL] = where
+    needs[LEVEL] = level
+    if len(choices) <= CHOICES:
+        needs[2] = tasks
+        for at, choice in enumerate(choices):
+            needs[3 + 2 * at : 5 + 2 * at] = choice.model, choice.gpus
+
+
 @kernel
-def _who_fits(a: Arrays, h: Holdings, needs: I64, clusters: I64, kept: bool) -> NDArray[np.bool_]:
+def _who_fits(
+    a: Arrays, h: Holdings, bits: I64, needs: I64, clusters: I64, kept: bool
+) -> NDArray[np.bool_]:
     """Which rows of ``needs`` might fit into one of the clusters. O(R * sections of the clusters * W)."""
     found = np.zeros(needs.shape[0], np.bool_)
     for row in range(needs.shape[0]):
         if not needs[row, 0] or needs[row, KEPT] != kept:
             continue
-        tasks = needs[row, 2]
         for cluster in clusters:
-            if not needs[row, SPAN] <= cluster < needs[row, SPAN + 1]:
-                continue
-            if tasks == 0:
+            if _may_hold(a, h, bits, needs, row, cluster):
                 found[row] = True
                 break
-            at = 3
-            while not found[row] and at < SPAN and needs[row, at + 1] > 0:
-                model, gpus = needs[row, at], needs[row, at + 1]
-                level, need = needs[row, LEVEL], tasks
-                if level == HOST_LEVEL:
-                    level, gpus, need = 4, gpus * tasks, 1
-                found[row] = _has_room(
-                    a, h, needs[row, 1], a.by_cluster[cluster, model, level - 1], need, gpus
-                )
-                at += 2
     return found
+
+
+@kernel
+def _where_room(a: Arrays, h: Holdings, bits: I64, needs: I64) -> int:
+    """The bits of the regions that might hold the only row of ``needs``. O(sections * W)."""
+    regions = 0
+    for cluster in range(bits.size):
+        if not regions & bits[cluster] and _may_hold(a, h, bits, needs, 0, cluster):
+            regions |= bits[cluster]
+    return regions
+
+
+@inner
+def _may_hold(a: Arrays, h: Holdings, bits: I64, needs: I64, row: int, cluster: int) -> bool:
+    """Whether a row of ``needs`` might fit into a cluster. O(sections of the cluster * W)."""
+    if not needs[row, WHERE] & bits[cluster]:
+        return False
+    if needs[row, WHERE + 1] >= 0 and needs[row, WHERE + 1] != cluster:
+        return False
+    tasks = needs[row, 2]
+    if tasks == 0:
+        return True
+    at = 3
+    while at < WHERE and needs[row, at + 1] > 0:
+        model, gpus = needs[row, at], needs[row, at + 1]
+        level, need = needs[row, LEVEL], tasks
+        if level == HOST_LEVEL:
+            level, gpus, need = 4, gpus * tasks, 1
+        if _has_room(a, h, needs[row, 1], a.by_cluster[cluster, model, level - 1], need, gpus):
+            return True
+        at += 2
+    return False
 
 
 @inner

@@ -68,6 +68,10 @@ class RegionState(EventMachine):
         self.first_starts = FirstStarts()
         self.pool.put(self.columns)
         self.freed = False
+        self.health_changed = False
+        """Whether some host takes work, or takes none, other than when the queue was told last."""
+        self.out_of_service: dict[str, int] = {}
+        """What the queue was told: GPUs by model on hosts that take no work."""
         self.claims: dict[str, Allocation] = {}
         """Attempts whose victims still hold some of their slots."""
 

@@ -15,10 +15,19 @@ from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.compiled import choices_in
 from topmast.fast.placement.earliest import bounds_s
-from topmast.fast.placement.refused import FREE_ONLY, Refused
+from topmast.fast.placement.refused import EVERYWHERE, FREE_ONLY, Refused, regions_with_room
 from topmast.fast.placement.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
-from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
+from topmast.model.job import (
+    MILLI,
+    Accelerator,
+    Band,
+    JobSpec,
+    Level,
+    Resources,
+    TaskGroup,
+    Topology,
+)
 from topmast.model.plan import Ask, GroupAsk
 from topmast.policies.options import Profile
 
@@ -103,8 +112,10 @@ def _look_for_room(columns: Columns, ask: Ask) -> None:
     index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     refused = Refused()
-    refused.note(0, None, 1, FREE_ONLY, choices_in(index, ask, (0,)))
+    choices = choices_in(index, ask, (0,))
+    refused.note(0, None, 1, FREE_ONLY, choices)
     assert refused.who_fits(index, [0]) == (0,)
+    assert regions_with_room(index, 1, FREE_ONLY, choices, EVERYWHERE, Level.CLUSTER)
 
 
 def _needs(cpus: float) -> Resources:

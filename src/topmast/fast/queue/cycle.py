@@ -150,6 +150,11 @@ def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
         queue.send(ids.DESK, m.WhoFits(event.region, event.clusters))
 
 
+def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
+    """Other hosts take work than before: what the next round can grant is something else."""
+    queue.rounds.serves(event.region, event.gpus)
+
+
 def may_fit(queue: QueueViews, event: m.MayFit) -> None:
     """Ask again about these, or about all."""
     if event.kin is None:

@@ -14,6 +14,7 @@ from topmast.fast.queue.asking import (
 )
 from topmast.fast.queue.auction import Asking, Nearby, earliest, most_hopeful, winner
 from topmast.fast.queue.datasets import begin_copy
+from topmast.fast.queue.fetches import waits_since_s
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
@@ -175,25 +176,16 @@ def _fetch_or_wait(
     if nearby is None or not nearby.could:  # no region with its data could ever hold it
         _fetch(queue, record, asking, plan)
         return
-    full, again_s = PendingReason.INSUFFICIENT_CAPACITY, queue.fetches.next_s(queue.now)
-    if again_s is not None:
-        count = queue.fetches.count(queue.now)
-        detail = f"data was copied for {count} jobs of late, as many as may be"
-        close(queue, asking.candidate, full, detail, again_s, refused=True)
-        return
-    copy_s, room_s = asking.costs[plan.region].seconds, nearby.room_s
-    until_s = queue.fetches.waits_until_s(record, copy_s)
-    soon_s = queue.now + queue.fetches.price_s(copy_s)
-    if queue.now >= until_s or room_s is None or room_s >= soon_s:
+    copy_s = asking.costs[plan.region].seconds
+    since_s = waits_since_s(record)
+    wait = queue.fetches.wait(plan.region, copy_s, nearby.room_s, since_s, queue.now)
+    if wait is None:
         _fetch(queue, record, asking, plan)
         return
-    left_s = max(0.0, room_s - queue.now)
-    detail = (
-        f"room is expected near its data in {left_s:.0f} s; "
-        f"a copy to {plan.region} takes {copy_s:.0f} s"
-    )
-    again_s = max(queue.now + FETCH_AGAIN_S, min(until_s, room_s))
-    close(queue, asking.candidate, full, detail, again_s, refused=True)
+    full, again_s = PendingReason.INSUFFICIENT_CAPACITY, wait.until_s
+    if queue.fetches.next_s(queue.now) is None:
+        again_s = max(queue.now + FETCH_AGAIN_S, again_s)
+    close(queue, asking.candidate, full, wait.why, again_s, refused=True)
 
 
 def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:

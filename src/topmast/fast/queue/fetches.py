@@ -10,8 +10,17 @@ from __future__ import annotations
 
 import bisect
 
+from msgspec import Struct
+
 from topmast.fast.queue.record import JobRecord
 from topmast.policies.options import Profile
+
+
+class Wait(Struct, frozen=True):
+    """Why a job waits near its data though there is room elsewhere, and until when at most."""
+
+    why: str
+    until_s: float
 
 
 class Fetches:
@@ -56,8 +65,26 @@ class Fetches:
 
     def waits_until_s(self, record: JobRecord, copy_s: float) -> float:
         """When a job will have waited for as long as that."""
-        since_s = record.submit_s if record.stopped_s is None else record.stopped_s
-        return since_s + self.price_s(copy_s)
+        return waits_since_s(record) + self.price_s(copy_s)
+
+    def wait(
+        self, region: str, copy_s: float, room_s: float | None, since_s: float, now: float
+    ) -> Wait | None:
+        """Whether to wait rather than copy to ``region``, which takes ``copy_s``; None: copy.
+
+        ``room_s``: when room is expected near the data. ``since_s``: since when the job waits.
+        """
+        again_s = self.next_s(now)
+        if again_s is not None:
+            why = f"data was copied for {self.count(now)} jobs of late, as many as may be"
+            return Wait(why, again_s)
+        price_s = self.price_s(copy_s)
+        until_s = since_s + price_s
+        if now >= until_s or room_s is None or room_s >= now + price_s:
+            return None
+        left_s = max(0.0, room_s - now)
+        near = f"room is expected near its data in {left_s:.0f} s"
+        return Wait(f"{near}; a copy to {region} takes {copy_s:.0f} s", min(until_s, room_s))
 
     def next_s(self, now: float) -> float | None:
         """None if data may be copied for one more job now; else when it may again."""
@@ -66,3 +93,8 @@ class Fetches:
         if not self._most:
             return now + self._period_s
         return self.noted[len(self.noted) - self._most][0] + self._period_s
+
+
+def waits_since_s(record: JobRecord) -> float:
+    """Since when a job waits: since it was submitted, or stopped last."""
+    return record.submit_s if record.stopped_s is None else record.stopped_s

@@ -92,6 +92,7 @@ class GlobalQueue(QueueViews):
         m.PlanCommitted: lifecycle.committed,
         m.PlanRefused: lifecycle.refused,
         m.CapacityChanged: cycle.capacity,
+        m.OutOfService: cycle.out_of_service,
         m.LinkUp: cycle.link_up,
         m.LinkDown: cycle.link_down,
         m.MayFit: cycle.may_fit,

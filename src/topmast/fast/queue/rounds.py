@@ -1,4 +1,4 @@
-"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20, section 5).
+"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20: the round-based mechanism).
 
 At the beginning of a round every job has, for each GPU model, a priority: the fraction of time that it should
 run there over the fraction that it did. Model by model the GPUs are granted by priority; gangs that do not
@@ -51,6 +51,8 @@ class Rounds:
         """Jobs that leave their GPUs though they are granted the same model: for a place beside another, or for one alone."""
         self._counted_s: dict[str, float] = {}
         """Up to when what a running job received is in its account."""
+        self.out_of_service: dict[str, Mapping[str, int]] = {}
+        """By region, GPUs by model on hosts that take no work: there is nothing to grant of them."""
         self._outside: dict[str, None] = {}
         """Jobs whose time cannot be divided: they take part in no round."""
         self._began_s = self._solved_s = -math.inf
@@ -134,6 +136,11 @@ class Rounds:
             return False
         del self.leaving[job]
         return not self.leaving
+
+    def serves(self, region: str, out_of_service: Mapping[str, int]) -> None:
+        """Hosts of a region take work, or take none, other than before."""
+        self.changed = True
+        self.out_of_service[region] = out_of_service
 
     def forget(self, job: str) -> None:
         """A job is over."""

@@ -132,7 +132,11 @@ def _speed(queue: QueueViews, record: JobRecord, at: int) -> float:
 
 
 def _gpus(queue: QueueViews) -> Ints:
+    """GPUs by model on hosts that take work. O(hosts)."""
     found = queue.fleet.gpus()
+    for region in queue.fleet.regions:
+        for model, gpus in queue.rounds.out_of_service.get(region.name, {}).items():
+            found[model] = max(0, found.get(model, 0) - gpus)
     return np.array([found[model] for model in queue.kinds.models], np.int64)
 
 

@@ -53,12 +53,13 @@ class Columns:
         pairs = problem.pairs if problem is not None else []
         number = {name: row for row, name in enumerate(self.ids)} if pairs else {}
         none = (0.0, 0.0)
-        self.pair_jobs: Ints = np.array(
-            [[number[name] for name in pair.ids] for pair in pairs], np.int64
-        ).reshape(-1, 2)
-        self.pair_speeds: Floats = np.array(
-            [[pair.throughputs.get(t, none) for t in self.types] for pair in pairs], float
-        ).reshape(-1, len(self.types), 2)
+        # Flat, for numpy takes its time with lists of lists.
+        both = [number[name] for pair in pairs for name in pair.ids]
+        speeds = [
+            speed for pair in pairs for t in self.types for speed in pair.throughputs.get(t, none)
+        ]
+        self.pair_jobs: Ints = np.array(both, np.int64).reshape(-1, 2)
+        self.pair_speeds: Floats = np.array(speeds, float).reshape(-1, len(self.types), 2)
         room = self.scale[self.pair_jobs[:, :1]] <= self.workers
         self.pair_runs: Bools = (self.pair_speeds > 0).all(axis=2) & room
         some = self.pair_runs.any(axis=1)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 from numba import njit
 
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True}
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: Compiled) -> Compiled:
-    """Compile a function that Python calls. Division by 0 raises, as in Python: measured, it is the faster way."""
+    """Compile a function that Python calls. Division by 0 is no error: a loop that may raise has no vector instructions."""
     return cast(Compiled, njit(**_OPTIONS)(function))
 
 

@@ -38,7 +38,8 @@ class Running:
     def parts(self, view: SharesView) -> Parts:
         """As the hook says. O(one solve), and another for each job that has to be left out."""
         named: dict[int, str] = {}
-        rows: list[int] = np.flatnonzero(view.speeds.max(axis=1, initial=0.0) > 0).tolist()
+        some = view.gpus.any()  # perhaps every host is lost just now
+        rows: list[int] = np.flatnonzero((view.speeds > 0).any(axis=1) & some).tolist()
         late: set[int] = set()
         while rows:
             columns = self._columns(view, rows, late)

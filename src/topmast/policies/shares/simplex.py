@@ -26,21 +26,28 @@ def solve(program: Program) -> Solution | None:
 
     Complexity: that of the simplex method; seconds at some ten thousand cells.
     """
-    model, unit, height = _model(program)
-    make: Any = highspy.Highs
+    unit, height = program.scales()
+    model = model_of(program, unit, height)
     tries = TRIES[1:] + TRIES[:1] if _begins_within(program) else TRIES
     for options in tries:
-        solver = make()
-        for name, value in {**_ALWAYS, **options}.items():
-            solver.setOptionValue(name, value)
+        solver = solver_with(options)
         solver.passModel(model)
         solver.run()
         status, kinds = solver.getModelStatus(), highspy.HighsModelStatus
         if status == kinds.kOptimal:
-            return _solution(program, solver.getSolution(), unit, height)
+            return solution_of(program, solver.getSolution(), unit, height)
         if status == kinds.kInfeasible:
             return None
     raise TopmastError(f"HiGHS found no answer: {solver.modelStatusToString(status)}")
+
+
+def solver_with(options: dict[str, Any]) -> Any:
+    """HiGHS with these options, and those that always hold."""
+    make: Any = highspy.Highs
+    solver = make()
+    for name, value in {**_ALWAYS, **options}.items():
+        solver.setOptionValue(name, value)
+    return solver
 
 
 def _begins_within(program: Program) -> bool:
@@ -56,10 +63,9 @@ _ALWAYS = {
 }
 
 
-def _model(program: Program) -> tuple[Any, Floats, float]:
-    """Rows: floors, time of jobs, workers of types, the extra one; columns: cells, the height."""
+def model_of(program: Program, unit: Floats, height: float) -> Any:
+    """Rows: floors, in ``unit`` (n), time of jobs, workers of types, the extra one; columns: cells, the height."""
     columns, cells = program.columns, program.columns.cells
-    unit, height = program.scales()
     jobs, kinds, count = columns.count, len(columns.types), len(cells.one)
     floors = np.flatnonzero(program.floors)
     row_of = np.full(jobs + 1, -1)
@@ -104,7 +110,7 @@ def _model(program: Program) -> tuple[Any, Floats, float]:
     lp.row_lower_, lp.row_upper_ = low, high
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = _by_column(parts, wide)
-    return lp, unit, height
+    return lp
 
 
 def _by_column(parts: list[tuple[Ints, Ints, Floats]], count: int) -> tuple[Any, Any, Any]:
@@ -120,7 +126,8 @@ def _by_column(parts: list[tuple[Ints, Ints, Floats]], count: int) -> tuple[Any,
     return start, row[order].astype(np.int32), value[order]
 
 
-def _solution(program: Program, found: Any, unit: Floats, height: float) -> Solution:
+def solution_of(program: Program, found: Any, unit: Floats, height: float) -> Solution:
+    """What HiGHS found, in steps/s again."""
     values = np.array(found.col_value, float)
     floors = np.flatnonzero(program.floors)
     prices = np.zeros(program.columns.count)

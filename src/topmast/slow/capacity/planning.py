@@ -8,6 +8,7 @@ the next is valid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,17 +16,23 @@ from msgspec import Struct
 
 from topmast.model.fleet import HostSpec
 from topmast.slow.capacity.feedback import Feedback, Gpus, Key, Limits, Mean, Sample
+from topmast.slow.capacity.lent import back_home
 from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
 
-PRICES = Prices(shortfall_gpu=10.0, buffer_gpu=0.0, move_in_use=10.0, move_idle=1.0, far_gpu=0.1)
-"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones."""
+PRICES = Prices(shortfall_gpu=10.0, buffer_gpu=2.0, move_in_use=10.0, move_idle=1.0, far_gpu=0.1)
+"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones. One that the buffer lacks is worth an
+idle move too, but never what a cluster lacks: a host of the buffer is given away for it, even one in use.
+"""
 
 
 class Wish(Struct, frozen=True):
-    """What to plan for. ``survive``: clusters shall have what they ask for even while a fault domain is down."""
+    """What to plan for. ``survive``: clusters shall have what they ask for even while a fault domain is down.
+    ``buffer_fraction``: of all GPUs of a model in a region, the part that no cluster shall count on.
+    """
 
     limits: Limits = Limits()
     survive: bool = False
+    buffer_fraction: float = 0.0
     prices: Prices = PRICES
 
 
@@ -78,7 +85,7 @@ class Order(Struct, frozen=True):
 
 
 class InForce(Struct, frozen=True):
-    """The plan that holds."""
+    """The plan that holds. ``lent``: the hosts of the buffer, which work where they are."""
 
     number: int
     asked_s: float
@@ -87,6 +94,7 @@ class InForce(Struct, frozen=True):
     configured: Gpus
     requested: Gpus
     shortfall: Gpus
+    lent: tuple[str, ...]
     orders: tuple[Order, ...]
     figures: dict[str, dict[str, Any]]
 
@@ -106,6 +114,11 @@ class CapacityPlanning:
         """When and why the last plan came to nothing; None after one that was applied."""
         self._count = 0
 
+    @property
+    def lent(self) -> frozenset[str]:
+        """The hosts of the buffer: no cluster counts on them, and those where they are may use them."""
+        return frozenset(self.in_force.lent) if self.in_force is not None else frozenset()
+
     def observe(self, sample: Sample, now_s: float) -> None:
         """What is lacking and what is idle now."""
         self.mean.observe(sample, now_s)
@@ -119,7 +132,7 @@ class CapacityPlanning:
         problems = {}
         for region in picture.regions:
             if len(region.clusters) > 1 and any(host.healthy for host in region.hosts):
-                problems[region.name] = problem_of(region, requested, self.wish)
+                problems[region.name] = problem_of(region, requested, self.wish, self.lent)
         if not problems:
             return None
         return Question(self._count, now_s, picture, problems, seen, configured, requested)
@@ -131,27 +144,36 @@ class CapacityPlanning:
         picture: Picture,
         now_s: float,
     ) -> tuple[Order, ...]:
-        """Put a plan in force, if it still makes sense; what to order, nothing if it does not."""
+        """Put a plan in force, if it still makes sense; what to order, nothing if it does not.
+
+        A region that is out of reach by now goes without.
+        """
         before = {region.name: region.owners() for region in question.picture.regions}
         owners = {region.name: region.owners() for region in picture.regions}
-        if any(owners.get(name) != before[name] for name in question.problems):
+        reached = [name for name in question.problems if name in owners]
+        if not reached or any(owners[name] != before[name] for name in reached):
             self.failed("hosts came, went or changed clusters while it was made", now_s)
             return ()
         orders = []
         shortfall: Gpus = {}
-        for region, answer in answers.items():
+        lent: list[str] = []
+        for region in reached:
+            answer = answers[region]
+            hosts = question.problems[region].hosts
+            assignment = back_home(answer["assignment"], hosts, owners[region])
+            lent += [host for host, cluster in assignment.items() if cluster is None]
             moves = {
                 host: cluster
-                for host, cluster in answer["assignment"].items()
+                for host, cluster in assignment.items()
                 if cluster is not None and owners[region][host] != cluster
             }
             orders.append(Order(region, moves))
             for cluster, models in answer["shortfall"].items():
                 shortfall |= {(cluster, model): gpus for model, gpus in models.items()}
-        figures = {region: {f: answer[f] for f in FIGURES} for region, answer in answers.items()}
+        figures = {region: {f: answers[region][f] for f in FIGURES} for region in reached}
         self.in_force = InForce(
             question.number, question.asked_s, now_s, question.seen, question.configured,
-            question.requested, shortfall, tuple(orders), figures,
+            question.requested, shortfall, tuple(lent), tuple(orders), figures,
         )  # fmt: skip
         self.trouble = None
         return tuple(orders)
@@ -161,16 +183,17 @@ class CapacityPlanning:
         self.trouble = now_s, why
 
 
-def problem_of(region: RegionNow, requested: Mapping[Key, float], wish: Wish) -> Problem:
-    """The problem of one region. Where all together ask for more GPUs than there are, each gets its part.
+def problem_of(
+    region: RegionNow, requested: Mapping[Key, float], wish: Wish, lent: frozenset[str]
+) -> Problem:
+    """The problem of one region. Where all together ask for more GPUs than they may count on, each gets its part.
 
     A host that is on its way to another cluster counts as there already, and as idle, so that a plan does not
-    lightly take back what the last one began. O(hosts + clusters x models).
+    lightly take back what the last one began. One of the buffer, ``lent``, stays in it for nothing. O(hosts +
+    clusters x models).
     """
     healthy = [host for host in region.hosts if host.healthy and host.spec.gpus]
-    there: dict[str, float] = {}
-    for host in healthy:
-        there[host.spec.model] = there.get(host.spec.model, 0.0) + host.spec.gpus
+    there = _to_count_on(region, wish.buffer_fraction)
     asked: dict[str, float] = {}
     for (cluster, model), gpus in requested.items():
         if cluster in region.clusters:
@@ -191,7 +214,7 @@ def problem_of(region: RegionNow, requested: Mapping[Key, float], wish: Wish) ->
                 host.spec.datacenter,
                 domain_of(host.spec),
                 host.spec.rack,
-                host.leaves_for or host.owner,
+                host.leaves_for or (None if host.spec.name in lent else host.owner),
                 host.in_use and host.leaves_for is None,
             )
             for host in healthy
@@ -200,9 +223,25 @@ def problem_of(region: RegionNow, requested: Mapping[Key, float], wish: Wish) ->
             Cluster(name, capacities[name], wish.survive, _datacenter(region, name))
             for name in region.clusters
         ),
-        buffer_fraction=0.0,
+        buffer_fraction=wish.buffer_fraction,
         prices=wish.prices,
     )
+
+
+def _to_count_on(region: RegionNow, buffer_fraction: float) -> dict[str, float]:
+    """GPUs by model that clusters together may ask for: the healthy ones, but never those of the buffer.
+
+    The buffer is a part of all, healthy or not: so failures are taken from it first, and nobody has to ask for less.
+    """
+    every: dict[str, float] = {}
+    healthy: dict[str, float] = {}
+    for host in region.hosts:
+        if host.spec.gpus:
+            every[host.spec.model] = every.get(host.spec.model, 0.0) + host.spec.gpus
+        if host.spec.gpus and host.healthy:
+            healthy[host.spec.model] = healthy.get(host.spec.model, 0.0) + host.spec.gpus
+    beside = {model: gpus - math.ceil(buffer_fraction * gpus) for model, gpus in every.items()}
+    return {model: min(gpus, beside[model]) for model, gpus in healthy.items()}
 
 
 def domain_of(host: HostSpec) -> str:

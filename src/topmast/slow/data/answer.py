@@ -48,8 +48,8 @@ def document_of(
     terms = terms_of(columns, placed, serve)
     quality = quality_of(columns, terms.total(), bound)
     regions = [region.name for region in problem.regions]
-    tables = zip(problem.tables, placed, strict=True)
-    workloads = zip(problem.workloads, serve, strict=True)
+    places = _by_row(regions, placed, np.ones_like(placed))
+    shares = _by_row(regions, serve > 0.0, serve)
     return {
         "status": "optimal"
         if quality.gap is not None and quality.gap <= OPTIMAL_GAP
@@ -65,15 +65,21 @@ def document_of(
             "moves": terms.moves,
         },
         "placement": {
-            table.name: [regions[r] for r in np.nonzero(row)[0]] for table, row in tables
+            table.name: list(row) for table, row in zip(problem.tables, places, strict=True)
         },
-        "serve": {
-            workload.name: {regions[r]: float(row[r]) for r in np.nonzero(row)[0]}
-            for workload, row in workloads
-        },
+        "serve": {each.name: row for each, row in zip(problem.workloads, shares, strict=True)},
         "moves": moves_of(problem, columns, placed),
         **figures_of(columns, placed, serve),
     }
+
+
+def _by_row(regions: list[str], where: Bools, values: Any) -> list[dict[str, Any]]:
+    """For each row its values by region, where there are any. O(the whole)."""
+    found: list[dict[str, Any]] = [{} for _ in where]
+    rows, at = np.nonzero(where)
+    for i, r, value in zip(rows.tolist(), at.tolist(), values[rows, at].tolist(), strict=True):
+        found[i][regions[r]] = value
+    return found
 
 
 def figures_of(columns: Columns, placed: Bools, serve: Floats) -> dict[str, float]:

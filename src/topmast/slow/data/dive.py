@@ -11,7 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from topmast.slow.arrays import Bools, Floats
+from topmast.slow.arrays import Bools, Floats, Ints
+from topmast.slow.data.columns import Columns
+from topmast.slow.data.part import part_of, readers_of
 from topmast.slow.data.prices import Relaxation, Relaxed
 from topmast.slow.data.search import Search
 
@@ -48,12 +50,41 @@ def dive(
 
 
 def dive_again(
-    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools, pace: Pace = QUICK
+    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools, pace: Pace
 ) -> tuple[Floats, Floats]:
     """The same, quickly, from replicas ``agreed`` [D, R] that ``search`` has placed already."""
     relaxation.open[:] = relaxation.columns.can
     relaxation.open[agreed] = DECIDED
     return _rounds(relaxation, relaxed, search, lambda: 1.0, pace)
+
+
+def dive_part(
+    relaxation: Relaxation,
+    relaxed: Relaxed,
+    search: Search,
+    agreed: Bools,
+    works: Bools,
+    rest: Floats,
+) -> tuple[Floats, Floats]:
+    """The same, only for ``works`` [W] and what they read: the others stay where ``rest`` [W, R] has them.
+
+    O(items + (D + W) R), and the rounds of the part.
+    """
+    part = part_of(relaxation, relaxed, search.state, works, rest)
+    inside = part.relaxation
+    inside.open[agreed[part.tables]] = DECIDED
+    found = _rounds(inside, part.relaxed, search, lambda: 1.0, QUICK, part.tables)
+    return part.into(relaxed, rest, *found)
+
+
+def undecided(relaxed: Relaxed, here: Floats, columns: Columns, agreed: Bools) -> Bools:
+    """The workloads that are not where the relaxation has them, or read a table of which it wants a replica
+    that is not ``agreed``: [W]. O(items + (D + W) R).
+    """
+    doubtful = columns.can & ~agreed & (relaxed.replicas > GONE)
+    readers = readers_of(columns, np.asarray(doubtful.any(axis=1)))
+    result: Bools = readers | relaxed.astray(here)
+    return result
 
 
 def _rounds(
@@ -62,29 +93,34 @@ def _rounds(
     search: Search,
     left_s: Callable[[], float],
     pace: Pace,
+    tables: Ints | None = None,
 ) -> tuple[Floats, Floats]:
+    """``tables``: the numbers of the relaxation's tables in ``search``, where they differ."""
     now = relaxed
+    rows = np.arange(len(now.replicas)) if tables is None else tables
     for _ in range(pace.rounds):
-        if not _decide(relaxation, now.replicas, search, pace.part) or left_s() <= 0.0:
+        if not _decide(relaxation, now.replicas, search, rows, pace.part) or left_s() <= 0.0:
             break
         now = relaxation.solve(now.point, iterations=pace.iterations, weight=now.weight)
     relaxation.open[:] = relaxation.columns.can
     return now.replicas, now.shares
 
 
-def _decide(relaxation: Relaxation, replicas: Floats, search: Search, part: float) -> bool:
+def _decide(
+    relaxation: Relaxation, replicas: Floats, search: Search, rows: Ints, part: float
+) -> bool:
     """Decide some of what is open; whether anything was."""
-    undecided = np.where(relaxation.open == OPEN, replicas, -1.0)
-    best, highest = undecided.argmax(axis=1), undecided.max(axis=1)
+    unknown = np.where(relaxation.open == OPEN, replicas, -1.0)
+    best, highest = unknown.argmax(axis=1), unknown.max(axis=1)
     unsure = np.nonzero((highest > GONE) & (highest <= SURE))[0]
     unsure = unsure[np.argsort(-highest[unsure], kind="stable")]
-    chosen = undecided > SURE
+    chosen = unknown > SURE
     first = unsure[: max(FEWEST, int(part * len(unsure)))]
     chosen[first, best[first]] = True
     if not chosen.any():
         return False
-    search.place(chosen)
-    there = search.state.placed & chosen
+    search.place(chosen, rows)
+    there = search.state.placed[rows] & chosen
     relaxation.open[there] = DECIDED
     relaxation.open[chosen & ~there] = CLOSED
     # With a table's replicas ruled out there may be too few regions left: then all are open again.

@@ -16,7 +16,7 @@ from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.columns import Columns
 from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
-from topmast.slow.data.dive import MIDDLING, QUICK, Pace, dive, dive_again
+from topmast.slow.data.dive import MIDDLING, dive, dive_again, dive_part, undecided
 from topmast.slow.data.exact import Found
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.ledger import terms_of
@@ -37,10 +37,15 @@ COOLING = 0.01
 SLICES = 8
 STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
-WARM_ITERATIONS = 120
-WARM_STEPS = 60
-AGREED = 0.5
-"""A replica of the last plan stays decided where the relaxation still wants this much of it."""
+WARM_ITERATIONS = 240
+WARM_RISE = 0.06
+"""The old prices are good enough when a look added so small a part of what is missing up to the old placement."""
+WARM_STEPS, WARM_WORK = 200, 20
+"""Steps of a round for a workload that is searched for, and at most for each that there is."""
+WARM_DOUBTS = (0.3, 0.5, 0.7, 0.9)
+"""A replica of the last plan stays decided where the relaxation still wants this much of it: tried one after the
+other, until more than the whole would have been decided anew.
+"""
 
 Seconds = Callable[[], float]
 Told = Callable[[str, float, float], None]
@@ -102,7 +107,7 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
     for least in DOUBTS:
         if left_s() < 0.25 * limit_s:
             break
-        other = _doubted(relaxation, relaxed, prices, search.state.placed, least, MIDDLING)
+        other = _doubted(relaxation, relaxed, prices, search.state.placed, least)
         if other is None:
             continue
         _polish(other, left_s, relaxed.bound, told, HEATS[-2:], STEPS_A_WORKLOAD)
@@ -113,23 +118,34 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
 
 
 def _doubted(
-    relaxation: Relaxation,
-    relaxed: Relaxed,
-    prices: Floats,
-    placed: Bools,
-    least: float,
-    pace: Pace,
+    relaxation: Relaxation, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
 ) -> Search | None:
     """Another placement: what the relaxation wants less than ``least`` is decided anew by a dive."""
-    columns = relaxation.columns
+    agreed, search = _agreed(relaxation.columns, relaxed, prices, placed, least)
+    if search is None:
+        return None
+    wish, shares = dive_again(relaxation, relaxed, search, agreed, MIDDLING)
+    return _settled(search, wish, shares)
+
+
+def _agreed(
+    columns: Columns, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
+) -> tuple[Bools, Search | None]:
+    """The replicas of a placement of which the relaxation wants more than ``least``, and a search with these
+    alone; None where links cannot carry them.
+    """
     agreed = placed & columns.can & (relaxed.replicas > least)
     source = sources_of(columns, agreed)
     if source is None:
-        return None
+        return agreed, None
     search = Search(columns, prices)
     search.adopt(agreed, source)
-    wish, shares = dive_again(relaxation, relaxed, search, agreed, pace)
-    if not search.fill(wish + 1e-3 * columns.held):
+    return agreed, search
+
+
+def _settled(search: Search, wish: Floats, shares: Floats) -> Search | None:
+    """A search that is complete after a dive: least replicas and workloads, moved while that pays."""
+    if not search.fill(wish + 1e-3 * search.columns.held):
         return None
     search.assign(shares)
     search.descend(20)
@@ -139,28 +155,51 @@ def _doubted(
 def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) -> Answer | None:
     """Solve from what was learnt: keep the replicas on which the prices still agree, and dive for the
     rest. None where the old placement breaks a rule now.
+
+    Only the prices are looked at as a whole. What is decided anew, and searched, is what they disagree with:
+    a try costs little, so that there are several, and the best is kept.
     """
     columns = relaxation.columns
-    resumed = Search(columns)
-    if not _resume(resumed, learnt.placed, learnt.serve):
+    search = Search(columns)
+    if not _resume(search, learnt.placed, learnt.serve):
         return None
-    relaxed = _follow(relaxation, learnt)
-    told("resumed", resumed.cost(), relaxed.bound)
+    cost, here = search.cost(), search.shares()
+    relaxed = _follow(relaxation, learnt, cost)
+    told("resumed", cost, relaxed.bound)
     prices = relaxation.replica_prices(relaxed.prices)
-    search = _doubted(relaxation, relaxed, prices, learnt.placed, AGREED, QUICK)
-    if search is None or search.cost() >= resumed.cost():
-        search = resumed
-    told("dive", search.cost(), relaxed.bound)
-    _polish(search, left_s, relaxed.bound, told, (HEATS[-1],), WARM_STEPS)
+    search.charge(prices)
+    tried = 0
+    for least in WARM_DOUBTS:
+        agreed, other = _agreed(columns, relaxed, prices, learnt.placed, least)
+        part = undecided(relaxed, here, columns, agreed)
+        tried += int(part.sum())
+        if other is None or tried > len(part) or left_s() <= 0.1:
+            break
+        other = _settled(other, *dive_part(relaxation, relaxed, other, agreed, part, here))
+        if other is None:
+            continue
+        _polish_astray(other, relaxed, left_s, told)
+        if other.cost() < search.cost():
+            search = other
+    if search.cost() >= cost:
+        _polish_astray(search, relaxed, left_s, told)
     return _finish(columns, search, relaxed)
 
 
-def _anneal(search: Search, near: Bools, steps: int, warm: float, left_s: Seconds) -> None:
+def _polish_astray(search: Search, relaxed: Relaxed, left_s: Seconds, told: Told) -> None:
+    """Search for those workloads that are not where the relaxation has them."""
+    search.works = search.works[relaxed.astray(search.shares())[search.works]]
+    most = WARM_WORK * len(search.columns.loss) // max(1, len(search.works))
+    steps = min(WARM_STEPS, most)
+    _polish(search, left_s, relaxed.bound, told, HEATS[-2:], steps)
+
+
+def _anneal(search: Search, steps: int, warm: float, left_s: Seconds) -> None:
     """One round from ``warm`` down, in slices between which the time may end it."""
     part = COOLING ** (1.0 / SLICES)
     for number in range(SLICES):
         begin = warm * part**number
-        search.anneal(near, max(1, steps // SLICES), begin, begin * part)
+        search.anneal(max(1, steps // SLICES), begin, begin * part)
         if left_s() <= 0.1:
             break
 
@@ -182,13 +221,22 @@ class _Converged:
         return bound - before <= CONVERGED * abs(bound)
 
 
-def _follow(relaxation: Relaxation, learnt: Learnt) -> Relaxed:
-    """The relaxation from what was learnt, prices of tables following what replicas cost now."""
-    columns = relaxation.columns
+def _follow(relaxation: Relaxation, learnt: Learnt, cost: float) -> Relaxed:
+    """The relaxation from what was learnt, prices of tables following what replicas cost now.
+
+    ``cost``: of the old placement. It ends when little is added to the bound beside what is missing.
+    """
     point = learnt.point.copy()
-    cost = columns.replica_cost()
-    point.arrays[2][:] *= (cost / np.maximum(learnt.cost, 1e-12))[columns.reads.items]
-    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=learnt.weight)
+    now = relaxation.columns.replica_cost()
+    point.arrays[2][:] *= (now / np.maximum(learnt.cost, 1e-12))[relaxation.columns.reads.items]
+    before = -math.inf
+
+    def stop(bound: float, iterations: int) -> bool:
+        nonlocal before
+        rise, before = bound - before, bound
+        return rise <= WARM_RISE * (cost - bound)
+
+    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=learnt.weight, stop=stop)
 
 
 def _resume(search: Search, placed: Bools, serve: Floats) -> bool:
@@ -250,9 +298,8 @@ def _polish(
         return
     scale = float(columns.loss[search.works].mean())
     best, cost = search.saved(), search.cost()
-    near = np.ones_like(columns.may_serve)
     for heat in heats:
-        _anneal(search, near, steps * len(search.works), heat * scale, left_s)
+        _anneal(search, steps * len(search.works), heat * scale, left_s)
         search.descend(20)
         now = search.cost()
         if now < cost:

@@ -22,6 +22,7 @@ from topmast.slow.data.columns import Columns
 from topmast.slow.data.formulation import routes_of
 
 STEP = 0.99
+ASTRAY = 0.3
 CHECK = 40
 """Iterations between looks at the bound."""
 NO_COPY, FREE_COPY = -1, -2
@@ -72,21 +73,28 @@ class Relaxed(Struct, frozen=True):
         """Who is served where, [W, R]."""
         return self.point.arrays[1]
 
+    def astray(self, shares: Floats) -> Bools:
+        """The workloads of which ``shares`` [W, R] have a good part elsewhere: [W]."""
+        result: Bools = np.abs(self.shares - shares).max(axis=1, initial=0.0) > ASTRAY
+        return result
+
 
 class Relaxation:
     """The relaxation of one problem, to be solved from any point again and again."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, byte: float | None = None) -> None:
+        """``byte``: in what bytes are counted, where prices of another relaxation are to go on."""
         self.columns = columns
-        self._scale()
+        self._scale(byte)
         self._arrays()
         self._steps()
 
-    def _scale(self) -> None:
+    def _scale(self, byte: float | None) -> None:
         """Rows in bytes and CPUs, counted so that a price of 1 is of the order of what to expect."""
         columns = self.columns
         regions = columns.can.shape[1]
-        self.byte = max(1.0, float(columns.size_bytes.mean())) if len(columns.size_bytes) else 1.0
+        mean = float(columns.size_bytes.mean()) if len(columns.size_bytes) else 1.0
+        self.byte = max(1.0, mean) if byte is None else byte
         routes = routes_of(columns, np.zeros_like(columns.can), columns.can)
         route = np.where(columns.held | ~columns.can, NO_COPY, FREE_COPY)
         several = np.zeros(route.shape, bool)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from topmast.slow.arrays import Bools, Floats, Ints
@@ -40,6 +42,10 @@ class Search:
         )
         choices = columns.may_serve.sum(axis=1)
         self.works: Ints = np.nonzero((choices > 0) & (columns.loss > 0))[0]
+
+    def charge(self, extra: Floats) -> None:
+        """Charge replicas ``extra`` [D, R] beside what they cost, from now on."""
+        self.fixed = _fixed(self.columns, self.columns.replica_cost() + extra)
 
     def adopt(self, placed: Bools, source: Ints) -> None:
         """Begin with a placement that keeps every hard rule, its copies coming from ``source`` [D, R]."""
@@ -84,12 +90,13 @@ class Search:
         if self.fill(held):
             return True
         self.adopt(np.zeros_like(columns.can), np.full(held.shape, -1, np.int64))
-        self.place(columns.held & columns.can)
+        self.place(columns.held & columns.can, np.arange(len(held)))
         return self.fill(held)
 
-    def place(self, placed: Bools) -> None:
-        """Add the replicas of a placement, where they fit; those that are held first."""
-        tables, regions = np.nonzero(placed)
+    def place(self, placed: Bools, rows: Ints) -> None:
+        """Add replicas [rows, R] of the tables ``rows``, where they fit; those that are held first."""
+        at, regions = np.nonzero(placed)
+        tables = rows[at]
         order = np.lexsort((regions, tables, ~self.columns.held[tables, regions]))
         kernels.place(self.fixed, self.state, tables[order], regions[order], self.log)
 
@@ -105,16 +112,9 @@ class Search:
         """Move workloads while that pays."""
         return float(kernels.descend(self.fixed, self.state, self.works, self.log, sweeps))
 
-    def anneal(
-        self, near: Bools, steps: int, warm: float, cold: float, together: float = 0.05
-    ) -> float:
-        """Random moves to regions that are ``near`` [W, R] at falling temperatures."""
-        padded = np.concatenate(
-            [near & self.columns.may_serve, np.ones((len(near), 1), bool)], axis=1
-        )
-        count = padded.sum(axis=1)
-        order = np.argsort(~padded, axis=1, kind="stable")
-        listed = np.where(order == near.shape[1], -1, order)
+    def anneal(self, steps: int, warm: float, cold: float, together: float = 0.05) -> float:
+        """Random moves at falling temperatures, to regions where a workload may be served, or nowhere."""
+        listed, count = self._choices
         works = self.works[count[self.works] > 1]
         return float(
             kernels.anneal(
@@ -131,6 +131,14 @@ class Search:
                 together,
             )
         )
+
+    @cached_property
+    def _choices(self) -> tuple[Ints, Ints]:
+        """Where each workload may go, [W, R + 1] with -1 for nowhere, and how many of them count."""
+        may = self.columns.may_serve
+        padded = np.concatenate([may, np.ones((len(may), 1), bool)], axis=1)
+        order = np.argsort(~padded, axis=1, kind="stable")
+        return np.where(order == may.shape[1], -1, order), padded.sum(axis=1)
 
     def shares(self) -> Floats:
         """Where workloads are, as shares [W, R]."""

@@ -434,7 +434,7 @@ def anneal(
     """Random moves, worse ones taken with a chance that falls with the temperature; the change of cost.
 
     A part ``together`` of the moves takes along all that read one of a workload's tables in its region.
-    ``near`` [W, R + 1]: the first ``near_count`` entries are the regions worth trying. O(steps R).
+    ``near`` [W, R + 1]: the first ``near_count`` entries are where it may go. O(steps R).
     """
     total = 0.0
     if len(works) == 0:

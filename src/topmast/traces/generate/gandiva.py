@@ -1,6 +1,6 @@
 """`gandiva-like`: training jobs that come in bursts, most of them trials that end soon, on hosts of four GPUs.
 
-As in Xiao et al., *Gandiva: Introspective Cluster Scheduling for Deep Learning* (OSDI '18), section 6.3: 180 GPUs, jobs of
+As in Xiao et al., *Gandiva: Introspective Cluster Scheduling for Deep Learning* (OSDI '18), the experiment on a cluster: 180 GPUs, jobs of
 a few GPUs, of which people want to see the first mini-batches soon. Its trace is not public: models and their speeds are
 those of Gavel's table (see gavel), and sizes, durations and bursts are ours.
 """

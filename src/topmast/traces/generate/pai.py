@@ -63,7 +63,7 @@ MEMORY_GB = {0.0: 2, 0.25: 15, 0.5: 29.3, 0.95: 59, 0.99: 120, 1.0: 240}
 """P95 of vCPUs and memory as in the paper; the others are ours."""
 
 RECURRING = 0.65
-"""Of the tasks, those of groups with at least `RECURS` tasks (paper, section 4.2)."""
+"""Of the tasks, those of groups with at least `RECURS` tasks (the paper's account of recurring tasks)."""
 RECURS = 5
 LARGEST_GROUP = 0.01
 WITHIN_GROUP = 0.996

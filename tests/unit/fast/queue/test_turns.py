@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.build import cluster, fleet, gang, job, needs
 from tests.support.world import World
 from topmast.model import messages as m
 from topmast.model.job import Accelerator as A
 from topmast.model.job import JobSpec, Resources
+from topmast.model.states import HostState
 from topmast.policies.registry import load_profile
 
 LAB = fleet(cluster("lab-1", hosts=1, gpus=4, model="V100"), cluster("lab-2", hosts=1, gpus=4, model="K80"))  # fmt: skip
@@ -172,3 +175,58 @@ def test_first_come_first_served_lets_nobody_pass() -> None:
     world.finish(first)
     world.advance(1)
     assert (world.states()[wide], world.states()[small]) == ("RUNNING", "PENDING")
+
+
+TWO = fleet(cluster("lab-1", hosts=2, gpus=4, model="V100"))
+
+
+@pytest.mark.parametrize("told_by", ["an engine", "an operator"])
+@pytest.mark.parametrize("again", [False, True], ids=["", "and the process began anew"])
+def test_gpus_of_hosts_that_take_no_work_are_not_granted(told_by: str, again: bool) -> None:
+    """A host goes in mid-round: nobody is stopped for a gang that only the whole fleet could hold; later it gets its turn."""
+    world = _world(where=TWO, shares__lease="1")
+    small = world.submit(*(job(f"s{n}", gpus=2, model="V100") for n in range(2)))
+    world.advance(100)
+    host = next(name for name in ("lab-1-0", "lab-1-1") if name not in _hosts_of(world, small[0]))
+    if told_by == "an engine":
+        world.lose(host)
+    else:
+        world.set_host(host, HostState.CORDONED)
+    (wide,) = world.submit(job("wide", gpus=4, count=2, model="V100"))
+    if again:
+        world.restart()
+    world.advance(3_600)
+    assert world.states()[wide] != "RUNNING"
+    assert world.jobs[small[0]].preemptions == 0
+    assert world.queue.rounds.out_of_service["lab"] == {"V100": 4}
+    if told_by == "an engine":
+        world.revive(host)
+    else:
+        world.set_host(host, HostState.HEALTHY)
+    ran = 0
+    for _ in range(20):
+        world.advance(360)
+        ran += world.states()[wide] == "RUNNING"
+    assert world.queue.rounds.out_of_service["lab"] == {}
+    assert 4 <= ran <= 16
+
+
+@pytest.mark.parametrize("policy", ["max-min-fairness", "finish-time-fairness", "makespan", "max-throughput", "hierarchical", "fifo", "allox", "min-cost"])  # fmt: skip
+def test_when_every_host_is_lost_all_wait_and_then_go_on(policy: str) -> None:
+    """No GPU to divide is no failure of the solver."""
+    world = _world(f"gavel-{policy}", where=ONE)
+    jobs = world.submit(*(job(name, gpus=1, model="V100") for name in "ab"))
+    world.advance(100)
+    world.lose("lab-1-0")
+    world.advance(1_000)
+    assert "RUNNING" not in world.states().values()
+    world.revive("lab-1-0")
+    world.advance(1_000)
+    assert world.queue.rounds.failures == 0
+    assert [world.states()[name] for name in jobs] == ["RUNNING", "RUNNING"]
+
+
+def _hosts_of(world: World, name: str) -> tuple[str, ...]:
+    plan = world.jobs[name].plan
+    assert plan is not None
+    return plan.hosts

@@ -87,16 +87,44 @@ def test_floors_with_pairs(seed: int) -> None:
     assert fast.height >= exact.height * (1 - 1e-7)
 
 
-def test_more_pairs_than_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only some pairs begin, the prices fetch those that are missing."""
-    columns = Columns(problem(3, jobs=60, pairs=True))
+@pytest.mark.parametrize("each_begin", [1, 4])
+@pytest.mark.parametrize("seed", range(8))
+def test_more_pairs_than_begin(seed: int, each_begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only some pairs begin, the prices fetch those that are missing: with little room and with plenty."""
+    columns = Columns(problem(seed, jobs=60, pairs=True))
     monkeypatch.setattr(interior_pairs, "MANY_PER_JOB", 2)
-    monkeypatch.setattr(interior_pairs, "PAIRS_PER_JOB", 1)
+    monkeypatch.setattr(interior_pairs, "PAIRS_PER_JOB", each_begin)
+    program = rising(columns, seed)
+    exact, fast = simplex.solve(program), interior_pairs.solve(program)
+    assert exact is not None
+    assert fast is not None, "it did not converge"
+    assert reached(program, fast.cells) == pytest.approx(exact.height, rel=CLOSE)
+    assert fast.height >= exact.height * (1 - 1e-7)
+
+
+@pytest.mark.parametrize(("room", "few"), [(0.05, True), (4.0, False)])
+def test_time_is_a_limit_only_of_those_who_run_out_of_it(
+    room: float, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few workers nobody is held to its time, with many almost everybody is; both times it is the optimum."""
+    drawn = problem(3, jobs=60, pairs=True)
+    workers = {name: max(8, int(60 * room)) for name in drawn.workers}
+    columns = Columns(Problem(workers, drawn.jobs, drawn.pairs))
+    held: list[int] = []
+
+    def counted(*values: object) -> object:
+        found = optimum(*values)  # type: ignore[arg-type]
+        held.append(int(found[0].timed.sum()))
+        return found
+
+    optimum = interior_pairs._optimum
+    monkeypatch.setattr(interior_pairs, "_optimum", counted)
     program = rising(columns, 3)
     exact, fast = simplex.solve(program), interior_pairs.solve(program)
     assert exact is not None
     assert fast is not None
     assert reached(program, fast.cells) == pytest.approx(exact.height, rel=CLOSE)
+    assert (held[-1] < 30) == few
 
 
 @pytest.mark.parametrize("seed", range(12))

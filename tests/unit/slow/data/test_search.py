@@ -23,8 +23,7 @@ def test_the_books_are_right(kind: Kind, seed: int) -> None:
     assert search.begin()
     before = search.cost()
     change = search.descend(20)
-    near = np.ones_like(columns.may_serve)
-    change += search.anneal(near, 20_000, 20.0, 0.1, together=0.3)
+    change += search.anneal(20_000, 20.0, 0.1, together=0.3)
     assert search.cost() == pytest.approx(before + change, rel=1e-6)
     state = search.state
     assert is_allowed(columns, state.placed)

@@ -10,7 +10,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Themis (Mahajan et al., NSDI '20), as Gavel (OSDI '20), section 4.2 puts it"
+SOURCE = "Themis (Mahajan et al., NSDI '20), as Gavel (OSDI '20) puts it"
 NAME = "finish-time-fairness"
 CLOSE = 1e-7
 STEPS = 60

@@ -8,7 +8,7 @@ from topmast.policies.base import Floats, Ints
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.2: FIFO and shortest job first"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): FIFO and shortest job first"
 FIFO, SJF = "fifo", "sjf"
 
 

@@ -6,18 +6,18 @@ import numpy as np
 
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.policies.base import Bools, Floats
+from topmast.policies.shares.climbing import Climb
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.program import Solution
-from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.3: hierarchical policies by water-filling"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): hierarchical policies by water-filling"
 NAME = "hierarchical"
 PRICED = 1e-7
 """The part of the price of a step that makes a floor count as one that holds it."""
 DUST = 1e-9
 """What a level rises by less than this, of the highest, is rounding."""
-SLACKS = (1e-10, 1e-8, 1e-6)
+SLACKS = (0.0, 1e-10, 1e-8, 1e-6)
 """How far a floor may be undercut that rounding has put a little too high, tried in turn."""
 
 
@@ -37,12 +37,16 @@ def solve(columns: Columns) -> Shares:
     levels, rising = np.zeros(columns.count), np.ones(columns.count, bool)
     objective: float | None = None
     cells = np.zeros(len(columns.cells.one))
+    reached = np.zeros(columns.count)
+    climb = Climb(columns)
     while rising.any():
         parts = _parts(columns, rising)
-        found = _step(columns, parts * unit, levels * unit)
+        # What the last allocation keeps is within reach, whatever rounding did to the levels.
+        found = _step(climb, parts * unit, np.minimum(levels * unit, reached))
         rise = found.height * parts
         levels = levels + np.where(rise > DUST * levels.max(initial=1.0), rise, 0.0)
         cells = found.cells
+        reached = columns.speeds_of(*columns.cells.spread(cells))
         if objective is None:
             objective = found.height
         held = rising & (found.prices * parts * unit > PRICED)
@@ -52,9 +56,9 @@ def solve(columns: Columns) -> Shares:
     return Shares(objective, *columns.cells.spread(cells), levels=levels)
 
 
-def _step(columns: Columns, slope: Floats, base: Floats) -> Solution:
+def _step(climb: Climb, slope: Floats, base: Floats) -> Solution:
     for slack in SLACKS:
-        found = raised(columns, slope, base * (1 - slack))
+        found = climb.step(slope, base * (1 - slack))
         if found is not None:
             return found
     raise TopmastError("water-filling lost its footing: levels that were reached are out of reach")

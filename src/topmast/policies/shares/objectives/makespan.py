@@ -8,7 +8,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.2: minimise makespan"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): minimise makespan"
 NAME = "makespan"
 
 

@@ -8,9 +8,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
-SOURCE = (
-    "Gavel (Narayanan et al., OSDI '20), section 4.1: max-min fairness over effective throughputs"
-)
+SOURCE = "Gavel (Narayanan et al., OSDI '20): max-min fairness over effective throughputs"
 NAME = "max-min-fairness"
 
 

@@ -8,7 +8,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.linear import best_of, linear
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.2: maximise total throughput"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): maximise total throughput"
 NAME = "max-throughput"
 
 

@@ -10,7 +10,7 @@ from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.linear import best_of, linear, nearest, solution_of
 from topmast.policies.shares.shares import Shares
 
-SOURCE = "Gavel (Narayanan et al., OSDI '20), section 4.2: minimise cost, with and without SLOs"
+SOURCE = "Gavel (Narayanan et al., OSDI '20): minimise cost, with and without SLOs"
 NAME, NAME_SLO = "min-cost", "min-cost-slo"
 CLOSE = 1e-9
 KEPT = 1 - 1e-6
