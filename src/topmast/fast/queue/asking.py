@@ -282,7 +282,8 @@ def refuse(
     record, retry_at_s = queue.jobs[candidate.job], refusal.retry_at_s
     if refusal.reason is PendingReason.INSUFFICIENT_CAPACITY:
         band = effective_band(record.spec.band, candidate.over_quota)
-        anew_at_s = queue.backfill.found_no_room(record, band, offered, queue.now)
+        over_quota = candidate.over_quota
+        anew_at_s = queue.backfill.found_no_room(record, band, over_quota, offered, queue.now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
         kept_until_s = queue.kept_back_until_s(record)
         retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s, kept_until_s))

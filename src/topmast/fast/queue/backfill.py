@@ -15,6 +15,8 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.job import Band
 from topmast.model.plan import Reservation
 
+REFRESH_PART = 0.005
+"""Of the time until it begins: so long a reservation stands at least."""
 REFRESH_S = 1.0
 """A reservation is not made anew more often: at each end of a job on a large fleet that would be all that
 is done."""
@@ -30,7 +32,7 @@ class Backfill:
         """When somebody will have waited long enough."""
         self.freed: dict[tuple[str, str], None] = {}
         """Regions and clusters where seats were kept that are there for others now."""
-        self._made_s = -math.inf
+        self._made_s, self._made_over_quota = -math.inf, False
         self._band = Band.OPPORTUNISTIC
         self._gpus_milli = 0
 
@@ -44,7 +46,8 @@ class Backfill:
             return False
         if self.reservation is None:
             return True
-        return self.reservation.job == record.id and now >= self._made_s + REFRESH_S
+        held = self.reservation
+        return held.job == record.id and now >= self._anew_s(held)
 
     def binds(
         self, job: str, band: Band, gpus_milli: int, remaining_s: float, now: float
@@ -64,7 +67,12 @@ class Backfill:
         return -math.inf if held is None else math.nextafter(held.from_s - now, math.inf)
 
     def found_no_room(
-        self, record: JobRecord, band: Band, offered: Iterable[Reservation | None], now: float
+        self,
+        record: JobRecord,
+        band: Band,
+        over_quota: bool,
+        offered: Iterable[Reservation | None],
+        now: float,
     ) -> float | None:
         """A job found no room now, and regions told where it would first; returns when to ask it again.
 
@@ -80,17 +88,27 @@ class Backfill:
             # Asked within quota and over it, the job keeps the better of its bands.
             self._band = band if before is None else max(band, self._band)
             self._gpus_milli = record.spec.gpus_milli()
-            self._made_s = now
+            self._made_s, self._made_over_quota = now, over_quota
             self.due_s = None
             if before is not None and _frees_room(before, self.reservation):
                 self.freed[before.region, before.cluster] = None
-            return None
-        if before is not None and before.job == record.id and now < self._made_s + REFRESH_S:
-            return self._made_s + REFRESH_S
+            # Whoever should have gone by then may be late, and another place better.
+            return self._late_s(self.reservation, now)
+        if before is not None and before.job == record.id and now < self._anew_s(before):
+            other_mode = now == self._made_s and over_quota is not self._made_over_quota
+            return self._late_s(before, now) if other_mode else self._anew_s(before)
         due_s = record.submit_s + self.after_s
         if before is None and now < due_s:
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
         return None
+
+    def _anew_s(self, reservation: Reservation) -> float:
+        """When it may be made anew: the farther off its time is, the less often."""
+        return self._made_s + max(REFRESH_S, (reservation.from_s - self._made_s) * REFRESH_PART)
+
+    def _late_s(self, reservation: Reservation, now: float) -> float:
+        """When a job should have started that has not."""
+        return max(now, reservation.from_s) + REFRESH_S
 
     def let_go(self, job: str) -> None:
         """A job waits no more: if room was reserved for it, that is there for others."""

@@ -185,7 +185,24 @@ def _fetch_or_wait(
     full, again_s = PendingReason.INSUFFICIENT_CAPACITY, wait.until_s
     if queue.fetches.next_s(queue.now) is None:
         again_s = max(queue.now + FETCH_AGAIN_S, again_s)
-    close(queue, asking.candidate, full, wait.why, again_s, refused=True)
+    # Near its data somebody may be old enough to be stopped before that.
+    young_until_s = earliest(offer.retry_at_s for offer in asking.offers.values())
+    anew_at_s = _reserve_near(queue, record, asking)
+    retry_at_s = earliest((again_s, young_until_s, anew_at_s))
+    close(queue, asking.candidate, full, wait.why, retry_at_s, refused=True)
+
+
+def _reserve_near(queue: QueueViews, record: JobRecord, asking: Asking) -> float | None:
+    """A job waits for room near its data: that is reserved for it, or anew, as where there is room nowhere.
+
+    Returns when to ask it again.
+    """
+    if not queue.backfill.may_reserve(record, queue.now):
+        return None
+    over_quota = asking.candidate.over_quota
+    band = effective_band(record.spec.band, over_quota)
+    offered = [offer.reservation for offer in asking.offers.values()]
+    return queue.backfill.found_no_room(record, band, over_quota, offered, queue.now)
 
 
 def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
