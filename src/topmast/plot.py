@@ -63,6 +63,12 @@ def legend(drawn: Figure, *, axis: int = 0) -> None:
     drawn.axes[axis].legend(frameon=False)
 
 
+def legend_below(drawn: Figure, *, axis: int = 0, columns: int = 5) -> None:
+    """Name the lines of one of the axes below all of them."""
+    handles, names = drawn.axes[axis].get_legend_handles_labels()
+    drawn.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
+
+
 def wide_range(drawn: Figure, *, axis: int = 0) -> None:
     """A scale for amounts from nothing to millions: logarithmic, but linear below one."""
     drawn.axes[axis].set_xscale("symlog", linthresh=1.0)

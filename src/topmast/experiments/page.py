@@ -13,6 +13,8 @@ from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.report import STYLE
 
 Means = Sequence[Mapping[str, Any]]
+LEAST_SEEDS = 3
+STROKES = ("-", "--", ":")
 VERDICTS = {True: "reached", False: "NOT reached", None: "not comparable"}
 
 
@@ -47,7 +49,8 @@ def _setting(document: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in document["seeds"])
     return (
         f"{size_of(document)}, seeds {seeds}, "
-        f"version {document['version']}. Intervals are 95% confidence intervals over seeds."
+        f"version {document['version']}. Intervals are 95% confidence intervals over seeds; "
+        "those of two seeds are in the tables only."
     )
 
 
@@ -92,24 +95,36 @@ def _draw(folder: Path, experiment: Experiment, means: Means) -> str:
             _bars(drawn.axes[axis], name, means)
         plot.label(drawn, name, "load" if swept else "", "", axis=axis)
     if swept:
-        plot.legend(drawn, axis=0)
+        plot.legend_below(drawn)
     _, picture = plot.save(drawn, folder, "plots")
     svg = picture.read_text(encoding="utf-8")
     return svg[svg.index("<svg") :]
 
 
 def _lines(axes: Any, name: str, means: Means) -> None:
-    """A line over loads for each case and age of the signal."""
-    lines: dict[str, list[tuple[float, float, float]]] = {}
+    """A line over loads for each case, thin ones for further ages of its signal."""
+    lines: dict[str, dict[float | None, list[tuple[float, float, float]]]] = {}
     for m in means:
         value = m["figures"].get(name)
         if value is not None:
-            signal = "" if m["signal_s"] is None else f" {m['signal_s']:g} s"
-            point = (m["load"], value["mean"], value["ci95"] or 0.0)
-            lines.setdefault(m["case"] + signal, []).append(point)
-    for case, points in lines.items():
-        loads, values, errors = zip(*points, strict=True)
-        axes.errorbar(loads, values, yerr=errors, label=case, capsize=2, linewidth=1.2)
+            error = _interval(m, value)
+            ages = lines.setdefault(m["case"], {})
+            ages.setdefault(m["signal_s"], []).append((m["load"], value["mean"], error))
+    for number, (case, ages) in enumerate(lines.items()):
+        colour = plot.COLOURS[number % len(plot.COLOURS)]
+        style = STROKES[number // len(plot.COLOURS) % len(STROKES)]
+        for further, points in enumerate(ages.values()):
+            loads, values, errors = zip(*points, strict=True)
+            axes.errorbar(
+                loads, values, yerr=errors if any(errors) else None, capsize=2, color=colour,
+                linestyle=style, label=None if further else case,
+                linewidth=0.6 if further else 1.4, alpha=0.6 if further else 1.0,
+            )  # fmt: skip
+
+
+def _interval(mean: Mapping[str, Any], value: Mapping[str, Any]) -> float:
+    """Only from three seeds on: those of two are wider than the picture."""
+    return (value["ci95"] or 0.0) if mean["seeds"] >= LEAST_SEEDS else 0.0
 
 
 def _bars(axes: Any, name: str, means: Means) -> None:
@@ -118,7 +133,7 @@ def _bars(axes: Any, name: str, means: Means) -> None:
     axes.barh(
         [m["label"] for m in there],
         [v["mean"] for v in values],
-        xerr=[v["ci95"] or 0.0 for v in values],
+        xerr=[_interval(m, v) for m, v in zip(there, values, strict=True)],
     )
     axes.invert_yaxis()
 
