@@ -3,7 +3,7 @@
 The placer puts each gang whole into one layer; gangs of different layers may lie over one another. At the end of each
 quantum those who had the least service run, each with all of its tasks, as many as have room; the others are
 suspended. A newcomer starts with the least service of those that it lies over, and at once. Who stops or starts cannot
-be suspended: the others wait.
+be suspended: the others wait, also those that stand still and are to stop.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from topmast.fast.clusters.facts import (
 from topmast.fast.clusters.machine import (
     LAUNCH_DEADLINE_S,
     RECONCILE_S,
+    STOP_MARGIN_S,
 )
 from topmast.fast.clusters.pairing import PairedManager
 from topmast.fast.clusters.room import Room, slots_of
@@ -84,15 +85,15 @@ class SlicingManager(PairedManager):
     # --- stopping -------------------------------------------------------------------------------
 
     def _stop_tasks(self, attempt: Attempt, grace_s: float | None = None) -> None:
-        """What was never started has nothing to stop; who stands still needs its GPUs to checkpoint."""
+        """What was never started has nothing to stop; who stands still needs its GPUs to checkpoint, and waits for them."""
         if attempt.held:
             for rank in range(len(attempt.tasks)):
                 self.decide(TaskDown(attempt.job, attempt.epoch, rank, None))
             self._close(attempt)
             return
         if attempt.still:
-            self._go_on(attempt)
-            self._give_turns()
+            self._give_turns()  # it goes first, and stops when it goes on
+            return
         super()._stop_tasks(attempt, grace_s)
 
     def _close(self, attempt: Attempt) -> None:
@@ -145,6 +146,8 @@ class SlicingManager(PairedManager):
         else:
             self._order(attempt, m.ResumeGang(job, epoch))
         self._tell(m.AttemptContinued(job, epoch))
+        if attempt.phase is AttemptPhase.STOPPING:
+            self._stop_tasks(attempt)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -202,7 +205,7 @@ class SlicingManager(PairedManager):
         self._waits = True
 
     def _apply_continued(self, fact: Continued, event: m.Message) -> None:
-        """The launch and the time limit count the time that the gang has its GPUs."""
+        """The launch, the stop and the time limit count the time that the gang has its GPUs."""
         attempt = self.state.attempts[fact.job]
         turns = attempt.turns
         assert turns is not None
@@ -210,6 +213,8 @@ class SlicingManager(PairedManager):
         passed_s = self.now - turns.still_s
         if attempt.held:
             attempt.deadline_s = self.now + LAUNCH_DEADLINE_S
+        elif attempt.phase is AttemptPhase.STOPPING:
+            attempt.deadline_s = self.now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
         if attempt.time_left_s is not None:
             attempt.time_left_s += passed_s
         turns.go(self.now)
@@ -244,16 +249,16 @@ class SlicingManager(PairedManager):
 def who_run(
     attempts: Iterable[Attempt], room: Room, key: Callable[[Attempt], tuple[Any, ...]]
 ) -> dict[str, bool]:
-    """The jobs that have their GPUs: who starts or stops anyway, then as many as fit, in order."""
+    """The jobs that have their GPUs: who starts or stops anyway, who waits to stop, then as many as fit, in order."""
     going: dict[str, bool] = {}
     rest = []
     for attempt in attempts:
-        if attempt.phase is AttemptPhase.RUNNING or attempt.held:
+        if attempt.phase is AttemptPhase.RUNNING or attempt.still:
             rest.append(attempt)
         else:
             room.take(attempt)
             going[attempt.job] = True
-    for attempt in sorted(rest, key=key):
+    for attempt in sorted(rest, key=lambda a: (a.phase is not AttemptPhase.STOPPING, key(a))):
         if room.fits(attempt):
             room.take(attempt)
             going[attempt.job] = True

@@ -92,12 +92,10 @@ class Crowd:
         if view is None:
             return None
         good = bool(rebalance.good(view)[0])
-        scene = self._scene(placer)
-        if not good and not scene.may_leave(allocation):
-            return None  # it is told again
         move = self._moves.judged(event.job, allocation.plan, good=good)
         if move is None or not _may_move(allocation) or allocation.paired:
             return None
+        scene = self._scene(placer)
         back = msgspec.structs.replace(allocation, plan=move.plan)
         there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
         to = place_beside(placer.columns, allocation, back) if there <= move.sharing else None
@@ -134,13 +132,10 @@ class Crowd:
         found = []
         for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
             allocation, sharing = scene.able[row], int(view.sharing[row])
-            if not scene.may_leave(allocation):
-                continue
             to = _place(placer, idle, allocation, sharing, self._moves.slow_hosts(allocation.job))
             if to is not None:
                 idle.take(to.seats, allocation.needs())
                 self._note(placer, allocation, sharing, 1)
-                scene.leaves(allocation)
                 found.append(Going(allocation, to, TO_IDLE))
         return found
 
@@ -198,11 +193,8 @@ class Crowd:
         """Who may move, and how many gangs were placed on each GPU, and will be. O(slots held)."""
         sharing: dict[tuple[str, int], int] = {}
         awaited: dict[tuple[str, int], bool] = {}
-        restless: dict[tuple[str, int], bool] = {}
         state = placer.state
         for allocation in state.allocations.values():
-            if allocation.hold is not Hold.RUNNING:
-                restless.update(dict.fromkeys(slots_of(allocation), True))
             partner = allocation.paired or ""
             if partner <= allocation.job or partner not in state.allocations:
                 # Two that run together take one turn.
@@ -230,9 +222,7 @@ class Crowd:
         def slow_on(job: str) -> tuple[str, ...]:
             return self._moves.slow_hosts(job)
 
-        return Scene(
-            placer.columns, able, sharing, awaited, restless, may_try, failures, slow_on, expected
-        )
+        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected)
 
     def _view(self, placer: RegionState, scene: Scene) -> CrowdView:
         now, profile, able = placer.now, placer.profile, scene.able

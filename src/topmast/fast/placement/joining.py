@@ -27,7 +27,7 @@ LOOKED_AT = 128
 class Scene(Struct, frozen=True):
     """Gangs that may move, and how many gangs lie on each GPU and will.
 
-    ``awaited``: GPUs to which somebody is on the way; ``restless``: on which somebody starts or stops. ``may_try``: whether two jobs may be tried together now.
+    ``awaited``: GPUs to which somebody is on the way. ``may_try``: whether two jobs may be tried together now.
     ``failures``: how often a job was tried in vain; ``slow_on``: hosts where it was measured to do less than before.
     ``expected``: what the first is expected to do beside the second on the second's GPUs, as a sum (turns make 1).
     """
@@ -36,19 +36,10 @@ class Scene(Struct, frozen=True):
     able: list[Allocation]
     sharing: dict[Slot, int]
     awaited: dict[Slot, bool]
-    restless: dict[Slot, bool]
     may_try: Callable[[Allocation, Allocation], bool]
     failures: Callable[[str], int]
     slow_on: Callable[[str], tuple[str, ...]]
     expected: Callable[[Allocation, Allocation], float | None]
-
-    def may_leave(self, allocation: Allocation) -> bool:
-        """Whether nobody else starts or stops on its GPUs: if it stands still, it needs them for a checkpoint. O(slots)."""
-        return not any(slot in self.restless for slot in slots_of(allocation))
-
-    def leaves(self, allocation: Allocation) -> None:
-        """It will stop soon. O(slots)."""
-        self.restless.update(dict.fromkeys(slots_of(allocation), True))
 
     def crowd(self, allocation: Allocation) -> int:
         """How many take turns, with itself, on the fullest of its GPUs. O(slots)."""
@@ -78,12 +69,11 @@ def joins(scene: Scene, movers: Iterable[Allocation]) -> list[Join]:
             hosts.setdefault(_form(allocation), []).append(allocation)
     found, gone = [], dict.fromkeys((a.job for a in single if a.job not in lonely), True)
     for mover in movers:
-        if mover.job in gone or mover.job not in lonely or not scene.may_leave(mover):
+        if mover.job in gone or mover.job not in lonely:
             continue
         join = _best_for(scene, mover, hosts.get(_form(mover), ()), gone)
         if join is not None:
             gone[mover.job] = gone[join.other.job] = True
-            scene.leaves(mover)
             found.append(join)
     return found
 

@@ -29,6 +29,12 @@ def going(world: World) -> list[str]:
     return sorted(world.engines["east-a"].going())
 
 
+def stops(world: World, job_id: str) -> list[float]:
+    """The graces with which the engine was told to stop a job."""
+    told = [sent.message for sent in world.sent if isinstance(sent.message, m.StopTasks)]
+    return [message.grace_s for message in told if message.job == job_id]
+
+
 def submit(world: World, gpus: int, count: int = 1, **more: Any) -> str:
     """One more job."""
     return str(world.submit(job(f"job-{len(world.jobs)}", gpus, count, **more))[0])
@@ -116,6 +122,26 @@ def test_a_suspended_job_has_its_gpus_while_it_stops() -> None:
     world.finish(first, 143)
     assert world.state(first) is JobState.CANCELLED
     assert world.state(second) is JobState.RUNNING
+
+
+def test_suspended_jobs_that_stop_have_their_gpus_one_after_the_other() -> None:
+    """Three are told to stop at once: no two hold the same GPUs, and each has its whole grace when it has them."""
+    world = world_of(obedient=False)
+    jobs = []
+    for _ in range(3):
+        jobs.append(submit(world, 8))
+        world.start(jobs[-1])
+    world.cancel(*jobs)
+    seen = []
+    for _ in jobs:
+        (one,) = going(world)
+        world.advance(40.0)
+        assert stops(world, one) == [30.0], "it is not hurried for the time that it stood still"
+        check_rebuilt(world)
+        world.finish(one, 143)
+        seen.append(one)
+    assert sorted(seen) == jobs
+    assert set(world.states().values()) == {"CANCELLED"}
 
 
 def test_who_waits_for_the_gpus_of_one_that_starts_can_be_cancelled() -> None:
