@@ -23,7 +23,7 @@ from topmast.runtime.recovery import rebuild
 from topmast.server import SERVER_FILE
 from topmast.sim.fork import Moment, moment_of
 from topmast.sim.outlook import Outlook
-from topmast.sim.settings import PREFIX, Settings, read_settings
+from topmast.sim.settings import PREFIX, Settings, read_settings, told_apart
 from topmast.traces.throughputs import read_throughputs
 
 OVERHEADS = tuple(f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s"))
@@ -33,8 +33,8 @@ Tell = Callable[[int, int, float], None]
 def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     """The figures of both futures, as a document. Raises a TopmastError for what does not fit."""
     base = _profile_of(options.state)
-    own = {k: v for k, v in options.settings.items() if not k.startswith(PREFIX)}
-    settings = _world({k: v for k, v in options.settings.items() if k.startswith(PREFIX)})
+    own, world = told_apart(options.settings)
+    settings = _world(world)
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
     moment, fleet = _moment(options, base)
     wanted = _changed(fleet, options)

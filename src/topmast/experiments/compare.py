@@ -12,7 +12,7 @@ from msgspec import structs
 
 from topmast.experiments.outputs import SUMMARY, folder_for, write_json
 from topmast.experiments.report import write_report
-from topmast.experiments.run import Ran, RunOptions, load, run, world_of
+from topmast.experiments.run import Ran, RunOptions, load, run
 from topmast.model.errors import InvalidInput
 
 Tell = Callable[[int, int], None]
@@ -28,7 +28,7 @@ def compare(
         raise InvalidInput("names nobody", field="--profile", remedy="give two or more")
     runs = [_one(options, name) for name in names]
     for each in runs:
-        world_of(each)  # what is wrong with a profile or the files is said before anything runs
+        each.world()  # what is wrong with a profile or the files is said before anything runs
     load(options)
     if options.out is not None:
         folder_for(options.out)

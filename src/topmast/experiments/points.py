@@ -16,10 +16,9 @@ from topmast.experiments.placement import place
 from topmast.experiments.planned import planned
 from topmast.experiments.predicting import prediction_figures
 from topmast.experiments.watching import Watch
+from topmast.experiments.worlds import world_of
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
-from topmast.policies.registry import load_profile
-from topmast.sim.settings import PREFIX, read_settings
 from topmast.sim.simulation import Simulation
 from topmast.traces.generate import generate
 from topmast.traces.throughputs import Throughputs, read_throughputs
@@ -92,16 +91,10 @@ def _simulated(
     options = dict(point.case.set)
     if point.signal_s is not None:
         options["bind.signal_s"] = repr(point.signal_s)
-    world = {k: v for k, v in options.items() if k.startswith(PREFIX)}
-    own = {k: v for k, v in options.items() if not k.startswith(PREFIX)}
-    settings = read_settings(world)
-    if not point.case.overheads:
-        settings = settings.without_overheads()
-        own = {"min_runtime_s": "0", **own}
     if point.case.oracle:
-        own["gittins.known_gpu_s"] = repr(_services_gpu_s(trace))
+        options["gittins.known_gpu_s"] = repr(_services_gpu_s(trace))
     watch = Watch(trace)
-    profile = load_profile(point.case.profile, own)
+    profile, settings = world_of(point.case.profile, options, overheads=point.case.overheads)
     load_solvers(profile)
     simulation = Simulation(
         trace, fleet, profile, settings, watch.tables(), point.seed, None, speeds

@@ -13,12 +13,12 @@ from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
+from topmast.experiments.worlds import world_of
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.options import Profile
-from topmast.policies.registry import load_profile
-from topmast.sim.settings import PREFIX, Settings, read_settings
+from topmast.sim.settings import Settings
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
 from topmast.traces.throughputs import Throughputs, read_throughputs
@@ -47,6 +47,10 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     load: float = 1.0
     skip_bad_rows: bool = False
     out: Path | None = None
+
+    def world(self) -> tuple[Profile, Settings]:
+        """The profile and the world. Raises InvalidInput for an option that does not fit."""
+        return world_of(self.profile, self.settings, overheads=self.overheads)
 
 
 class Setup(Struct, frozen=True):
@@ -82,17 +86,6 @@ def load(options: RunOptions) -> Setup:
     return Setup(trace, fleet, table)
 
 
-def world_of(options: RunOptions) -> tuple[Profile, Settings]:
-    """The profile and the world's settings, with the options of the command line laid over them."""
-    world = {k: v for k, v in options.settings.items() if k.startswith(PREFIX)}
-    own = {k: v for k, v in options.settings.items() if not k.startswith(PREFIX)}
-    settings = read_settings(world)
-    if not options.overheads:
-        settings = settings.without_overheads()
-        own = {"min_runtime_s": "0", **own}
-    return load_profile(options.profile, own), settings
-
-
 class Ran(Struct):
     """A run that is over: the document of ``--json``, and what its plots need."""
 
@@ -108,7 +101,7 @@ def simulate(options: RunOptions, tell: Tell | None = None) -> dict[str, Any]:
 def run(options: RunOptions, tell: Tell | None = None) -> Ran:
     """Run, and write the files of ``options.out``. Raises InvalidInput for what does not fit."""
     begun_s = time.perf_counter()
-    profile, settings = world_of(options)
+    profile, settings = options.world()
     setup = load(options)
     load_kernels()
     load_solvers(profile)

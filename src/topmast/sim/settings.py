@@ -86,6 +86,12 @@ _ABOVE_ZERO = (
 )
 
 
+def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of a profile, and those of the world."""
+    own = {key: text for key, text in options.items() if not key.startswith(PREFIX)}
+    return own, {key: text for key, text in options.items() if key.startswith(PREFIX)}
+
+
 def read_settings(options: Mapping[str, str]) -> Settings:
     """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
     document = {key.removeprefix(PREFIX): value_of(key, text) for key, text in options.items()}

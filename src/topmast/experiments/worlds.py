@@ -1,0 +1,24 @@
+"""The options of one run, told apart: those of its profile, and those of the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topmast.policies.options import Profile
+from topmast.policies.registry import load_profile
+from topmast.sim.settings import Settings, read_settings, told_apart
+
+
+def world_of(
+    profile: str, options: Mapping[str, str], *, overheads: bool
+) -> tuple[Profile, Settings]:
+    """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that does not fit.
+
+    Without ``overheads`` nothing but work takes time, and nobody is too young to be stopped.
+    """
+    own, world = told_apart(options)
+    settings = read_settings(world)
+    if not overheads:
+        settings = settings.without_overheads()
+        own = {"min_runtime_s": "0", **own}
+    return load_profile(profile, own), settings
