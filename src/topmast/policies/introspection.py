@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView
+from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView, SizesView
 from topmast.policies.options import Profile
 
 
@@ -14,10 +14,11 @@ class Introspective:
     """Keeps pairs that do more together than in turns; moves who shares GPUs to where there are idle ones."""
 
     source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): introspective mode"
-    options: ClassVar[tuple[str, ...]] = ("rebalancing",)
+    options: ClassVar[tuple[str, ...]] = ("rebalancing", "elastic")
 
     def __init__(self, profile: Profile) -> None:
         self._options = profile.rebalancing
+        self._least_gain = profile.elastic.gain
         self._tries = profile.pack != "none"
 
     def keep(self, view: PairsView) -> Bools:
@@ -47,6 +48,13 @@ class Introspective:
         worth = view.gpus * (gain * left_s - view.cost_s)
         # Where nobody is tried beside another there is nothing to be gained.
         rows = np.flatnonzero((worth > 0) & self._tries)
+        return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
+
+    def sizes(self, view: SizesView) -> Ints:
+        """Whose other size gains so many times what the restart costs, the best first. O(n log n)."""
+        left_s = np.minimum(view.age_s, self._options.horizon_s)
+        worth = view.gained * left_s - self._least_gain * view.gpus * view.cost_s
+        rows = np.flatnonzero(worth > 0)
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def good(self, view: MovedView) -> Bools:
