@@ -288,7 +288,7 @@ MISUSE = [
         "slurm-like",
         10,
         0,
-        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like)",
+        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like, gandiva-elastic-like)",
     ),
     ("pai-like", 0, 0, "jobs: is out of range"),
     ("pai-like", 10**9, 0, "jobs: is out of range"),
@@ -306,7 +306,7 @@ def test_misuse(kind: str, jobs: int, seed: int, want: str) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like"])
+@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like", "gandiva-elastic-like"])
 def test_small_traces(kind: str, jobs: int) -> None:
     """A few jobs are no trouble."""
     trace, _ = generate(kind, jobs, 0)
