@@ -119,7 +119,9 @@ def test_a_size_is_kept_for_a_while() -> None:
 
 def test_who_shares_does_not_grow() -> None:
     """Another lies over it: it goes on with what it has, though there are idle GPUs of another kind of host."""
-    world = world_of(where=fleet(cluster("east-a", hosts=2, gpus=4)), elastic=BOTH, **STAYS_IN_TURNS)
+    world = world_of(
+        where=fleet(cluster("east-a", hosts=2, gpus=4)), elastic=BOTH, **STAYS_IN_TURNS
+    )
     world.set_host("east-a-1", HostState.CORDONED)
     name, _ = world.submit(flexible(4, 4, 8), rigid(4))
     world.advance(SETTLE_S)
@@ -206,8 +208,12 @@ def test_sizes_do_not_flap() -> None:
         world.finish(comer)
         world.advance(50)
     assert world.jobs[name].resizes <= 20 * 250 / SETTLE_S
-    starts_s = [row.at_s for row in world.journal.rows if row.job == name and "starting" in row.text]
-    assert all(after - before >= SETTLE_S for before, after in zip(starts_s, starts_s[1:], strict=False))
+    starts_s = [
+        row.at_s for row in world.journal.rows if row.job == name and "starting" in row.text
+    ]
+    assert all(
+        after - before >= SETTLE_S for before, after in zip(starts_s, starts_s[1:], strict=False)
+    )
 
 
 def test_who_would_have_to_wait_is_given_room_too() -> None:
@@ -339,7 +345,9 @@ def test_people_are_told_of_sizes_and_why() -> None:
     (name,) = world.submit(flexible(4, 2, 8))
     world.advance(2 * SETTLE_S)
     explained = explain_job(world.queue, world.machines.placers, world.jobs[name], world.now)
-    assert "it runs with 8 tasks, and may have from 2 to 8 tasks; it asked for 4" in explained.summary
+    assert (
+        "it runs with 8 tasks, and may have from 2 to 8 tasks; it asked for 4" in explained.summary
+    )
     (comer,) = world.submit(rigid(2))
     world.advance(2 * SETTLE_S)
     why = f"shrinks from 8 to 6 tasks, so that it and {comer} have GPUs of their own"

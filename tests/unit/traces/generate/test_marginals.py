@@ -306,7 +306,9 @@ def test_misuse(kind: str, jobs: int, seed: int, want: str) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like", "gandiva-elastic-like"])
+@pytest.mark.parametrize(
+    "kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like", "gandiva-elastic-like"]
+)
 def test_small_traces(kind: str, jobs: int) -> None:
     """A few jobs are no trouble."""
     trace, _ = generate(kind, jobs, 0)
