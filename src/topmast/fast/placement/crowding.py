@@ -196,18 +196,20 @@ class Crowd:
         ]
         if not grown or placer.rebalance is None:
             return []
+        held = placer.state.allocations.values()
         view, found, gone = self._view(placer, scene), list[Resize](), dict[str, bool]()
         for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
             mover, crowd = scene.able[row], int(view.sharing[row])
             for allocation in grown[:TRIED_AT_ONCE]:
-                if allocation.job in gone or mover.job == allocation.job:
+                if allocation.job in gone or mover.paired:
                     continue
                 idle = idle_only(placer.columns, allocation)
                 slow = self._moves.slow_hosts(mover.job)
                 there = _place(placer, idle, mover, crowd, slow)
                 if there is None:
                     continue
-                resize = room_for_mover(_search(placer, idle), allocation, mover, there, crowd)
+                search = _search(placer, idle)
+                resize = room_for_mover(scene, search, allocation, held, mover, there)
                 if resize is not None:
                     gone[allocation.job] = True
                     found.append(resize)

@@ -114,26 +114,32 @@ def smaller(
         return None
     before = speed(search.profile, allocation)
     own = gpus_of(allocation) * (speed(search.profile, allocation, to) / before - 1.0 / crowd)
-    gained = own + sum(gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others)
+    gained = own + _gained_by(scene, others)
     concerned = [allocation.start_s, *(a.start_s for a, _ in others)]
     names = tuple(a.job for a, _ in others)
     return Resize(allocation, to, gained, search.now - max(concerned), names)
 
 
 def room_for_mover(
-    search: Search, allocation: Allocation, mover: Allocation, there: Plan, crowd: int
+    scene: Scene,
+    search: Search,
+    allocation: Allocation,
+    held: Iterable[Allocation],
+    mover: Allocation,
+    there: Plan,
 ) -> Resize | None:
-    """Where a grown gang could go on so that another, one of a ``crowd`` on its GPUs, has a place of its own.
+    """Where a grown gang could go on so that another, which shares its GPUs elsewhere, has a place of its own.
 
-    ``there`` is that place, found in the columns of the search. O(log tasks) searches.
+    ``there`` is that place, found in the columns of the search. O(gangs x slots), and log tasks searches.
     """
-    tasks = tasks_of(allocation)
+    beside = _those_beside(scene, mover, held)
     search.columns.take(there.seats, mover.needs())
-    to = place_of_size(search, allocation, (elastic_of(allocation).count, tasks))
-    if to is None:
+    to = place_of_size(search, allocation, (elastic_of(allocation).count, tasks_of(allocation)))
+    if to is None or not beside:
         return None
     slower = speed(search.profile, allocation, to) / speed(search.profile, allocation)
-    gained = gpus_of(mover) * (1.0 - 1.0 / crowd) - gpus_of(allocation) * (1.0 - slower)
+    gained = gpus_of(mover) * (1.0 - 1.0 / scene.crowd(mover)) + _gained_by(scene, beside)
+    gained -= gpus_of(allocation) * (1.0 - slower)
     age_s = search.now - max(allocation.start_s, mover.start_s)
     return Resize(allocation, to, gained, age_s, (mover.job,), mover, there)
 
@@ -191,6 +197,11 @@ def gpus_of(allocation: Allocation) -> float:
 def _gpus_that_restart(resize: Resize) -> float:
     mover_gpus = 0.0 if resize.mover is None else gpus_of(resize.mover)
     return gpus_of(resize.allocation) + mover_gpus
+
+
+def _gained_by(scene: Scene, others: list[tuple[Allocation, int]]) -> float:
+    """GPUs at work more than now, in the mean, of those who would be among so many on theirs. O(others)."""
+    return sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
 
 
 def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:

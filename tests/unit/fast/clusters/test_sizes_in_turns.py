@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -198,6 +199,44 @@ def test_it_gives_way_to_who_is_laid_over_it(case: Gives) -> None:
     invariants.check_rebuilds(world)
 
 
+def test_it_gives_way_to_who_shares_elsewhere() -> None:
+    """It has grown, and two others share a host beside it: it shrinks, and the smaller of the two moves to GPUs of its own."""
+    world = world_of(rebalancing=RebalanceOptions(migrate=True, migrate_after_s=SETTLE_S))
+    fixed, name = world.submit(rigid(4), flexible(2, 2, 4))
+    world.advance(2 * SETTLE_S)
+    assert tasks(world, name) == (4,)
+    (host,) = world.jobs[name].hosts
+    world.set_host(host, HostState.CORDONED)
+    (comer,) = world.submit(rigid(2))
+    world.set_host(host, HostState.HEALTHY)
+    assert slots(world, comer) < slots(world, fixed)
+    world.advance(4 * SETTLE_S)
+    assert causes(world, "shrinks") == [
+        f"preempting: shrinks from 4 to 2 tasks, so that {comer} has GPUs of its own"
+    ]
+    held = [slots(world, one) for one in (name, fixed, comer)]
+    assert sum(map(len, held)) == len(set.union(*held)) == 8
+    invariants.check_rebuilds(world)
+
+
+def test_newcomers_are_laid_over_who_grew() -> None:
+    """One of two hosts has a rigid gang, the other one that grew: that is the one which can give way."""
+    world = world_of()
+    for host, other, spec in (
+        ("east-a-0", "east-a-1", rigid(4)),
+        ("east-a-1", "east-a-0", flexible(2, 2, 4)),
+    ):
+        world.set_host(other, HostState.CORDONED)
+        world.submit(spec)
+        world.set_host(other, HostState.HEALTHY)
+        assert world.jobs[f"j{len(world.jobs)}"].hosts == (host,)
+    world.advance(2 * SETTLE_S)
+    assert tasks(world, "j2") == (4,)
+    last = sorted(slots(world, "j2"))[2:]
+    (comer,) = world.submit(rigid(2))
+    assert sorted(slots(world, comer)) == last, "those of its last tasks"
+
+
 def test_sizes_do_not_flap() -> None:
     """One after the other comes and goes: the gang changes its size no more often than it may settle."""
     world = world_of()
@@ -211,9 +250,7 @@ def test_sizes_do_not_flap() -> None:
     starts_s = [
         row.at_s for row in world.journal.rows if row.job == name and "starting" in row.text
     ]
-    assert all(
-        after - before >= SETTLE_S for before, after in zip(starts_s, starts_s[1:], strict=False)
-    )
+    assert all(after - before >= SETTLE_S for before, after in pairwise(starts_s))
 
 
 def test_who_would_have_to_wait_is_given_room_too() -> None:
@@ -348,6 +385,7 @@ def test_people_are_told_of_sizes_and_why() -> None:
     assert (
         "it runs with 8 tasks, and may have from 2 to 8 tasks; it asked for 4" in explained.summary
     )
+    assert "last change of size: grows from 4 to 8 tasks" in explained.summary
     (comer,) = world.submit(rigid(2))
     world.advance(2 * SETTLE_S)
     why = f"shrinks from 8 to 6 tasks, so that it and {comer} have GPUs of their own"
@@ -356,3 +394,4 @@ def test_people_are_told_of_sizes_and_why() -> None:
     assert len(orders) == 2
     explained = explain_job(world.queue, world.machines.placers, world.jobs[name], world.now)
     assert "it runs with 6 tasks" in explained.summary
+    assert f"last change of size: {why}" in explained.summary
