@@ -25,6 +25,7 @@ from topmast.fast.placement.own_gpus import (
     Resize,
     elastic_of,
     idle_only,
+    keeps_size,
     larger,
     room_for_mover,
     smaller,
@@ -262,7 +263,10 @@ class Crowd:
                 continue
             concerned.update(dict.fromkeys(names, True))
             taken.update(there)
-            self._moves.note_size(resize.allocation.job, resize.allocation.epoch)
+            if keeps_size(resize):
+                self._note(placer, resize.allocation, resize.crowd, 1)
+            else:
+                self._moves.note_size(resize.allocation.job, resize.allocation.epoch)
             chosen.append(Going(resize.allocation, resize.to, why_resized(resize)))
         return chosen
 

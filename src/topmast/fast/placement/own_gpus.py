@@ -30,7 +30,7 @@ class Resize(Struct, frozen=True):
     """A gang that could go on with another number of tasks: where, what that gains, and whom it concerns.
 
     ``gained``: GPUs at work more than now, in the mean; ``age_s``: of the youngest whom it concerns, itself or one of ``others``.
-    ``mover``: who shares its GPUs elsewhere, and could go ``there`` then.
+    ``crowd``: among how many it takes turns now. ``mover``: who shares its GPUs elsewhere, and could go ``there`` then.
     """
 
     allocation: Allocation
@@ -38,6 +38,7 @@ class Resize(Struct, frozen=True):
     gained: float
     age_s: float
     others: tuple[str, ...] = ()
+    crowd: int = 1
     mover: Allocation | None = None
     there: Plan | None = None
 
@@ -117,7 +118,7 @@ def smaller(
     gained = own + _gained_by(scene, others)
     concerned = [allocation.start_s, *(a.start_s for a, _ in others)]
     names = tuple(a.job for a, _ in others)
-    return Resize(allocation, to, gained, search.now - max(concerned), names)
+    return Resize(allocation, to, gained, search.now - max(concerned), names, crowd)
 
 
 def room_for_mover(
@@ -141,7 +142,7 @@ def room_for_mover(
     gained = gpus_of(mover) * (1.0 - 1.0 / scene.crowd(mover)) + _gained_by(scene, beside)
     gained -= gpus_of(allocation) * (1.0 - slower)
     age_s = search.now - max(allocation.start_s, mover.start_s)
-    return Resize(allocation, to, gained, age_s, (mover.job,), mover, there)
+    return Resize(allocation, to, gained, age_s, (mover.job,), 1, mover, there)
 
 
 def view_of(found: list[Resize], profile: Profile) -> SizesView:
@@ -168,6 +169,12 @@ def why_resized(resize: Resize) -> str:
     if after == before:
         return f"moved, so that it and {whom} have GPUs of their own"
     return f"shrinks from {before} to {after} tasks, so that it and {whom} have GPUs of their own"
+
+
+def keeps_size(resize: Resize) -> bool:
+    """Whether a gang moves with all of its tasks."""
+    elastic = elastic_of(resize.allocation)
+    return resize.to.tasks_of(elastic.name) == tasks_of(resize.allocation)
 
 
 def elastic_of(allocation: Allocation) -> TaskGroup:

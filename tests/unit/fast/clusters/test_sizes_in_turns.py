@@ -199,6 +199,21 @@ def test_it_gives_way_to_who_is_laid_over_it(case: Gives) -> None:
     invariants.check_rebuilds(world)
 
 
+def test_it_moves_aside_with_all_tasks_where_there_is_room() -> None:
+    """One lies over one of its GPUs, and another is idle: it goes on with three of its own and that, which is a move to be judged."""
+    world = world_of(where=fleet(cluster("east-a", hosts=2, gpus=4)))
+    world.set_host("east-a-1", HostState.CORDONED)
+    world.submit(flexible(4, 4, 4))
+    (comer,) = world.submit(rigid(1))
+    world.set_host("east-a-1", HostState.HEALTHY)
+    world.advance(2 * SETTLE_S)
+    assert (tasks(world, "j1"), world.jobs["j1"].resizes) == ((4,), 0)
+    assert causes(world, "moved") == [
+        f"preempting: moved, so that it and {comer} have GPUs of their own"
+    ]
+    assert not slots(world, "j1") & slots(world, comer)
+
+
 def test_it_gives_way_to_who_shares_elsewhere() -> None:
     """It has grown, and two others share a host beside it: it shrinks, and the smaller of the two moves to GPUs of its own."""
     world = world_of(rebalancing=RebalanceOptions(migrate=True, migrate_after_s=SETTLE_S))
