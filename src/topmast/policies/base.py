@@ -292,11 +292,12 @@ class SizesView(Struct, frozen=True):
     """Elastic gangs (n) that could go on with another number of tasks, in columns, to be read only.
 
     ``gpus``: those that it has, and who moves because of it, which do no work during a restart; ``gained``: how many more would be at work then, in the mean,
-    those of all gangs that it concerns. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `CrowdView`.
+    those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `CrowdView`.
     """
 
     gpus: Floats
     gained: Floats
+    grows: Bools
     age_s: Floats
     cost_s: Floats
 

@@ -51,9 +51,13 @@ class Introspective:
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def sizes(self, view: SizesView) -> Ints:
-        """Whose other size gains so many times what the restart costs, the best first. O(n log n)."""
+        """Whose other size gains more than the restart costs, or so many times that if it grows, the best first.
+
+        Idle GPUs may be wanted soon; who gives way loses each minute that it is put off. O(n log n).
+        """
         left_s = np.minimum(view.age_s, self._options.horizon_s)
-        worth = view.gained * left_s - self._least_gain * view.gpus * view.cost_s
+        needed = np.where(view.grows, self._least_gain, 1.0)
+        worth = view.gained * left_s - needed * view.gpus * view.cost_s
         rows = np.flatnonzero(worth > 0)
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 

@@ -150,6 +150,7 @@ def view_of(found: list[Resize], profile: Profile) -> SizesView:
     return SizesView(
         gpus=np.array([_gpus_that_restart(r) for r in found], np.float64),
         gained=np.array([r.gained for r in found], np.float64),
+        grows=np.array([not r.others for r in found], np.bool_),
         age_s=np.array([r.age_s for r in found], np.float64),
         cost_s=np.full(len(found), profile.restart_cost_s),
     )

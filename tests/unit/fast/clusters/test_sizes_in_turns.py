@@ -174,7 +174,7 @@ GIVES = [
           more={"elastic": ElasticOptions(grow=True, every_s=60.0, settle_s=SETTLE_S, gain=1.0)}),
     Gives("not if it is not elastic", job("stiff", gpus=4, count=2), (rigid(2),), 2, own=False),
     Gives("not if that costs more than it gains", flexible(8, 4, 8), (rigid(4),), 8, own=False,
-          more={"elastic": ElasticOptions(True, True, 60.0, SETTLE_S, gain=50.0)}),
+          more={"restart_cost_s": 4_000.0}),
 ]  # fmt: skip
 
 
