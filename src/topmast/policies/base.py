@@ -291,7 +291,7 @@ class MovedView(Struct, frozen=True):
 class SizesView(Struct, frozen=True):
     """Elastic gangs (n) that could go on with another number of tasks, in columns, to be read only.
 
-    ``gpus``: those that it has, and who moves because of it, which do no work during a restart; ``gained``: how many more would be at work then, in the mean,
+    ``gpus``: those that it has, which do no work while it restarts; ``gained``: how many more would be at work then, in the mean,
     those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `CrowdView`.
     """
 

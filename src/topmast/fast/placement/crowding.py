@@ -23,13 +23,10 @@ from topmast.fast.placement.migration import as_it_runs
 from topmast.fast.placement.moved import Moves
 from topmast.fast.placement.own_gpus import (
     Resize,
-    elastic_of,
     idle_only,
     keeps_size,
     larger,
-    room_for_mover,
     smaller,
-    tasks_of,
     view_of,
     why_resized,
 )
@@ -181,41 +178,7 @@ class Crowd:
                 slow = self._moves.slow_hosts(allocation.job)
                 resize = smaller(scene, search, allocation, held, slow)
                 found += [] if resize is None else [resize]
-        return self._resized(placer, found + self._room_for_movers(placer, scene, old))
-
-    def _room_for_movers(
-        self, placer: RegionState, scene: Scene, old: list[Allocation]
-    ) -> list[Resize]:
-        """For gangs that had better move to idle GPUs, and find none: grown gangs that could give them some.
-
-        O(TRIED_AT_ONCE ^ 2) searches.
-        """
-        grown = [
-            a
-            for a in old
-            if self._may_resize(a) and scene.crowd(a) == 1 and tasks_of(a) > elastic_of(a).count
-        ]
-        if not grown or placer.rebalance is None:
-            return []
-        held = placer.state.allocations.values()
-        view, found, gone = self._view(placer, scene), list[Resize](), dict[str, bool]()
-        for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
-            mover, crowd = scene.able[row], int(view.sharing[row])
-            for allocation in grown[:TRIED_AT_ONCE]:
-                if allocation.job in gone or mover.paired:
-                    continue
-                idle = idle_only(placer.columns, allocation)
-                slow = self._moves.slow_hosts(mover.job)
-                there = _place(placer, idle, mover, crowd, slow)
-                if there is None:
-                    continue
-                search = _search(placer, idle)
-                resize = room_for_mover(scene, search, allocation, held, mover, there)
-                if resize is not None:
-                    gone[allocation.job] = True
-                    found.append(resize)
-                    break
-        return found
+        return self._resized(placer, found)
 
     def may_resize(self, allocation: Allocation) -> bool:
         """Whether nothing that is being measured of a gang would be lost by another size."""
@@ -256,9 +219,7 @@ class Crowd:
             resize = found[row]
             names = (resize.allocation.job, *resize.others)
             there: dict[tuple[str, int], int] = {}
-            for plan in (resize.to, resize.there):
-                if plan is not None:
-                    _count(plan, there)
+            _count(resize.to, there)
             if any(name in concerned for name in names) or any(slot in taken for slot in there):
                 continue
             concerned.update(dict.fromkeys(names, True))

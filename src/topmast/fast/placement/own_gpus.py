@@ -30,7 +30,7 @@ class Resize(Struct, frozen=True):
     """A gang that could go on with another number of tasks: where, what that gains, and whom it concerns.
 
     ``gained``: GPUs at work more than now, in the mean; ``age_s``: of the youngest whom it concerns, itself or one of ``others``.
-    ``crowd``: among how many it takes turns now. ``mover``: who shares its GPUs elsewhere, and could go ``there`` then.
+    ``crowd``: among how many it takes turns now.
     """
 
     allocation: Allocation
@@ -39,8 +39,6 @@ class Resize(Struct, frozen=True):
     age_s: float
     others: tuple[str, ...] = ()
     crowd: int = 1
-    mover: Allocation | None = None
-    there: Plan | None = None
 
 
 def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns:
@@ -121,34 +119,10 @@ def smaller(
     return Resize(allocation, to, gained, search.now - max(concerned), names, crowd)
 
 
-def room_for_mover(
-    scene: Scene,
-    search: Search,
-    allocation: Allocation,
-    held: Iterable[Allocation],
-    mover: Allocation,
-    there: Plan,
-) -> Resize | None:
-    """Where a grown gang could go on so that another, which shares its GPUs elsewhere, has a place of its own.
-
-    ``there`` is that place, found in the columns of the search. O(gangs x slots), and log tasks searches.
-    """
-    beside = _those_beside(scene, mover, held)
-    search.columns.take(there.seats, mover.needs())
-    to = place_of_size(search, allocation, (elastic_of(allocation).count, tasks_of(allocation)))
-    if to is None or not beside:
-        return None
-    slower = speed(search.profile, allocation, to) / speed(search.profile, allocation)
-    gained = gpus_of(mover) * (1.0 - 1.0 / scene.crowd(mover)) + _gained_by(scene, beside)
-    gained -= gpus_of(allocation) * (1.0 - slower)
-    age_s = search.now - max(allocation.start_s, mover.start_s)
-    return Resize(allocation, to, gained, age_s, (mover.job,), 1, mover, there)
-
-
 def view_of(found: list[Resize], profile: Profile) -> SizesView:
     """Columns over gangs that could change their size."""
     return SizesView(
-        gpus=np.array([_gpus_that_restart(r) for r in found], np.float64),
+        gpus=np.array([gpus_of(r.allocation) for r in found], np.float64),
         gained=np.array([r.gained for r in found], np.float64),
         grows=np.array([not r.others for r in found], np.bool_),
         age_s=np.array([r.age_s for r in found], np.float64),
@@ -164,8 +138,6 @@ def why_resized(resize: Resize) -> str:
     )
     if after > before:
         return f"grows from {before} to {after} tasks"
-    if resize.mover is not None:
-        return f"shrinks from {before} to {after} tasks, so that {resize.mover.job} has GPUs of its own"
     whom = ", ".join(resize.others[:3]) + (", ..." if len(resize.others) > 3 else "")
     if after == before:
         return f"moved, so that it and {whom} have GPUs of their own"
@@ -200,11 +172,6 @@ def speed(profile: Profile, allocation: Allocation, to: Plan | None = None) -> f
 def gpus_of(allocation: Allocation) -> float:
     """The GPUs of a gang."""
     return allocation.plan.gpus_milli / MILLI
-
-
-def _gpus_that_restart(resize: Resize) -> float:
-    mover_gpus = 0.0 if resize.mover is None else gpus_of(resize.mover)
-    return gpus_of(resize.allocation) + mover_gpus
 
 
 def _gained_by(scene: Scene, others: list[tuple[Allocation, int]]) -> float:

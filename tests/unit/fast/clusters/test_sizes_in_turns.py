@@ -214,26 +214,6 @@ def test_it_moves_aside_with_all_tasks_where_there_is_room() -> None:
     assert not slots(world, "j1") & slots(world, comer)
 
 
-def test_it_gives_way_to_who_shares_elsewhere() -> None:
-    """It has grown, and two others share a host beside it: it shrinks, and the smaller of the two moves to GPUs of its own."""
-    world = world_of(rebalancing=RebalanceOptions(migrate=True, migrate_after_s=SETTLE_S))
-    fixed, name = world.submit(rigid(4), flexible(2, 2, 4))
-    world.advance(2 * SETTLE_S)
-    assert tasks(world, name) == (4,)
-    (host,) = world.jobs[name].hosts
-    world.set_host(host, HostState.CORDONED)
-    (comer,) = world.submit(rigid(2))
-    world.set_host(host, HostState.HEALTHY)
-    assert slots(world, comer) < slots(world, fixed)
-    world.advance(4 * SETTLE_S)
-    assert causes(world, "shrinks") == [
-        f"preempting: shrinks from 4 to 2 tasks, so that {comer} has GPUs of its own"
-    ]
-    held = [slots(world, one) for one in (name, fixed, comer)]
-    assert sum(map(len, held)) == len(set.union(*held)) == 8
-    invariants.check_rebuilds(world)
-
-
 def test_newcomers_are_laid_over_who_grew() -> None:
     """One of two hosts has a rigid gang, the other one that grew: that is the one which can give way."""
     world = world_of()

@@ -329,3 +329,19 @@ def test_gandiva_sizes_durations_bursts_and_fleet() -> None:
     gaps_s = np.diff(trace.submit_s)
     assert float((gaps_s == 1.0).mean()) == pytest.approx(5 / 6, abs=0.01)
     assert parse_fleet(plan).gpus() == {"V100": 92, "P100": 88}
+
+
+def test_elastic_jobs_of_gandiva_are_the_same_jobs() -> None:
+    """The same GPUs at the same times; those of several are tasks of one, from half to twice as many."""
+    rigid, _ = generate("gandiva-like", 500, 3)
+    trace, plan = generate("gandiva-elastic-like", 500, 3)
+    for one, other in (
+        (rigid.submit_s, trace.submit_s),
+        (rigid.duration_s, trace.duration_s),
+        (rigid.total_gpus(), trace.total_gpus()),
+    ):
+        assert one.tolist() == other.tolist()
+    assert set(trace.gpus.tolist()) == {1.0}
+    sizes = set(zip(trace.min_tasks.tolist(), trace.tasks.tolist(), trace.max_tasks.tolist(), strict=True))  # fmt: skip
+    assert sizes == {(1, 1, 1), (1, 2, 4), (2, 4, 8), (4, 8, 16)}
+    assert parse_fleet(plan).gpus() == {"V100": 92, "P100": 88}
