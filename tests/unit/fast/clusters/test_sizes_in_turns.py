@@ -119,31 +119,36 @@ def test_a_size_is_kept_for_a_while() -> None:
 
 
 def test_who_shares_does_not_grow() -> None:
-    """Another lies over it: it goes on with what it has, though there are idle GPUs of another kind of host."""
-    world = world_of(
-        where=fleet(cluster("east-a", hosts=2, gpus=4)), elastic=BOTH, **STAYS_IN_TURNS
-    )
-    world.set_host("east-a-1", HostState.CORDONED)
+    """Another lies over it: it goes on with what it has, though two whole hosts are idle."""
+    only = ElasticOptions(grow=True, every_s=60.0, settle_s=SETTLE_S, gain=1.0)
+    world = world_of(where=fleet(cluster("east-a", hosts=3, gpus=4)), elastic=only)
+    for host in ("east-a-1", "east-a-2"):
+        world.set_host(host, HostState.CORDONED)
     name, _ = world.submit(flexible(4, 4, 8), rigid(4))
-    world.advance(SETTLE_S)
-    world.set_host("east-a-1", HostState.HEALTHY)
-    world.advance(BOTH.every_s + 1)
+    for host in ("east-a-1", "east-a-2"):
+        world.set_host(host, HostState.HEALTHY)
+    world.advance(3 * SETTLE_S)
     assert tasks(world, name) == (4,)
 
 
 def test_idle_gpus_are_left_to_those_who_share() -> None:
     """Two take turns and are too young to be moved: a third does not grow onto the GPUs to which one of them will go."""
-    moves = RebalanceOptions(migrate=True, migrate_after_s=3 * SETTLE_S)
-    world = world_of(rebalancing=moves)
-    world.set_host("east-a-1", HostState.CORDONED)
-    world.submit(flexible(2, 2, 6))
-    first, second = world.submit(rigid(2), rigid(2))
-    world.set_host("east-a-1", HostState.HEALTHY)
+    moves = RebalanceOptions(migrate=True, migrate_after_s=3 * SETTLE_S, join=True)
+    where = fleet(cluster("east-a", hosts=3, gpus=4))
+    world = world_of(where=where, rebalancing=moves)
+    world.set_host("east-a-2", HostState.CORDONED)
+    name, first = world.submit(flexible(4, 4, 8), rigid(4))
+    (host,) = world.jobs[name].hosts
+    world.set_host(host, HostState.CORDONED)
+    (second,) = world.submit(rigid(4))
+    for other in (host, "east-a-2"):
+        world.set_host(other, HostState.HEALTHY)
+    assert slots(world, first) == slots(world, second)
     world.advance(2 * SETTLE_S)
-    assert tasks(world, "j1") == (4,), "two of four idle GPUs are left"
+    assert tasks(world, name) == (4,), "it could have had eight"
     world.advance(2 * SETTLE_S)
-    assert not slots(world, first) & slots(world, second)
-    assert not any(slots(world, "j1") & slots(world, name) for name in (first, second))
+    held = [slots(world, one) for one in (name, first, second)]
+    assert sum(map(len, held)) == len(set.union(*held)) == 12
 
 
 # --- giving way -----------------------------------------------------------------------------------------
