@@ -1,7 +1,7 @@
 """Real training on GPUs that are over-subscribed, under the profile `gandiva` with short turns.
 
-The jobs are the example that trains on two spirals, three on the same two virtual GPUs. What stands for GPU memory holds
-one model: who finds another's there saves its own to disk and loads it back before it takes a step.
+The jobs are the example that trains on two spirals, three on the same two virtual GPUs. A mini-batch takes 20 ms there, however busy the
+machine is. What stands for GPU memory holds one model: who finds another's there brings back its own, which takes 80 ms more.
 """
 
 import sys
@@ -21,25 +21,29 @@ SHORT = {
     "restart_cost_s": "1", "min_runtime_s": "0",
 }  # fmt: skip
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train"
-STEPS = 1_500
+STEPS = 500
+PATIENCE_S = 90.0
 TRAINS = f"""
-import os, pathlib, sys
+import os, pathlib, sys, time
 sys.path.insert(0, {str(EXAMPLE)!r})
-import train, numpy as np
+import topmast, train, numpy as np
 
-os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 train.BATCH = 256
 memory, mine = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 learn = train.train_step
 
 def on_gpu(state, step):
+    ready_s = time.monotonic() + 0.02
     if not memory.exists() or memory.read_text() != str(os.getpid()):
-        for _ in range(3):
-            np.savez(mine, **state)
-            with np.load(mine) as saved:
-                state.update(saved)
+        np.savez(mine, **state)
+        with np.load(mine) as saved:
+            state.update(saved)
+        ready_s += 0.08
         memory.write_text(str(os.getpid()))
-    return learn(state, step)
+    learnt = learn(state, step)
+    time.sleep(max(0.0, ready_s - time.monotonic()))
+    topmast.progress(step=step)
+    return learnt
 
 train.train_step = on_gpu
 train.main()
@@ -77,10 +81,13 @@ def test_three_trainings_learn_in_turns_and_not_side_by_side(tmp_path: Path) -> 
         eventually(
             lambda: any("taken back" in text for job in jobs for text in seen(job, "unpacked")),
             "a pair is tried, measured, and parted",
+            PATIENCE_S,
         )
-        assert not any("kept" in text for job in jobs for text in seen(job, "packed"))
+        assert not any("kept" in text for job in jobs for text in seen(job, "packed")), [
+            text for job in jobs for text in seen(job, "packed")
+        ]
         for job in jobs:
-            until_state(client, job, "SUCCEEDED")
+            until_state(client, job, "SUCCEEDED", patience_s=PATIENCE_S)
         ends = {"".join(chunk.text for chunk in client.logs(job)).splitlines()[-1] for job in jobs}
         assert len(ends) == 1, "turns and halts changed nothing that was computed"
         assert ends.pop().startswith("done: loss")

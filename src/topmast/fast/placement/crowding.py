@@ -195,10 +195,7 @@ class Crowd:
         awaited: dict[tuple[str, int], bool] = {}
         state = placer.state
         for allocation in state.allocations.values():
-            partner = allocation.paired or ""
-            if partner <= allocation.job or partner not in state.allocations:
-                # Two that run together take one turn.
-                _count(allocation.plan, sharing)
+            _count(allocation.plan, sharing)
         for place in state.places.values():
             _count(place.plan, sharing)
             for seat in place.plan.seats:
@@ -230,7 +227,7 @@ class Crowd:
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
         return CrowdView(
             gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
-            sharing=np.array([scene.crowd(a) + bool(a.paired) for a in able], np.int64),
+            sharing=np.array([scene.crowd(a) for a in able], np.int64),
             paired=np.array([bool(a.paired) for a in able], np.bool_),
             age_s=np.array([now - a.start_s for a in able], np.float64),
             cost_s=np.full(len(able), profile.restart_cost_s),

@@ -304,6 +304,24 @@ def test_a_pair_that_gets_worse_is_parted() -> None:
     assert len(going(world)) == 1
 
 
+def test_a_pair_has_the_turns_of_two() -> None:
+    """Two of three go well together: they have two turns in three, and the third as many as without them."""
+    world = world_of(gpus=1, **TRIES)
+    jobs = [submit(world, 1) for _ in range(3)]
+    crowded = {jobs[0], jobs[1]}
+    world.engines["east-a"].speed = lambda job, others: (
+        10.0 * (1.0 if not others else 0.9 if {job, *others} == crowded else 0.1)
+    )
+    world.advance(30 * QUANTUM_S)
+    seen: dict[tuple[str, ...], int] = {}
+    for _ in range(30):
+        world.advance(QUANTUM_S)
+        now = tuple(going(world))
+        seen[now] = seen.get(now, 0) + 1
+    assert seen == {tuple(jobs[:2]): 20, (jobs[2],): 10}
+    check_rebuilt(world)
+
+
 def test_when_one_of_a_pair_is_over_the_other_is_alone() -> None:
     """It may be tried beside somebody else then."""
     world = world_of(gpus=1, **TRIES)
