@@ -40,11 +40,14 @@ def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tupl
         widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
         host_gpus = files.host_gpus or widest
         return read(data / files.trace, files.format, host_gpus=host_gpus), fleet
-    trace, _ = generate(files.stand_in.kind, scale.jobs, seed)
+    made = files.stand_in
+    trace, _ = generate(made.kind, scale.jobs * made.times, seed)
     trace = _fitting(trace, sum(fleet.gpus().values()))
+    if made.gpus is not None:
+        trace = trace.take(np.flatnonzero(trace.total_gpus() == made.gpus))
     trace = trace if scale.limit is None else trace.head(scale.limit)
-    if files.stand_in.load is not None:
-        trace = trace.with_load(files.stand_in.load / offered_load(trace, fleet))
+    if made.load is not None:
+        trace = trace.with_load(made.load / offered_load(trace, fleet))
     return trace, fleet
 
 

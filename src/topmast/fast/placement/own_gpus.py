@@ -193,14 +193,14 @@ def _those_beside(
 ) -> list[tuple[Allocation, int]]:
     """The gangs that lie on GPUs of one, each with how many would be on the fullest of its own without it.
 
-    Of two that run together one; nobody while others come there or go. O(gangs x slots).
+    Nobody while others come there or go. O(gangs x slots).
     """
     mine: dict[Slot, bool] = dict.fromkeys(slots_of(allocation), True)
     if any(slot in scene.awaited for slot in mine):
         return []
     found = []
     for other in held:
-        if other.job == allocation.job or (other.paired and other.paired < other.job):
+        if other.job == allocation.job:
             continue
         slots = slots_of(other)
         if not any(slot in mine for slot in slots):
