@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
-from topmast.experiments.files import offered_load
-from topmast.model.files.fleetfile import parse_fleet
-from topmast.traces.generate import generate
+from topmast.experiments.config import Scale, read_experiment
+from topmast.experiments.files import open_files
 from topmast.traces.generate.gandiva import HOST_GPUS, HOSTS
 from topmast.traces.throughputs import Throughputs, Work, read_throughputs
 from topmast.traces.trace import Trace
@@ -107,13 +106,14 @@ def endless(trace: Trace, table: Throughputs) -> float:
 def main(path: str) -> None:
     """Print the bounds of the experiment `gandiva`."""
     table = read_throughputs(Path(path))
-    print("load seed  no-pairs  pairs  endless")  # noqa: T201
-    for load in (1.0, 1.5, 2.0):
+    print(f"{'files':12} seed  alone  pairs  endless")  # noqa: T201
+    files = read_experiment("gandiva").files
+    for of in ("load 1", "load 1.5", "load 2", "one GPU each"):
         for seed in (1, 2):
-            trace, document = generate("gandiva-like", JOBS, seed)
-            trace = trace.with_load(load / offered_load(trace, parse_fleet(document)))
+            trace, _ = open_files(files[of], Scale(jobs=JOBS, seeds=1), seed, None)
             found = [work_rate(trace, table, pairs=pairs) for pairs in (False, True)]
-            print(f"{load:4} {seed:4}  {found[0]:.3f}  {found[1]:.3f}  {endless(trace, table):.3f}")  # noqa: T201
+            bounds = "  ".join(f"{x:.3f}" for x in (*found, endless(trace, table)))
+            print(f"{of:12} {seed:4}  {bounds}")  # noqa: T201
 
 
 if __name__ == "__main__":

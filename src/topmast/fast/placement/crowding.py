@@ -195,15 +195,14 @@ class Crowd:
         self, placer: RegionState, scene: Scene
     ) -> list[tuple[tuple[Seat, ...], dict[str, Resources]]]:
         """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
-        if not placer.profile.rebalancing.migrate:
+        if placer.rebalance is None or not placer.profile.rebalancing.migrate:
             return []
         idle = idle_only(placer.columns)
         view = self._view(placer, scene, idle)
-        gained = view.gpus * (view.idle_speed - (view.sharing <= 1))
-        faster = view.idle_speed * view.sharing > 1.0
-        rows = np.flatnonzero((gained > 0) & faster & ~view.moved_lately)
+        # Who is too young to be worth a move now will be old enough.
+        grown_old = msgspec.structs.replace(view, age_s=np.full(len(scene.able), np.inf))
         found = []
-        for row in rows[np.lexsort((rows, -gained[rows]))][:TRIED_AT_ONCE].tolist():
+        for row in placer.rebalance.moves(grown_old)[:TRIED_AT_ONCE].tolist():
             mover, sharing = scene.able[row], int(view.sharing[row])
             to = _place(placer, idle, mover, sharing, self._moves.slow_hosts(mover.job))
             if to is not None:
