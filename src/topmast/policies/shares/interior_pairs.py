@@ -120,9 +120,8 @@ def _promising(table: Table) -> Bools:
         return np.ones(len(table.first), bool)
     alone = np.where(table.one[:, :n] > 0, table.one[:, :n], np.inf)
     merit = table.one[:, n:] / alone[:, table.first] + table.two / alone[:, table.second]
-    every = np.arange(len(table.first))
     most = np.where(table.open[:, n:], merit, 0.0).max(axis=0)
-    return best_of_each(table, every, most, PAIRS_PER_JOB)
+    return best_of_each(table.first, table.second, most, PAIRS_PER_JOB)
 
 
 def _wanted(table: Table, y: Floats, each: int) -> Bools:
@@ -131,7 +130,7 @@ def _wanted(table: Table, y: Floats, each: int) -> Bools:
     over = np.where(table.open, table.gain - table.price(y), 0.0)[:, table.n :].max(axis=0)
     cheap = np.flatnonzero(over > 0)
     wanted = np.zeros(len(over), bool)
-    wanted[cheap] = best_of_each(table, cheap, over[cheap], each)
+    wanted[cheap] = best_of_each(table.first[cheap], table.second[cheap], over[cheap], each)
     return wanted
 
 

@@ -158,12 +158,12 @@ class Table:
         return matrix
 
 
-def best_of_each(table: Table, pairs: Ints, merit: Floats, each: int) -> Bools:
-    """Which of ``pairs`` are among the ``each`` of most merit of one of their jobs. O(p log p)."""
-    best = np.zeros(len(pairs), bool)
+def best_of_each(first: Ints, second: Ints, merit: Floats, each: int) -> Bools:
+    """Which rows are among the ``each`` of most merit of one of their two jobs. O(r log r)."""
+    best = np.zeros(len(merit), bool)
     by_merit = np.argsort(-merit, kind="stable")
-    for side in (table.first, table.second):
-        of = side[pairs[by_merit]]
+    for side in (first, second):
+        of = side[by_merit]
         order = by_merit[np.argsort(of, kind="stable")]
         ordered = np.sort(of)
         begins = np.searchsorted(ordered, ordered, side="left")

@@ -7,6 +7,7 @@ import numpy as np
 from topmast.policies.base import Floats
 from topmast.policies.shares import simplex
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.growing import Growing
 from topmast.policies.shares.program import Program, Solution
 
 MANY_PAIRS = 1_000
@@ -25,19 +26,11 @@ def linear(
 
 def solution_of(program: Program) -> Solution | None:
     """The best, or None where the floors cannot be kept."""
-    if _fast(program):
-        from topmast.policies.shares import interior_pairs
-
-        found = interior_pairs.solve(program)
+    if len(program.columns.pair_jobs) > MANY_PAIRS and not program.floors.any():
+        found = Growing(program, *program.scales()).solve()
         if found is not None:
             return found
     return simplex.solve(program)
-
-
-def _fast(program: Program) -> bool:
-    """Whether many pairs make the simplex method slow, and nothing asks for it."""
-    special = program.extra is not None or program.elastic or not program.gain.any()
-    return len(program.columns.pair_jobs) > MANY_PAIRS and not special and not program.floors.any()
 
 
 def best_of(program: Program) -> Solution:
