@@ -42,6 +42,8 @@ class Climb:
         found = self._growing.solve()
         if found is not None:
             return found
-        self._growing = None
         needed = (slope > 0) | (base > 0)
-        return simplex.solve(Program(columns, nothing, 1.0, needed, base, slope))
+        found = simplex.solve(Program(columns, nothing, 1.0, needed, base, slope))
+        if found is not None:
+            self._growing.learn(found)
+        return found

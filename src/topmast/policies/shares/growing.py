@@ -17,6 +17,7 @@ from topmast.policies.shares.interior_pairs_table import best_of_each
 from topmast.policies.shares.program import Program, Solution
 
 PRIMAL: dict[str, Any] = {"presolve": "off", "solver": "simplex", "simplex_strategy": 4}
+DONE, IMPOSSIBLE = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible
 EACH = 2
 """At most so many cells of each job join at once: the best ones."""
 WORTH = 1e-9
@@ -40,13 +41,12 @@ class Growing:
         ]
 
     def solve(self) -> Solution | None:
-        """The best, or None where HiGHS gives up.
+        """The best, or None where HiGHS gives up, or the cells that it knows cannot keep the floors.
 
         O(cells) and a few turns of the primal simplex method each time that cells join, some five times.
         """
         while True:
-            self._solver.run()
-            if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if not self._runs():
                 return None
             found = self._solver.getSolution()
             more = self._wanted(np.array(found.row_dual, float))
@@ -54,6 +54,27 @@ class Growing:
                 return simplex.solution_of(
                     self._program, found, self._unit, self._height, self._order
                 )
+            self._add(more)
+
+    def _runs(self) -> bool:
+        """Let HiGHS find the best for the cells that it knows: from its last basis, or from none if it is lost there."""
+        self._solver.run()
+        for options in simplex.TRIES:
+            status = self._solver.getModelStatus()
+            if status in (DONE, IMPOSSIBLE):
+                break
+            self._solver.clearSolver()
+            simplex.set_options(self._solver, options)
+            self._solver.run()
+            simplex.set_options(self._solver, PRIMAL)
+        return self._solver.getModelStatus() == DONE
+
+    def learn(self, solution: Solution) -> None:
+        """Know the cells that have time in a solution found elsewhere."""
+        known = np.zeros(len(solution.cells), bool)
+        known[self._order] = True
+        more = np.flatnonzero((solution.cells > 0) & ~known)
+        if len(more):
             self._add(more)
 
     def change(self, program: Program, height: float) -> None:

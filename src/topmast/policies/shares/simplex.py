@@ -45,9 +45,14 @@ def solver_with(options: dict[str, Any]) -> Any:
     """HiGHS with these options, and those that always hold."""
     make: Any = highspy.Highs
     solver = make()
+    set_options(solver, options)
+    return solver
+
+
+def set_options(solver: Any, options: dict[str, Any]) -> None:
+    """Let a solver go on with these options, and those that always hold."""
     for name, value in {**_ALWAYS, **options}.items():
         solver.setOptionValue(name, value)
-    return solver
 
 
 def _begins_within(program: Program) -> bool:
