@@ -41,6 +41,8 @@ def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tupl
         host_gpus = files.host_gpus or widest
         return read(data / files.trace, files.format, host_gpus=host_gpus), fleet
     trace, _ = generate(files.stand_in.kind, scale.jobs, seed)
+    if files.stand_in.gpus is not None:
+        trace = msgspec.structs.replace(trace, gpus=np.full(len(trace), float(files.stand_in.gpus)))
     trace = _fitting(trace, sum(fleet.gpus().values()))
     trace = trace if scale.limit is None else trace.head(scale.limit)
     if files.stand_in.load is not None:
@@ -70,7 +72,8 @@ def sources_of(experiment: Experiment, data: Path | None) -> dict[str, str]:
 def _source(files: Files, data: Path | None) -> str:
     stand_in = files.stand_in
     load = "" if stand_in.load is None else f", load {stand_in.load:g}"
-    generated = f"generated: {stand_in.kind}{load}"
+    gpus = "" if stand_in.gpus is None else f", {stand_in.gpus} GPU each"
+    generated = f"generated: {stand_in.kind}{gpus}{load}"
     if files.trace is None:
         return generated
     return files.trace if is_there(files, data) else f"{generated} ({files.trace} is not there)"
