@@ -12,7 +12,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from topmast.policies.base import Floats
+from topmast.policies.base import Floats, Ints
 from topmast.policies.shares import simplex
 from topmast.policies.shares.program import DUST, Program, Solution, tidied
 
@@ -32,7 +32,7 @@ def solve(program: Program) -> Solution | None:
     load = columns.scale[:, None] / simplex.room_of(program)
     mix = _Mix(len(columns.types))
     every = np.arange(columns.count)
-    found: list[tuple[Floats, Floats]] = []
+    found: list[tuple[Ints, Ints]] = []
     least = np.inf
     for _ in range(MOST):
         worth = gain - load * mix.prices
@@ -44,12 +44,12 @@ def solve(program: Program) -> Solution | None:
             return Solution(_mixed(program, found, mix.parts()), 0.0, np.zeros(columns.count))
         kind = best[runs]
         found.append((runs, kind))
-        used = np.bincount(kind, load[runs, kind], len(columns.types))
+        used: Floats = np.bincount(kind, load[runs, kind], len(columns.types)).astype(float)
         mix.add(float(gain[runs, kind].sum()), used)
     return None
 
 
-def _mixed(program: Program, found: list[tuple[Floats, Floats]], parts: Floats) -> Floats:
+def _mixed(program: Program, found: list[tuple[Ints, Ints]], parts: Floats) -> Floats:
     """The cells (k) of assignments, each by its part."""
     columns = program.columns
     single = np.zeros(columns.runs.shape)

@@ -67,7 +67,7 @@ class Growing:
             simplex.set_options(self._solver, options)
             self._solver.run()
             simplex.set_options(self._solver, PRIMAL)
-        return self._solver.getModelStatus() == DONE
+        return bool(self._solver.getModelStatus() == DONE)
 
     def learn(self, solution: Solution) -> None:
         """Know the cells that have time in a solution found elsewhere."""
@@ -79,7 +79,9 @@ class Growing:
 
     def change(self, program: Program, height: float) -> None:
         """Other floors, for all jobs; the rest of the program is as it was. O(n)."""
-        rise, before = (p.slope * h / self._unit for p, h in ((program, height), (self._program, self._height)))
+        rise, before = (
+            p.slope * h / self._unit for p, h in ((program, height), (self._program, self._height))
+        )
         for row in np.flatnonzero(rise != before).tolist():
             self._solver.changeCoeff(row, 0, -rise.item(row))
         base = program.base / self._unit

@@ -68,9 +68,7 @@ _ALWAYS = {
 }
 
 
-def model_of(
-    program: Program, unit: Floats, height: float, cells: Ints | None = None
-) -> Any:
+def model_of(program: Program, unit: Floats, height: float, cells: Ints | None = None) -> Any:
     """Columns: the height, what floors lack if they may, and ``cells`` (some by number, or None: all).
 
     Rows: floors, in ``unit`` (n), time of jobs, workers of types, the extra one.
@@ -97,9 +95,7 @@ def model_of(
     lp.sense_ = highspy.ObjSense.kMaximize
     wide = before + len(every)
     lp.num_col_, lp.num_row_ = wide, len(low)
-    lp.col_cost_ = np.concatenate(
-        [[program.lift], np.full(lacking, -1.0), gain_of(program)[every]]
-    )
+    lp.col_cost_ = np.concatenate([[program.lift], np.full(lacking, -1.0), gain_of(program)[every]])
     lp.col_lower_ = np.zeros(wide)
     most = program.most / height
     upper = np.full(wide, INF)
