@@ -16,7 +16,7 @@ from topmast.policies.shares.linear import linear, solution_of
 
 MOST_CELLS, MOST_CELLS_PAIRED = 1_600, 6_000
 """Above, the program would take longer than some 20 ms, and what was found stays."""
-KEPT = 1 - 1e-7
+KEPT = 1 - 1e-9
 """Which part of its speed everybody keeps for sure: what is exact to the last digit may be out of reach."""
 
 
