@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +28,19 @@ _STYLE: Any = {
 }
 
 
-def figure(rows: int = 1, columns: int = 1, *, inches: tuple[float, float] = (6.0, 3.6)) -> Figure:
-    """A figure of ``rows`` x ``columns`` axes (``figure.axes``), ``inches`` wide and high each."""
+def figure(
+    rows: int = 1, columns: int = 1, *, inches: tuple[float, float | Sequence[float]] = (6.0, 3.6)
+) -> Figure:
+    """A figure of ``rows`` x ``columns`` axes (``figure.axes``), ``inches`` wide and high each, or with a height for each row."""
     from cycler import cycler
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE | {"axes.prop_cycle": cycler(color=list(COLOURS))}):
-        made = Figure(figsize=(inches[0] * columns, inches[1] * rows), layout="constrained")
-        made.subplots(rows, columns)
+        wide, high = inches
+        heights = [high] * rows if isinstance(high, float) else list(high)
+        made = Figure(figsize=(wide * columns, sum(heights)), layout="constrained")
+        made.subplots(rows, columns, height_ratios=heights)
     return made
 
 

@@ -184,12 +184,15 @@ def end_agents(state: Path) -> None:
 
 @contextmanager
 def live(
-    folder: Path, fleet: str, settings: Mapping[str, str] | None = None
+    folder: Path,
+    fleet: str,
+    settings: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
 ) -> Iterator[tuple[Server, Client]]:
     """A server on ``fleet`` (the text of a fleet file), and a client; afterwards nothing is left."""
     file = folder / "fleet.yaml"
     file.write_text(fleet, encoding="utf-8")
-    server = Server(folder / "state", file, settings)
+    server = Server(folder / "state", file, settings, arguments=arguments)
     try:
         with server.up() as client:
             yield server, client

@@ -36,12 +36,13 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 class StandIn(Struct, frozen=True, forbid_unknown_fields=True):
     """What is generated where a published trace is not there: a kind of trace, with so many jobs as the scale says.
 
-    ``load``: the work of all jobs over what the fleet can do while they arrive; None: as they come. ``gpus``: how many
-    each job has; None: as they are drawn.
+    ``load``: the work of all jobs over what the fleet can do while they arrive; None: as they come. ``times``: so many times
+    as many jobs. ``gpus``: of those only the ones with so many GPUs; None: all.
     """
 
     kind: str
     load: float | None = None
+    times: int = 1
     gpus: int | None = None
 
 

@@ -40,13 +40,14 @@ def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tupl
         widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
         host_gpus = files.host_gpus or widest
         return read(data / files.trace, files.format, host_gpus=host_gpus), fleet
-    trace, _ = generate(files.stand_in.kind, scale.jobs, seed)
-    if files.stand_in.gpus is not None:
-        trace = msgspec.structs.replace(trace, gpus=np.full(len(trace), float(files.stand_in.gpus)))
+    made = files.stand_in
+    trace, _ = generate(made.kind, scale.jobs * made.times, seed)
     trace = _fitting(trace, sum(fleet.gpus().values()))
+    if made.gpus is not None:
+        trace = trace.take(np.flatnonzero(trace.total_gpus() == made.gpus))
     trace = trace if scale.limit is None else trace.head(scale.limit)
-    if files.stand_in.load is not None:
-        trace = trace.with_load(files.stand_in.load / offered_load(trace, fleet))
+    if made.load is not None:
+        trace = trace.with_load(made.load / offered_load(trace, fleet))
     return trace, fleet
 
 
@@ -72,8 +73,7 @@ def sources_of(experiment: Experiment, data: Path | None) -> dict[str, str]:
 def _source(files: Files, data: Path | None) -> str:
     stand_in = files.stand_in
     load = "" if stand_in.load is None else f", load {stand_in.load:g}"
-    gpus = "" if stand_in.gpus is None else f", {stand_in.gpus} GPU each"
-    generated = f"generated: {stand_in.kind}{gpus}{load}"
+    generated = f"generated: {stand_in.kind}{load}"
     if files.trace is None:
         return generated
     return files.trace if is_there(files, data) else f"{generated} ({files.trace} is not there)"

@@ -25,29 +25,34 @@ from topmast.traces.throughputs import Throughputs, Work, read_throughputs
 from topmast.traces.trace import Trace
 
 Floats = NDArray[np.float64]
+Kind = tuple[str, int]
 STEP_S = 120.0
 JOBS = 1_000
 
 
 class Way:
-    """Columns of the program: a GPU model, the kinds that have one of its GPUs, and what each does there."""
+    """Columns of the program: a GPU model, the kinds that have one of its GPUs, and what each does there.
 
-    def __init__(self, speeds: dict[str, Floats], table: Throughputs | None, names: list[str]):
+    A kind is what a job trains, and its GPUs: only gangs of one size can share, and large ones go worse together.
+    """
+
+    def __init__(self, speeds: dict[str, Floats], table: Throughputs | None, kinds: list[Kind]):
         self.of: list[tuple[int, tuple[int, ...], tuple[float, ...]]] = []
         for at, model in enumerate(HOSTS):
             own = speeds[model]
-            self.of += [(at, (i,), (float(own[i]),)) for i in range(len(names))]
-            for i, one in enumerate(names if table is not None else ()):
-                for j in range(i, len(names)):
+            self.of += [(at, (i,), (float(own[i]),)) for i in range(len(kinds))]
+            for i, one in enumerate(kinds if table is not None else ()):
+                for j in range(i, len(kinds)):
                     assert table is not None
-                    rates = table.beside((one, 1), (names[j], 1), model)
+                    alike = one[1] == kinds[j][1]
+                    rates = table.beside(one, kinds[j], model) if alike else None
                     if rates is not None:
                         done = float(own[i] * rates[0]), float(own[j] * rates[1])
                         self.of.append((at, (i, j), done))
         entries = [(at, col) for col, (at, _, _) in enumerate(self.of)]
         entries += [(len(HOSTS) + k, col) for col, way in enumerate(self.of) for k in way[1]]
         rows, cols = np.array(entries).T
-        shape = (len(HOSTS) + len(names), len(self.of))
+        shape = (len(HOSTS) + len(kinds), len(self.of))
         self.matrix = coo_matrix((np.ones(len(rows)), (rows, cols)), shape=shape).tocsr()
         self.costs = np.array([-sum(done) for _, _, done in self.of])
 
@@ -65,21 +70,21 @@ class Way:
 
 def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
     """Work done until the last job comes over the GPU-seconds there were. O(steps x a linear program)."""
-    models = trace.model.values()
-    names = sorted(set(models))
-    kind = np.array([names.index(name) for name in models])
+    of = list(zip(trace.model.values(), trace.total_gpus().tolist(), strict=True))
+    kinds = sorted(set(of))
+    kind = np.array([kinds.index(each) for each in of])
     reference, *others = HOSTS
-    alone = {name: table.speeds(Work(name, 1)) for name in names}
-    speeds = {reference: np.ones(len(names))}
+    alone = {name: table.speeds(Work(name, 1)) for name, _ in kinds}
+    speeds = {reference: np.ones(len(kinds))}
     for other in others:
-        speeds[other] = np.array([alone[n].get(other, 0.0) / alone[n][reference] for n in names])
-    way = Way(speeds, table if pairs else None, names)
+        speeds[other] = np.array([alone[n].get(other, 0.0) / alone[n][reference] for n, _ in kinds])
+    way = Way(speeds, table if pairs else None, kinds)
     left, gpus = trace.duration_s.astype(np.float64).copy(), trace.total_gpus()
     end_s, now, done = float(trace.submit_s.max()), 0.0, 0.0
     while now < end_s:
         step_s = min(STEP_S, end_s - now)
         active = (trace.submit_s <= now) & (left > 0)
-        have = np.bincount(kind[active], gpus[active], len(names)).astype(np.float64)
+        have = np.bincount(kind[active], gpus[active], len(kinds)).astype(np.float64)
         each = way.rates(have) / np.maximum(have, 1.0)
         did = np.where(active, np.minimum(left, each[kind] * step_s), 0.0)
         left -= did

@@ -8,13 +8,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from topmast import plot
 from topmast.experiments.config import Case, Experiment, all_figures
+from topmast.experiments.pictures import draw, jobs_of
 from topmast.experiments.report import STYLE
 
 Means = Sequence[Mapping[str, Any]]
-LEAST_SEEDS = 3
-STROKES = ("-", "--", ":")
 VERDICTS = {True: "reached", False: "NOT reached", None: "not comparable"}
 
 
@@ -22,7 +20,7 @@ def write_page(folder: Path, experiment: Experiment, document: Mapping[str, Any]
     """Write `runs.csv`, `means.csv`, `plots.png`, `plots.svg` and `report.html` into a folder."""
     _write_runs(folder / "runs.csv", document["runs"])
     _write_means(folder / "means.csv", document["means"])
-    svg = _draw(folder, experiment, document["means"])
+    svg = draw(folder, experiment, document)
     title = escape(f"{experiment.name}: {experiment.title}")
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>",
@@ -81,63 +79,6 @@ def _write_means(path: Path, means: Means) -> None:
                 )  # fmt: skip
 
 
-# ----------------------------------------------------------------------------------------------- plots
-
-
-def _draw(folder: Path, experiment: Experiment, means: Means) -> str:
-    names = experiment.plots
-    drawn = plot.figure(1, len(names), inches=(4.2, 3.6))
-    swept = len({m["load"] for m in means}) > 1
-    for axis, name in enumerate(names):
-        if swept:
-            _lines(drawn.axes[axis], name, means)
-        else:
-            _bars(drawn.axes[axis], name, means)
-        plot.label(drawn, name, "load" if swept else "", "", axis=axis)
-    if swept:
-        plot.legend_below(drawn)
-    _, picture = plot.save(drawn, folder, "plots")
-    svg = picture.read_text(encoding="utf-8")
-    return svg[svg.index("<svg") :]
-
-
-def _lines(axes: Any, name: str, means: Means) -> None:
-    """A line over loads for each case, thin ones for further ages of its signal."""
-    lines: dict[str, dict[float | None, list[tuple[float, float, float]]]] = {}
-    for m in means:
-        value = m["figures"].get(name)
-        if value is not None:
-            error = _interval(m, value)
-            ages = lines.setdefault(m["case"], {})
-            ages.setdefault(m["signal_s"], []).append((m["load"], value["mean"], error))
-    for number, (case, ages) in enumerate(lines.items()):
-        colour = plot.COLOURS[number % len(plot.COLOURS)]
-        style = STROKES[number // len(plot.COLOURS) % len(STROKES)]
-        for further, points in enumerate(ages.values()):
-            loads, values, errors = zip(*points, strict=True)
-            axes.errorbar(
-                loads, values, yerr=errors if any(errors) else None, capsize=2, color=colour,
-                linestyle=style, label=None if further else case,
-                linewidth=0.6 if further else 1.4, alpha=0.6 if further else 1.0,
-            )  # fmt: skip
-
-
-def _interval(mean: Mapping[str, Any], value: Mapping[str, Any]) -> float:
-    """Only from three seeds on: those of two are wider than the picture."""
-    return (value["ci95"] or 0.0) if mean["seeds"] >= LEAST_SEEDS else 0.0
-
-
-def _bars(axes: Any, name: str, means: Means) -> None:
-    there = [m for m in means if name in m["figures"]]
-    values = [m["figures"][name] for m in there]
-    axes.barh(
-        [m["label"] for m in there],
-        [v["mean"] for v in values],
-        xerr=[_interval(m, v) for m, v in zip(there, values, strict=True)],
-    )
-    axes.invert_yaxis()
-
-
 # ---------------------------------------------------------------------------------------------- tables
 
 
@@ -162,14 +103,15 @@ def _figures(experiment: Experiment, means: Means) -> str:
 
 def _cases(cases: Sequence[Case]) -> str:
     rows = [
-        (c.name, c.profile or c.measure.value, _jobs_of(c), ", ".join(_options(c)) or "as it is")
+        (
+            c.name,
+            c.profile or c.measure.value,
+            jobs_of(c) or "-",
+            ", ".join(_options(c)) or "as it is",
+        )
         for c in cases
     ]
     return table(("case", "profile", "files", "options"), rows)
-
-
-def _jobs_of(case: Case) -> str:
-    return case.files or "-" if case.workload is None else case.workload.label
 
 
 def _options(case: Case) -> list[str]:

@@ -257,12 +257,14 @@ class PairsView(Struct, frozen=True):
 class CrowdView(Struct, frozen=True):
     """Gangs (n) for which there are idle GPUs elsewhere in their region, in columns, to be read only.
 
-    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them; ``paired``: whether one of them runs beside it. ``age_s``: since when it
+    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them; ``paired``: whether one of them runs beside it. ``idle_speed``: its speed on the
+    fastest model of which enough GPUs are idle, over that where it is, 0 if there is none. ``age_s``: since when it
     runs; ``cost_s``: how long a move keeps it from working; ``moved_lately``: whether it was moved not long ago.
     """
 
     gpus: Floats
     sharing: Ints
+    idle_speed: Floats
     paired: Bools
     age_s: Floats
     cost_s: Floats

@@ -11,7 +11,7 @@ from topmast.policies.options import Profile
 
 
 class Introspective:
-    """Keeps pairs that do more together than in turns; moves who shares GPUs to where there are idle ones."""
+    """Keeps pairs that do more together than in turns; moves who would be faster there to idle ones."""
 
     source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): introspective mode"
     options: ClassVar[tuple[str, ...]] = ("rebalancing",)
@@ -26,16 +26,20 @@ class Introspective:
         return np.asarray(together >= self._options.gain, np.bool_)
 
     def moves(self, view: CrowdView) -> Ints:
-        """Which gangs had better move, the best first: whose move frees most for what it costs. O(n log n)."""
+        """Which gangs had better move, the best first: what more is done by all, for what it costs. O(n log n).
+
+        Idle GPUs do its work; those that it had do that of the others there, if there are any. Nobody is to do less than before.
+        """
         options = self._options
         if not options.migrate:
             return np.zeros(0, np.int64)
         old = (view.age_s >= options.migrate_after_s) & ~view.moved_lately
-        gained = view.gpus * (1.0 - 1.0 / np.maximum(view.sharing, 1))
+        gained = view.gpus * (view.idle_speed - (view.sharing <= 1))
         # What it has run is the guess of what it will still run, as far as that goes.
         left_s = np.minimum(view.age_s, options.horizon_s)
         worth = gained * left_s - view.gpus * view.cost_s
-        rows = np.flatnonzero(old & (view.sharing > 1) & (worth > 0))
+        faster = view.idle_speed * view.sharing > 1.0
+        rows = np.flatnonzero(old & faster & (worth > 0))
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def joins(self, view: JoinView) -> Ints:

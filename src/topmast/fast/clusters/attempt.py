@@ -43,7 +43,7 @@ class Turn(Struct, gc=False):
     """How an attempt takes turns with others on its GPUs.
 
     ``held``: it was not started yet. ``still_s``: since when others have its GPUs, None while it has them.
-    ``service_s``: its service when it got them last, at ``since_s``. ``pauses``: those since the last checkpoint,
+    ``service_s``: its service at ``since_s``, when it got them last or was paired or parted. ``pauses``: those since the last checkpoint,
     (from, length); ``paused_s``: those before. ``rate``: steps per second with its GPUs for itself. ``partner``: who has the
     same GPUs at the same time, on trial until ``trial_s``; ``beside``: steps per second then. ``refused``: who is not to
     be tried before a time.
@@ -62,8 +62,23 @@ class Turn(Struct, gc=False):
     refused: dict[str, float] = {}
 
     def served_s(self, now: float) -> float:
-        """The service got by ``now``: what decides whose turn it is."""
-        return self.service_s + (now - self.since_s if self.still_s is None else 0.0)
+        """The service got by ``now``: what decides whose turn it is.
+
+        Two that run together get half each, as the GPUs are used once: a pair has the turns of two, and those who lie on
+        the same GPUs lose nothing by it.
+        """
+        part = 1.0 if self.partner is None else 0.5
+        return self.service_s + (part * (now - self.since_s) if self.still_s is None else 0.0)
+
+    def pair(self, other: str, trial_s: float, now: float) -> None:
+        """Another has the same GPUs at the same time from now on."""
+        self.service_s, self.since_s = self.served_s(now), now
+        self.partner, self.trial_s, self.beside = other, trial_s, None
+
+    def part(self, now: float) -> None:
+        """It has its turns to itself from now on."""
+        self.service_s, self.since_s = self.served_s(now), now
+        self.partner = self.trial_s = self.beside = None
 
     def stop(self, now: float) -> None:
         """Others have the GPUs from now on."""

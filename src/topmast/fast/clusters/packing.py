@@ -315,8 +315,7 @@ class PackingManager(SlicingManager):
 
     def _apply_packed(self, fact: Packed, event: m.Message) -> None:
         for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
-            turns = turns_of(self.state.attempts[job])
-            turns.partner, turns.trial_s, turns.beside = other, fact.until_s, None
+            turns_of(self.state.attempts[job]).pair(other, fact.until_s, self.now)
         self._pairs += 1
 
     def _apply_kept(self, fact: PackKept, event: m.Message) -> None:
@@ -326,7 +325,7 @@ class PackingManager(SlicingManager):
     def _apply_unpacked(self, fact: Unpacked, event: m.Message) -> None:
         for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
             turns = turns_of(self.state.attempts[job])
-            _alone(turns)
+            turns.part(self.now)
             turns.refused = {j: s for j, s in turns.refused.items() if s > self.now}
             turns.refused[other] = fact.not_before_s
         self._pairs -= 1
@@ -335,7 +334,7 @@ class PackingManager(SlicingManager):
         turns = self.state.attempts[fact.job].turns
         other = self.state.attempts.get((turns.partner or "") if turns is not None else "")
         if other is not None:
-            _alone(turns_of(other))
+            turns_of(other).part(self.now)
             self._pairs -= 1
         super()._apply_closed(fact, event)
 
@@ -370,7 +369,3 @@ def turns_of(attempt: Attempt) -> Turn:
 
 def _kind(attempt: Attempt) -> Kind | None:
     return kind_of(attempt.spec, len(slots_of(attempt)))
-
-
-def _alone(turns: Turn) -> None:
-    turns.partner = turns.trial_s = turns.beside = None

@@ -1,4 +1,4 @@
-"""Crowded GPUs: who shares its GPUs moves to idle ones, or to a gang with which it may go well.
+"""Crowded and slow GPUs: who would be faster there moves to idle ones, or to a gang with which it may go well.
 
 Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
 on GPUs beside others with which they cannot be packed. Layers alone do not mend that. The policy `rebalance` says who had
@@ -7,7 +7,7 @@ better move, and whether a move was good; the move is that of any attempt whose 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,6 +35,7 @@ TRIED_AT_ONCE = 16
 FORGOTTEN = 4
 """When a region remembers so many times more than it has attempts, it forgets the oldest."""
 TO_IDLE = "moved to idle GPUs, for others share those that it has"
+TO_FASTER = "moved to idle GPUs of a model on which it is faster"
 
 
 class Going(Struct, frozen=True):
@@ -128,7 +129,7 @@ class Crowd:
         idle = idle_only(placer.columns)
         if placer.rebalance is None or not int(idle.free_milli.sum()):
             return []
-        view = self._view(placer, scene)
+        view = self._view(placer, scene, idle)
         found = []
         for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
             allocation, sharing = scene.able[row], int(view.sharing[row])
@@ -136,7 +137,7 @@ class Crowd:
             if to is not None:
                 idle.take(to.seats, allocation.needs())
                 self._note(placer, allocation, sharing, 1)
-                found.append(Going(allocation, to, TO_IDLE))
+                found.append(Going(allocation, to, TO_IDLE if sharing > 1 else TO_FASTER))
         return found
 
     def _to_join(self, placer: RegionState, scene: Scene, gone: dict[str, bool]) -> list[Going]:
@@ -195,10 +196,7 @@ class Crowd:
         awaited: dict[tuple[str, int], bool] = {}
         state = placer.state
         for allocation in state.allocations.values():
-            partner = allocation.paired or ""
-            if partner <= allocation.job or partner not in state.allocations:
-                # Two that run together take one turn.
-                _count(allocation.plan, sharing)
+            _count(allocation.plan, sharing)
         for place in state.places.values():
             _count(place.plan, sharing)
             for seat in place.plan.seats:
@@ -224,13 +222,15 @@ class Crowd:
 
         return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected)
 
-    def _view(self, placer: RegionState, scene: Scene) -> CrowdView:
+    def _view(self, placer: RegionState, scene: Scene, idle: Columns) -> CrowdView:
         now, profile, able = placer.now, placer.profile, scene.able
+        there = _idle_by_model(idle)
         lately_s = now - profile.rebalancing.retry_s
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
         return CrowdView(
             gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
-            sharing=np.array([scene.crowd(a) + bool(a.paired) for a in able], np.int64),
+            sharing=np.array([scene.crowd(a) for a in able], np.int64),
+            idle_speed=np.array([_idle_speed(a, there) for a in able], np.float64),
             paired=np.array([bool(a.paired) for a in able], np.bool_),
             age_s=np.array([now - a.start_s for a in able], np.float64),
             cost_s=np.full(len(able), profile.restart_cost_s),
@@ -259,6 +259,31 @@ def idle_only(columns: Columns) -> Columns:
     trial.available[columns.places :] = False
     free[0, np.repeat(~trial.available[: columns.places], columns.gpus[: columns.places])] = 0
     return trial
+
+
+def _idle_by_model(idle: Columns) -> dict[str, int]:
+    """How many GPUs of each model are free in the first layer. O(slots)."""
+    free = idle.free_milli.reshape(idle.layers, -1)[0] == MILLI
+    models = np.repeat(idle.models[: idle.places], idle.gpus[: idle.places])[free]
+    names, counts = np.unique(models.astype(np.str_), return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def _idle_speed(allocation: Allocation, there: Mapping[str, int]) -> float:
+    """The speed of a gang on the fastest model of which enough GPUs are there, over that where it is. O(models)."""
+    spec, plan = allocation.spec, allocation.plan
+    speeds = [
+        spec.speed_on(model)
+        for model, gpus in there.items()
+        if gpus * MILLI >= plan.gpus_milli and _takes(allocation, model)
+    ]
+    return max(speeds, default=0.0) / spec.speed_on(plan.model)
+
+
+def _takes(allocation: Allocation, model: str) -> bool:
+    """Whether all groups of a gang that have GPUs may have those of a model."""
+    listed = [g.resources.accelerators for g in allocation.spec.groups]
+    return all(any(a.model in (model, None) for a in each) for each in listed if each)
 
 
 def _may_move(allocation: Allocation) -> bool:

@@ -42,7 +42,7 @@ class Scene(Struct, frozen=True):
     expected: Callable[[Allocation, Allocation], float | None]
 
     def crowd(self, allocation: Allocation) -> int:
-        """How many take turns, with itself, on the fullest of its GPUs. O(slots)."""
+        """How many lie, with itself, on the fullest of its GPUs. O(slots)."""
         return max([self.sharing[slot] for slot in slots_of(allocation)])
 
 
@@ -108,8 +108,8 @@ def _best_for(
         if looked >= LOOKED_AT:
             break
         expected, there = scene.expected(mover, other), scene.crowd(other)
-        # Beside it a gang takes no turn of its own; if that fails, which nobody knows, it does.
-        part = 1.0 / (there + 1) if expected is None else expected / 2 / there
+        # A pair has the turns of two; what they do together in one is expected, or not known.
+        part = (expected or 1.0) / (there + 1)
         speed = part * spec.speed_on(other.plan.model)
         if other.job in gone or other.job == mover.job or speed < least:
             continue

@@ -7,6 +7,7 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.model import messages as m
+from topmast.model.job import MILLI, Accelerator, Resources
 from topmast.model.states import JobState
 from topmast.policies.options import Preemption, RebalanceOptions, SliceOptions
 from topmast.service import fleet as views
@@ -304,6 +305,24 @@ def test_a_pair_that_gets_worse_is_parted() -> None:
     assert len(going(world)) == 1
 
 
+def test_a_pair_has_the_turns_of_two() -> None:
+    """Two of three go well together: they have two turns in three, and the third as many as without them."""
+    world = world_of(gpus=1, **TRIES)
+    jobs = [submit(world, 1) for _ in range(3)]
+    crowded = {jobs[0], jobs[1]}
+    world.engines["east-a"].speed = lambda job, others: (
+        10.0 * (1.0 if not others else 0.9 if {job, *others} == crowded else 0.1)
+    )
+    world.advance(30 * QUANTUM_S)
+    seen: dict[tuple[str, ...], int] = {}
+    for _ in range(30):
+        world.advance(QUANTUM_S)
+        now = tuple(going(world))
+        seen[now] = seen.get(now, 0) + 1
+    assert seen == {tuple(jobs[:2]): 20, (jobs[2],): 10}
+    check_rebuilt(world)
+
+
 def test_when_one_of_a_pair_is_over_the_other_is_alone() -> None:
     """It may be tried beside somebody else then."""
     world = world_of(gpus=1, **TRIES)
@@ -341,6 +360,32 @@ def test_who_shares_moves_to_gpus_that_come_free() -> None:
     assert going(world) == [first, third]
     assert {world.jobs[job].hosts for job in (first, third)} == {("east-a-0",), ("east-a-1",)}
     assert sum(world.jobs[job].migrations for job in (first, third)) == 1
+    check_rebuilt(world)
+
+
+@pytest.mark.parametrize(
+    ("speed", "moves"),
+    [(2.0, True), (1.0, False), (0.5, False)],
+    ids=["faster there", "as fast there", "slower there"],
+)
+def test_who_has_slow_gpus_moves_to_fast_ones_that_come_free(speed: float, moves: bool) -> None:
+    """Nobody shares anything; a host of another model comes free, which is faster for this job or is not."""
+    options = RebalanceOptions(migrate=True, migrate_after_s=60.0)
+    chosen = profile(
+        slices=SliceOptions(layers=3, quantum_s=QUANTUM_S), order="submission",
+        preemption=Preemption.NONE, rebalance="introspective", rebalancing=options,
+    )  # fmt: skip
+    there = fleet(cluster("east-a", 1, 4, "A100"), cluster("east-b", 1, 4, "H100"))
+    world = World(there, chosen)
+    first = submit(world, 4, model="H100")
+    either = Resources((Accelerator("A100", 4 * MILLI, 1.0), Accelerator("H100", 4 * MILLI, speed)))
+    second = submit(world, 4, resources=either)
+    assert world.jobs[second].hosts == ("east-a-0",)
+    world.advance(600)
+    world.finish(first)
+    world.advance(5)
+    assert world.jobs[second].hosts == (("east-b-0",) if moves else ("east-a-0",))
+    assert world.jobs[second].migrations == int(moves)
     check_rebuilt(world)
 
 
