@@ -1,10 +1,11 @@
-"""An elastic job on real processes: it grows into idle GPUs, shrinks for another job, and ends with its work whole."""
+"""Elastic jobs on real processes: they grow into idle GPUs, shrink for another job, and end with their work whole."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.live import eventually, live, until_state
+from topmast import Client
 
 FLEET = """
 regions:
@@ -107,3 +108,54 @@ def test_a_job_grows_and_shrinks_and_ends_with_its_work_whole(tmp_path: Path) ->
         assert f"shrinks from 4 to 2 tasks for {other}" in story
         gpus = [attempt.gpus for attempt in client.story(job).attempts]
         assert gpus == [1.0, 4.0, 2.0]
+
+
+TURNS = {
+    **SETTINGS, "slices.quantum_s": "1", "elastic.settle_s": "2", "elastic.gain": "0.1",
+    "rebalancing.migrate_after_s": "600",
+}  # fmt: skip
+
+
+def test_a_gang_that_takes_turns_grows_and_gives_way(tmp_path: Path) -> None:
+    """It grows onto GPUs that nobody has; another is laid over it, has its turn at once, and then GPUs of its own.
+
+    The server is killed while the two take turns.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    up = live(tmp_path, FLEET, TURNS, ("--profile", "gandiva"))
+    with up as (server, _), Client(state=server.state) as client:
+        job = client.submit(
+            {"name": "train", "run": f"exec python {script}", "num_nodes": 2, "min_nodes": 2,
+             "max_nodes": 4, "resources": {"accelerators": "ELASTIC:1"}}
+        ).id  # fmt: skip
+
+        def has(tasks: int) -> bool:
+            return client.job(job).tasks == tasks
+
+        eventually(lambda: has(4), "it has grown onto the idle GPUs")
+        until_state(client, job, "RUNNING")
+        before = client.job(job).step or 0
+        eventually(lambda: (client.job(job).step or 0) > before + 100, "it works with four")
+        other = client.submit(
+            {"name": "other", "run": "exec sleep 600", "resources": {"accelerators": "ELASTIC:2"}}
+        ).id
+        until_state(client, other, "RUNNING")
+        server.kill()
+        with server.up():
+            eventually(lambda: has(2), "it has given way")
+            until_state(client, job, "RUNNING")
+            until_state(client, other, "RUNNING")
+            assert not set(client.job(job).hosts) & set(client.job(other).hosts)
+            assert client.job(other).preemptions == 0
+            home = server.state / "checkpoints" / job
+            (home / "enough").touch()
+            view = until_state(client, job, "SUCCEEDED")
+            told = stretches(home)
+            assert [s.tasks for s in told] == [2, 4, 2]
+            assert [s.since for s in told] == [0, *(s.done for s in told[:-1])], "nothing was lost"
+            assert (view.resizes, view.restarts) == (2, 0)
+            story = " ".join(line.text for line in client.story(job).history)
+            assert "grows from 2 to 4 tasks" in story
+            assert f"shrinks from 4 to 2 tasks, so that it and {other} have GPUs" in story
+            client.cancel(other)

@@ -120,6 +120,7 @@ PROFILES: tuple[dict[str, Any], ...] = (
         "pack_trial_s": 20.0,
         "rebalance": "introspective",
         "rebalancing": RebalanceOptions(migrate=True, migrate_after_s=30.0, retry_s=200.0),
+        "elastic": ElasticOptions(grow=True, shrink=True, every_s=10.0, settle_s=5.0, gain=0.1),
     },
 )
 

@@ -1,5 +1,6 @@
 """The profile `gandiva` in the simulator: turns, pairs and moves, each told by what the tables say."""
 
+import random
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import CRAWL, Sharing
 from topmast.traces.throughputs import Throughputs, Work
-from topmast.traces.trace import texts_of
+from topmast.traces.trace import Trace, texts_of, trace_of
 
 ONE_GPU = fleet(cluster("lab-1", hosts=1, gpus=1, model="V100"))
 EIGHT = fleet(cluster("lab-1", hosts=1, gpus=8, model="V100"))
@@ -171,3 +172,70 @@ def test_who_has_nobody_to_be_packed_with_joins_another(join: bool) -> None:
     assert bool(found.result.summary["migrations"]) is join
     last_s = max(job["finish_s"] for job in found.jobs)
     assert last_s < 1.25 * LONG if join else last_s > 1.4 * LONG
+
+
+SIXTEEN = fleet(cluster("lab-1", hosts=4, gpus=4, model="V100"))
+SIZES_STAY: dict[str, Any] = {"elastic.grow": "false", "elastic.shrink": "false"}
+
+
+def few_jobs(elastic: bool) -> Trace:
+    """Jobs of one to four tasks that come one after the other to 16 GPUs, of which most would idle."""
+    rng = random.Random(7)
+    submit_s = sorted(rng.uniform(0, 60_000.0) for _ in range(40))
+    tasks = [rng.choice((1, 2, 4)) for _ in submit_s]
+    return trace_of(
+        "few", submit_s=submit_s, duration_s=[rng.uniform(600.0, 9_000.0) for _ in submit_s],
+        gpus=[1.0] * len(tasks), tasks=tasks,
+        min_tasks=[max(1, n // 2) if elastic else n for n in tasks],
+        max_tasks=[2 * n if elastic else n for n in tasks],
+    )  # fmt: skip
+
+
+def test_idle_gpus_are_used_at_a_low_load() -> None:
+    """With restarts charged, jobs that may have twice as many tasks are done sooner, and none is kept from its start."""
+    trace = few_jobs(elastic=True)
+    grown = run(trace, SIXTEEN, "gandiva", Settings())
+    stay = run(trace, SIXTEEN, "gandiva", Settings(), **SIZES_STAY)
+    assert stay.result.summary["resizes"] == 0 < grown.result.summary["resizes"]
+    mean_s = [found.result.summary["jct_s"]["mean"] for found in (grown, stay)]
+    assert mean_s[0] < 0.9 * mean_s[1]
+    wait_s = [found.result.summary["first_wait_s"]["p99"] for found in (grown, stay)]
+    assert wait_s[0] < 120
+
+
+def test_a_grown_gang_gives_way_to_who_comes() -> None:
+    """Alone it has all eight GPUs; another that wants two is laid over it, and soon both have their own."""
+    trace = jobs(
+        (0, 20_000, 1), (4_000, 6_000, 2), tasks=[2, 1], min_tasks=[1, 1], max_tasks=[8, 1]
+    )
+    world = fleet(cluster("lab-1", hosts=2, gpus=4, model="V100"))
+    found = run(trace, world, "gandiva", FREE)
+    grows: dict[str, Any] = {"elastic.shrink": "false"}
+    taking_turns = run(trace, world, "gandiva", FREE, **grows)
+    sizes = []
+    for _, rows in groupby(
+        sorted((r for r in found.allocations if r["job_id"] == "0"), key=lambda r: r["epoch"]),
+        key=lambda r: r["epoch"],
+    ):
+        sizes.append(sum(r["gpus"] for r in rows))
+    assert [size for size, _ in groupby(sizes)] == [2.0, 8.0, 6.0]
+    last_turn_s = max(r["end_s"] for r in found.allocations if r["end_reason"] == "suspended")
+    assert 4_000 < last_turn_s < 4_600
+    assert held_s(found, "1") == 6_000
+    for job in ("0", "1"):
+        assert found.job(job)["finish_s"] < taking_turns.job(job)["finish_s"]
+
+
+def test_jobs_of_one_size_do_not_notice() -> None:
+    """Without elastic jobs every decision is the same, whether or not sizes may change."""
+    trace = few_jobs(elastic=False).with_load(4.0)
+    rows = [run(trace, SIXTEEN, "gandiva", Settings(), **more) for more in ({}, SIZES_STAY)]
+    assert rows[0].allocations == rows[1].allocations
+    assert rows[0].result.summary["suspensions"] > 0
+    assert rows[0].jobs == rows[1].jobs
+
+
+def test_the_same_run_gives_the_same_sizes() -> None:
+    """Sizes are decided by what happened alone."""
+    first, again = (run(few_jobs(elastic=True), SIXTEEN, "gandiva", Settings()) for _ in range(2))
+    assert first.allocations == again.allocations

@@ -26,8 +26,13 @@ CASES = {
     "elastic jobs over bad links": ("mast", SLOW),
     "gandiva": ("gandiva", Settings(gpu_busy=0.5)),
     "gandiva with faults": ("gandiva", STORMY),
+    "elastic jobs in turns with faults": ("gandiva", STORMY),
 }
-MOST_TASKS = {"elastic jobs with faults": 6, "elastic jobs over bad links": 6}
+MOST_TASKS = {
+    "elastic jobs with faults": 6,
+    "elastic jobs over bad links": 6,
+    "elastic jobs in turns with faults": 6,
+}
 """By case, how large the jobs may grow."""
 
 

@@ -110,11 +110,13 @@ class Reservation(Struct, frozen=True, gc=False):
 class More(Struct, frozen=True, gc=False):
     """How many tasks an elastic gang would like to have. ``group``: which of its groups (number) that is.
 
-    ``tasks``: pairs of an accelerator choice and the most tasks that the queue allows it with that.
+    ``tasks``: pairs of an accelerator choice and the most tasks that the queue allows it with that. ``anywhere``: more than so
+    many it has only at a place that is kept for it.
     """
 
     group: int
     tasks: tuple[tuple[int, int], ...]
+    anywhere: int | UnsetType = UNSET
 
     @property
     def most(self) -> int:

@@ -290,11 +290,22 @@ class MovedView(Struct, frozen=True):
     after: Floats
 
 
-class Rebalance(Protocol):
-    """Hook `rebalance`: what becomes of gangs that share GPUs, by what was measured.
+class SizesView(Struct, frozen=True):
+    """Elastic gangs (n) that could go on with another number of tasks, in columns, to be read only.
 
-    Growing and shrinking of elastic gangs has its place here, too.
+    ``gpus``: those that it has, which do no work while it restarts; ``gained``: how many more would be at work then, in the mean,
+    those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `CrowdView`.
     """
+
+    gpus: Floats
+    gained: Floats
+    grows: Bools
+    age_s: Floats
+    cost_s: Floats
+
+
+class Rebalance(Protocol):
+    """Hook `rebalance`: what becomes of gangs that share GPUs, by what was measured."""
 
     def keep(self, view: PairsView) -> Bools:
         """Which pairs stay together (n); the others take turns again."""
@@ -306,6 +317,10 @@ class Rebalance(Protocol):
 
     def joins(self, view: JoinView) -> Ints:
         """Rows of gangs that are to move to the GPUs of another, the first first."""
+        ...
+
+    def sizes(self, view: SizesView) -> Ints:
+        """Rows of gangs that are to go on with another number of tasks, the first first."""
         ...
 
     def good(self, view: MovedView) -> Bools:

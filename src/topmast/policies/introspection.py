@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView
+from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView, SizesView
 from topmast.policies.options import Profile
 
 
@@ -14,10 +14,11 @@ class Introspective:
     """Keeps pairs that do more together than in turns; moves who would be faster there to idle ones."""
 
     source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): introspective mode"
-    options: ClassVar[tuple[str, ...]] = ("rebalancing",)
+    options: ClassVar[tuple[str, ...]] = ("rebalancing", "elastic")
 
     def __init__(self, profile: Profile) -> None:
         self._options = profile.rebalancing
+        self._least_gain = profile.elastic.gain
         self._tries = profile.pack != "none"
 
     def keep(self, view: PairsView) -> Bools:
@@ -51,6 +52,17 @@ class Introspective:
         worth = view.gpus * (gain * left_s - view.cost_s)
         # Where nobody is tried beside another there is nothing to be gained.
         rows = np.flatnonzero((worth > 0) & self._tries)
+        return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
+
+    def sizes(self, view: SizesView) -> Ints:
+        """Whose other size gains more than the restart costs, or so many times that if it grows, the best first.
+
+        Idle GPUs may be wanted soon; who gives way loses each minute that it is put off. O(n log n).
+        """
+        left_s = np.minimum(view.age_s, self._options.horizon_s)
+        needed = np.where(view.grows, self._least_gain, 1.0)
+        worth = view.gained * left_s - needed * view.gpus * view.cost_s
+        rows = np.flatnonzero(worth > 0)
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def good(self, view: MovedView) -> Bools:

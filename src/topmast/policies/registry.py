@@ -121,8 +121,6 @@ def _check_slices(profile: Profile) -> None:
         ("shares.policy", "none", profile.shares.policy == NO_SHARES),
         ("bind.policy", LATE, profile.bind.policy == LATE),
         ("reserve_after_s", "null", profile.reserve_after_s is None),
-        ("elastic.grow", "false", not profile.elastic.grow),
-        ("elastic.shrink", "false", not profile.elastic.shrink),
     )
     for field, remedy, holds in needs if layers > 1 else ():
         if not holds:

@@ -349,6 +349,7 @@ def _explain_placed(
         elastic = record.spec.elastic
         if elastic is not None:
             summary += _sizes(record.spec, plan.tasks_of(elastic.name))
+            summary += f"; last change of size: {record.size_cause}" if record.size_cause else ""
         summary += _stays(placers, record, now)
     if plan is not None and plan.region in queue.reach.absent:
         summary += f"; {queue.out_of_reach()}: this is the last that was heard"

@@ -102,7 +102,7 @@ MISUSE = [
     (["describe", "t.csv", "--from", "soon"], "'soon' is not a duration"),
     (["describe", "t.csv", "--skip-bad-rows", "--load", "0"], "load: is no factor above 0"),
     (["describe", "nothing.csv"], "nothing.csv: no such file"),
-    (["generate", "--kind", "x", "--out", "o.csv"], "kind: no kind 'x' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like)"),
+    (["generate", "--kind", "x", "--out", "o.csv"], "kind: no kind 'x' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like, gandiva-elastic-like)"),
     (["fleet", "t.csv", "--format", "x"], "format: no list of machines 'x' is known"),
     (["fleet", "t.csv"], "Missing option '--format'"),
 ]  # fmt: skip

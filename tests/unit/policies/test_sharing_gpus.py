@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from tests.support.build import job
 from topmast.fast.gains import MEASURED, Gains, kind_of
-from topmast.policies.base import JoinView, MovedView, PackView
+from topmast.policies.base import JoinView, MovedView, PackView, SizesView
 from topmast.policies.introspection import Introspective
-from topmast.policies.options import Profile, RebalanceOptions
+from topmast.policies.options import ElasticOptions, Profile, RebalanceOptions
 from topmast.policies.packing_greedy import Greedy
 
 PROFILE = Profile(
@@ -57,6 +57,39 @@ def test_nobody_joins_another_where_nobody_is_packed() -> None:
     """The move would cost a restart and gain nothing."""
     view = JoinView(np.ones(1), np.full(1, 3_600.0), np.full(1, 60.0), np.full(1, 1.5))
     assert not len(Introspective(replace(PROFILE, pack="none")).joins(view))
+
+
+@pytest.mark.parametrize(
+    ("story", "gained", "grows", "age_s", "resizes"),
+    [
+        ("twice the GPUs: half of the time left is saved", 2.0, True, 300.0, True),
+        ("which has to be twice the restart", 2.0, True, 239.0, False),
+        ("a ninth more GPUs: not for a young gang", 0.4, True, 1_100.0, False),
+        ("for an old one", 0.4, True, 1_300.0, True),
+        ("what is left is guessed as far as the horizon", 0.13, True, 100_000.0, False),
+        ("to give way has to gain the restart once", 2.0, False, 121.0, True),
+        ("for as long as the newcomer is expected to stay", 2.0, False, 119.0, False),
+        ("others gain, it loses as much", 0.0, False, 3_600.0, False),
+    ],
+)
+def test_a_gang_changes_its_size_if_that_gains_more_than_it_costs(
+    story: str, gained: float, grows: bool, age_s: float, resizes: bool
+) -> None:
+    """GPUs gained over the time left, against a restart of a minute of its four GPUs, to grow `elastic.gain` of them."""
+    view = SizesView(
+        np.array([4.0]), np.array([gained]), np.array([grows]), np.array([age_s]), np.array([60.0])
+    )
+    judge = Introspective(replace(PROFILE, elastic=ElasticOptions(gain=2.0)))
+    assert bool(len(judge.sizes(view))) is resizes, story
+
+
+def test_the_size_that_gains_most_goes_first() -> None:
+    """In GPU-seconds, less the restart."""
+    view = SizesView(
+        gpus=np.array([2.0, 8.0, 2.0]), gained=np.array([1.0, 2.0, 2.0]),
+        grows=np.array([True, False, True]), age_s=np.full(3, 3_000.0), cost_s=np.full(3, 60.0),
+    )  # fmt: skip
+    assert Introspective(PROFILE).sizes(view).tolist() == [2, 1, 0]
 
 
 def test_a_move_is_good_if_the_gang_does_as_much_as_before() -> None:

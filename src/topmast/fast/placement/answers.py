@@ -22,7 +22,7 @@ from topmast.fast.placement.region import RegionState
 from topmast.fast.placement.reservation import Ends, ends_of, expected_end_s, first_start, kept_out
 from topmast.fast.placement.resizing import room_by_shrinking
 from topmast.fast.placement.search import Found, Search
-from topmast.fast.placement.sizes import cut, largest, least_of, with_tasks
+from topmast.fast.placement.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.model import messages as m
 from topmast.model.job import Band
 from topmast.model.plan import Ask, Plan, Reservation
@@ -109,6 +109,7 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
+        ask = anywhere(ask)
         if ask.beside:
             return guests.offer(self, ask)
         if ask.more is None:
@@ -126,6 +127,8 @@ class RegionAnswers(RegionState):
             return self._offer_beside(ask)
         search = self.search(self.now, ask)
         if ask.shrinks:
+            held = search.allocations
+            search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
             made = room_by_shrinking(search, ask)
             return self.refusal(ask, None) if made is None else m.Offer(ask.job, made)
         if ask.room_gpu_s is not None:

@@ -84,6 +84,11 @@ def enlarge(placer: RegionAnswers, event: m.EnlargeAttempt) -> None:
     allocation = placer.held(event.job, event.epoch)
     if allocation is None or not allocation.spec.preemptible:
         return
+    if placer.columns.layers > 1:
+        going = placer.crowd.grows(placer, allocation, event.tasks)
+        if going is not None:
+            stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
+        return
     to = larger_place(placer.search(placer.now), allocation, event.tasks)
     if to is not None:
         before, after = len(allocation.plan.seats), len(to.seats)
@@ -229,6 +234,8 @@ def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued
         placer.send(ids.QUEUE, event)
         if placer.crowd.is_due(placer):
             _rebalance(placer)
+        for going in placer.crowd.gives_way(placer):
+            stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
 def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:

@@ -21,10 +21,19 @@ from topmast.fast.placement.joining import Join, Scene, joins, place_beside, slo
 from topmast.fast.placement.layers import asked, outer
 from topmast.fast.placement.migration import as_it_runs
 from topmast.fast.placement.moved import Moves
+from topmast.fast.placement.own_gpus import (
+    Resize,
+    idle_only,
+    keeps_size,
+    larger,
+    smaller,
+    view_of,
+    why_resized,
+)
 from topmast.fast.placement.search import Search
 from topmast.model import messages as m
-from topmast.model.job import MILLI
-from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.job import MILLI, Resources
+from topmast.model.plan import Ask, GroupAsk, Plan, Seat
 from topmast.policies.base import CrowdView, JoinView
 
 if TYPE_CHECKING:
@@ -61,6 +70,8 @@ class Crowd:
         self._gains = Gains()
         self._looked_s = -np.inf
         """When somebody to join was looked for last."""
+        self._sizes_s = -np.inf
+        """When it was looked last who had better have fewer tasks."""
 
     # --- what is told ---------------------------------------------------------------------------
 
@@ -124,6 +135,103 @@ class Crowd:
         """Whether it is time to look whom to join. Once a quantum: much happens in that time, little of it matters here."""
         joins = placer.profile.rebalancing.join and placer.rebalance is not None
         return joins and placer.now >= self._looked_s + placer.profile.slices.quantum_s
+
+    # --- other sizes ----------------------------------------------------------------------------
+
+    def grows(self, placer: RegionState, allocation: Allocation, most: int) -> Going | None:
+        """Where a gang that has its GPUs for itself goes on with up to ``most`` tasks, if that is worth it.
+
+        Idle GPUs are left to gangs that could move there, and would be faster. O(attempts x slots), and a search for each of those.
+        """
+        if placer.rebalance is None or not self._may_resize(allocation):
+            return None
+        scene = self._scene(placer)
+        if scene.crowd(allocation) > 1:
+            return None
+        left = self._left_to_movers(placer, scene)
+        idle = idle_only(placer.columns, allocation)
+        for seats, needs in left:
+            idle.take(seats, needs)
+        slow = self._moves.slow_hosts(allocation.job)
+        resize = larger(_search(placer, idle), allocation, most, slow)
+        found = self._resized(placer, [] if resize is None else [resize])
+        return found[0] if found else None
+
+    def gives_way(self, placer: RegionState) -> list[Going]:
+        """Which elastic gangs that share GPUs go on with fewer tasks, so that all have GPUs of their own.
+
+        Looked at every `elastic.every_s`. O(attempts x slots), and log tasks searches for each gang that shares.
+        """
+        options = placer.profile.elastic
+        due = placer.now >= self._sizes_s + options.every_s
+        if not (due and options.shrink) or placer.rebalance is None or placer.columns.layers == 1:
+            return []
+        settled_s = placer.now - options.settle_s
+        held = placer.state.allocations.values()
+        old = [a for a in held if a.spec.elastic is not None and a.start_s <= settled_s]
+        if not old:
+            return []
+        self._sizes_s = placer.now
+        scene, found = self._scene(placer), list[Resize]()
+        for allocation in old:
+            if self._may_resize(allocation) and scene.crowd(allocation) > 1:
+                search = _search(placer, idle_only(placer.columns, allocation))
+                slow = self._moves.slow_hosts(allocation.job)
+                resize = smaller(scene, search, allocation, held, slow)
+                found += [] if resize is None else [resize]
+        return self._resized(placer, found)
+
+    def may_resize(self, allocation: Allocation) -> bool:
+        """Whether nothing that is being measured of a gang would be lost by another size."""
+        return not allocation.paired and not self._moves.is_unjudged(
+            allocation.job, allocation.epoch
+        )
+
+    def _may_resize(self, allocation: Allocation) -> bool:
+        is_able = allocation.spec.elastic is not None and _may_move(allocation)
+        return is_able and self.may_resize(allocation)
+
+    def _left_to_movers(
+        self, placer: RegionState, scene: Scene
+    ) -> list[tuple[tuple[Seat, ...], dict[str, Resources]]]:
+        """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
+        if not placer.profile.rebalancing.migrate:
+            return []
+        idle = idle_only(placer.columns)
+        view = self._view(placer, scene, idle)
+        gained = view.gpus * (view.idle_speed - (view.sharing <= 1))
+        faster = view.idle_speed * view.sharing > 1.0
+        rows = np.flatnonzero((gained > 0) & faster & ~view.moved_lately)
+        found = []
+        for row in rows[np.lexsort((rows, -gained[rows]))][:TRIED_AT_ONCE].tolist():
+            mover, sharing = scene.able[row], int(view.sharing[row])
+            to = _place(placer, idle, mover, sharing, self._moves.slow_hosts(mover.job))
+            if to is not None:
+                idle.take(to.seats, mover.needs())
+                found.append((to.seats, mover.needs()))
+        return found
+
+    def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
+        """Those whose other size is worth it, each gang concerned by one of them at most, on GPUs that no other goes to."""
+        if placer.rebalance is None or not found:
+            return []
+        chosen, concerned = list[Going](), dict[str, bool]()
+        taken: dict[tuple[str, int], int] = {}
+        for row in placer.rebalance.sizes(view_of(found, placer.profile)).tolist():
+            resize = found[row]
+            names = (resize.allocation.job, *resize.others)
+            there: dict[tuple[str, int], int] = {}
+            _count(resize.to, there)
+            if any(name in concerned for name in names) or any(slot in taken for slot in there):
+                continue
+            concerned.update(dict.fromkeys(names, True))
+            taken.update(there)
+            if keeps_size(resize):
+                self._note(placer, resize.allocation, resize.crowd, 1)
+            else:
+                self._moves.note_size(resize.allocation.job, resize.allocation.epoch)
+            chosen.append(Going(resize.allocation, resize.to, why_resized(resize)))
+        return chosen
 
     def _to_idle(self, placer: RegionState, scene: Scene) -> list[Going]:
         idle = idle_only(placer.columns)
@@ -249,18 +357,6 @@ def _count(plan: Plan, sharing: dict[tuple[str, int], int]) -> None:
             sharing[key] = sharing.get(key, 0) + 1
 
 
-def idle_only(columns: Columns) -> Columns:
-    """A copy in which only those GPUs are free that nobody holds in any layer, all of them in the first. O(slots)."""
-    trial = columns.trial()
-    free = trial.free_milli.reshape(columns.layers, -1)
-    idle = (free == MILLI).all(axis=0)
-    free[0] = np.where(idle, MILLI, 0)
-    free[1:] = 0
-    trial.available[columns.places :] = False
-    free[0, np.repeat(~trial.available[: columns.places], columns.gpus[: columns.places])] = 0
-    return trial
-
-
 def _idle_by_model(idle: Columns) -> dict[str, int]:
     """How many GPUs of each model are free in the first layer. O(slots)."""
     free = idle.free_milli.reshape(idle.layers, -1)[0] == MILLI
@@ -291,6 +387,12 @@ def _may_move(allocation: Allocation) -> bool:
     return whole and allocation.spec.preemptible and allocation.hold is Hold.RUNNING
 
 
+def _search(placer: RegionState, columns: Columns) -> Search:
+    """A search over columns in which nobody has anything, as the policies price it."""
+    state = placer.state
+    return Search(placer.region, columns, {}, placer.profile, state.version, placer.now)
+
+
 def _place(
     placer: RegionState, idle: Columns, allocation: Allocation, sharing: int, slow: Iterable[str]
 ) -> Plan | None:
@@ -302,8 +404,7 @@ def _place(
         allocation.job, groups, spec.topology, allocation.band, preempt=False,
         avoid_hosts=tuple(slow),
     )  # fmt: skip
-    profile, state = placer.profile, placer.state
-    search = Search(placer.region, idle, {}, profile, state.version, placer.now)
+    search = _search(placer, idle)
     to = search.best(asked(ask, placer.columns.layers)).plan
     if to is None:
         return None

@@ -31,7 +31,7 @@ from topmast.fast.placement.refused import (
 from topmast.fast.placement.reservation import kept_out
 from topmast.fast.placement.scoring import fixed_cost
 from topmast.fast.placement.search import choices_of
-from topmast.fast.placement.sizes import largest, least_of, with_tasks
+from topmast.fast.placement.sizes import anywhere, largest, least_of, with_tasks
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level
@@ -88,6 +88,7 @@ class Desk(EventMachine):
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
+        ask = anywhere(ask)
         if ask.beside:
             return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)

@@ -34,6 +34,8 @@ class Moves:
     def __init__(self) -> None:
         self._rates: dict[str, float] = {}
         self._moves: dict[str, Move] = {}
+        self._sized: dict[str, int] = {}
+        """By job, the last attempt of the size before: what is measured of it does not count any more."""
         self._slow: dict[str, dict[str, bool]] = {}
         """By job, hosts where it was measured to do less."""
 
@@ -46,11 +48,25 @@ class Moves:
 
     def note_rate(self, job: str, epoch: int, rate: float) -> MovedView | None:
         """A gang was measured; if that is the first time since it was moved, what there is to judge."""
+        if epoch <= self._sized.get(job, 0):
+            return None
         self._rates[job] = rate
         move = self._moves.get(job)
         if move is None or epoch <= move.epoch or move.back:
             return None
         return MovedView(np.array([move.rate / move.sharing]), np.array([rate / move.sharing_here]))
+
+    def note_size(self, job: str, epoch: int) -> None:
+        """A gang goes on with another number of tasks: its rate is another, and measured anew."""
+        self._rates.pop(job, None)
+        self._moves.pop(job, None)
+        self._sized.pop(job, None)
+        self._sized[job] = epoch
+
+    def is_unjudged(self, job: str, epoch: int) -> bool:
+        """Whether a gang was moved and has yet to be measured where it is."""
+        move = self._moves.get(job)
+        return move is not None and move.epoch < epoch and not move.back
 
     def judged(self, job: str, here: Plan, *, good: bool) -> Move | None:
         """The move is judged. Where it comes from, if it was bad: those hosts are not for this job."""
@@ -69,6 +85,6 @@ class Moves:
 
     def forget(self, attempts: int) -> None:
         """Keep no more than is likely to be asked about. O(what is forgotten)."""
-        for memory in (self._rates, self._moves, self._slow):
+        for memory in (self._rates, self._moves, self._sized, self._slow):
             while len(memory) > KEPT * (16 + attempts):
                 del memory[next(iter(memory))]

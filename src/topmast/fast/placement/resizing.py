@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
-import numpy as np
 from msgspec.structs import replace
 
 from topmast.fast.placement.allocation import Allocation, Hold
@@ -66,7 +65,7 @@ def _lacking_milli(columns: Columns, ask: Ask) -> int:
         sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
         for choice in choices_of(ask)
     ]
-    return min(wanted, default=0) - columns.free_gpus_milli(np.arange(len(columns.hosts)))
+    return min(wanted, default=0) - int(columns.free_by_host()[columns.available].sum())
 
 
 def _spare_milli(allocation: Allocation, band: Band) -> int:

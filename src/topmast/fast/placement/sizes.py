@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from topmast.model.plan import Ask, More, Plan
@@ -61,6 +62,16 @@ def largest(
         else:
             low, best = middle, found
     return best
+
+
+def anywhere(ask: Ask) -> Ask:
+    """The question of a gang for which no place is kept: about as many tasks as it may have anywhere."""
+    more = ask.more
+    if more is None or isinstance(more.anywhere, UnsetType):
+        return ask
+    most = more.anywhere
+    fewer = tuple((choice, min(tasks, most)) for choice, tasks in more.tasks)
+    return replace(ask, more=More(more.group, fewer))
 
 
 def cut(plan: Plan, ask: Ask) -> Plan | None:

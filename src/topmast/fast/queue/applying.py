@@ -76,7 +76,9 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
     record.moves = False
     if record.spec.elastic is not None:
         tasks = len(plan.seats)
-        record.resizes += record.tasks not in (None, tasks)
+        if record.tasks not in (None, tasks):
+            record.resizes += 1
+            record.size_cause = record.cause or UNSET
         record.tasks = tasks
     queue.book(record, plan)
 

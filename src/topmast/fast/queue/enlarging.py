@@ -58,8 +58,8 @@ def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -
 
 
 def idle_milli(queue: QueueViews, region: str) -> int:
-    """Thousandths of GPUs of a region that no attempt holds. O(1)."""
-    present_milli = queue.gpus_by_region.get(region, 0) * MILLI
+    """Thousandths of GPUs of a region that no attempt holds, in all layers together. O(1)."""
+    present_milli = queue.gpus_by_region.get(region, 0) * MILLI * queue.profile.slices.layers
     return max(0, present_milli - queue.ledger.by_region.get(region, 0))
 
 

@@ -19,7 +19,8 @@ class JobRecord(Struct, gc=False):
     preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
     ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
     by attained service, for the job rose to the top since, ``promotions`` times.
-    ``tasks``: of an elastic job, how many the latest attempt has; ``resizes``: how often it came back with another number.
+    ``tasks``: of an elastic job, how many the latest attempt has; ``resizes``: how often it came back with another number;
+    ``size_cause``: why it did so last.
     ``extra_gpu_s``: what finished attempts took beyond the GPUs that it asked for.
     ``beside``: who has its GPUs at the same time.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
@@ -66,6 +67,7 @@ class JobRecord(Struct, gc=False):
     resizes: int = 0
     extra_gpu_s: float = 0.0
     beside: str | UnsetType = UNSET
+    size_cause: str | UnsetType = UNSET
 
     @property
     def finished(self) -> bool:

@@ -176,12 +176,18 @@ class QueueViews(QueueState):
     def more_tasks(
         self, record: JobRecord, over_quota: bool, choices: tuple[int, ...]
     ) -> More | None:
-        """How many tasks an elastic job may have now: as many as it was given, if a place is kept for it."""
+        """How many tasks an elastic job may have now: as many as it was given, if a place is kept for it.
+
+        Where gangs share GPUs no more than it asked for anywhere else: it would lie over others with what was idle elsewhere.
+        """
         elastic = record.spec.elastic
         if elastic is None:
             return None
         limit = elastic.most if record.moves else elastic.count
-        return self.entitlements.more_of(record.spec, over_quota, choices, limit)
+        more = self.entitlements.more_of(record.spec, over_quota, choices, limit)
+        if more is None or self.profile.slices.layers == 1 or limit <= elastic.count:
+            return more
+        return msgspec.structs.replace(more, anywhere=elastic.count)
 
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there. Not to be changed.

@@ -20,6 +20,7 @@ KINDS = {
     "mast-like": mast.generate,
     "gavel-like": gavel.generate,
     "gandiva-like": gandiva.generate,
+    "gandiva-elastic-like": gandiva.elastic,
 }
 
 

@@ -2,7 +2,8 @@
 
 As in Xiao et al., *Gandiva: Introspective Cluster Scheduling for Deep Learning* (OSDI '18), the experiment on a cluster: 180 GPUs, jobs of
 a few GPUs, of which people want to see the first mini-batches soon. Its trace is not public: models and their speeds are
-those of Gavel's table (see gavel), and sizes, durations and bursts are ours.
+those of Gavel's table (see gavel), and sizes, durations and bursts are ours. `gandiva-elastic-like`: the same, of which jobs of
+several GPUs may be larger or smaller.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.random import Generator
 
 from topmast.traces.generate.draws import by_counts, even, values_by_counts
@@ -26,6 +28,21 @@ GAP_S = 55.0
 """Between two jobs, on average."""
 HOSTS = {"V100": 23, "P100": 22}
 HOST_GPUS = 4
+
+
+def elastic(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:
+    """The same jobs, but those of several GPUs are as many tasks of one, and may have half to twice as many. O(n log n)."""
+    trace, document = generate(jobs, rng)
+    gpus = np.asarray(np.round(trace.total_gpus()), np.int64)
+    several = gpus > 1
+    return structs.replace(
+        trace,
+        name="gandiva-elastic-like",
+        gpus=np.ones(len(trace)),
+        tasks=gpus,
+        min_tasks=np.where(several, gpus // 2, gpus),
+        max_tasks=np.where(several, gpus * 2, gpus),
+    ), document
 
 
 def generate(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:

@@ -288,7 +288,7 @@ MISUSE = [
         "slurm-like",
         10,
         0,
-        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like)",
+        "kind: no kind 'slurm-like' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like, gandiva-elastic-like)",
     ),
     ("pai-like", 0, 0, "jobs: is out of range"),
     ("pai-like", 10**9, 0, "jobs: is out of range"),
@@ -306,7 +306,9 @@ def test_misuse(kind: str, jobs: int, seed: int, want: str) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like"])
+@pytest.mark.parametrize(
+    "kind", ["pai-like", "philly-like", "gavel-like", "gandiva-like", "gandiva-elastic-like"]
+)
 def test_small_traces(kind: str, jobs: int) -> None:
     """A few jobs are no trouble."""
     trace, _ = generate(kind, jobs, 0)
@@ -326,4 +328,20 @@ def test_gandiva_sizes_durations_bursts_and_fleet() -> None:
     assert trace.duration_s.max() <= 36_000 * 1.001
     gaps_s = np.diff(trace.submit_s)
     assert float((gaps_s == 1.0).mean()) == pytest.approx(5 / 6, abs=0.01)
+    assert parse_fleet(plan).gpus() == {"V100": 92, "P100": 88}
+
+
+def test_elastic_jobs_of_gandiva_are_the_same_jobs() -> None:
+    """The same GPUs at the same times; those of several are tasks of one, from half to twice as many."""
+    rigid, _ = generate("gandiva-like", 500, 3)
+    trace, plan = generate("gandiva-elastic-like", 500, 3)
+    for one, other in (
+        (rigid.submit_s, trace.submit_s),
+        (rigid.duration_s, trace.duration_s),
+        (rigid.total_gpus(), trace.total_gpus()),
+    ):
+        assert one.tolist() == other.tolist()
+    assert set(trace.gpus.tolist()) == {1.0}
+    sizes = set(zip(trace.min_tasks.tolist(), trace.tasks.tolist(), trace.max_tasks.tolist(), strict=True))  # fmt: skip
+    assert sizes == {(1, 1, 1), (1, 2, 4), (2, 4, 8), (4, 8, 16)}
     assert parse_fleet(plan).gpus() == {"V100": 92, "P100": 88}
