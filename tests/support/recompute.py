@@ -49,6 +49,11 @@ def recompute(
         "finished": len(done),
         "failed": sum(j["state"] == "FAILED" for j in jobs),
         "jct_s": _spread(j["finish_s"] - j["submit_s"] for j in done),
+        "jct_steady_s": _spread(
+            j["finish_s"] - j["submit_s"]
+            for j in done
+            if 0.7 <= (j["submit_s"] - window[0]) / max(window[1] - window[0], 1e-9) < 0.9
+        ),
         "wait_s": _spread(
             j["finish_s"] - j["submit_s"]
             - sum(a["end_s"] - a["start_s"] for a in attempts.get(j["job_id"], []))

@@ -87,6 +87,7 @@ class Job(Struct, gc=False):
 class Finished(Struct):
     """Columns over the jobs that succeeded, in the order in which they did."""
 
+    submit_s: array[float]
     jct_s: array[float]
     wait_s: array[float]
     first_wait_s: array[float]

@@ -57,8 +57,8 @@ class Recorder:
         self.timeline = timeline
         self.totals = Totals()
         self.finished = Finished(
-            array("d"), array("d"), array("d"), array("d"), array("q"), array("q"), array("q"),
-            array("d"),
+            array("d"), array("d"), array("d"), array("d"), array("d"), array("q"), array("q"),
+            array("q"), array("d"),
         )  # fmt: skip
         self.tenants: dict[str, int] = {}
         self.models: dict[str, int] = {}
@@ -401,6 +401,7 @@ class Recorder:
     def _count(self, job: Job, finish_s: float, wait_s: float) -> None:
         arrival, done = job.arrival, self.finished
         jct_s = finish_s - arrival.submit_s
+        done.submit_s.append(arrival.submit_s)
         done.jct_s.append(jct_s)
         done.wait_s.append(wait_s)
         done.first_wait_s.append((job.first_start_s or 0.0) - arrival.submit_s)

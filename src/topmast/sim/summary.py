@@ -13,6 +13,8 @@ from topmast.sim.recorder import Recorder
 
 Floats = NDArray[np.float64]
 PERCENTILES = (50, 90, 99)
+STEADY = (0.7, 0.9)
+"""Between these parts of the window jobs are submitted that tell of a run without its beginning and its end."""
 
 
 def distribution(values: Floats) -> dict[str, float | None]:
@@ -38,6 +40,7 @@ def summary_of(recorder: Recorder, window: tuple[float, float]) -> dict[str, Any
         "finished": finished,
         "failed": totals.states.get("FAILED", 0),
         "jct_s": distribution(jct_s),
+        "jct_steady_s": distribution(jct_s[_steady(recorder, window)]),
         "wait_s": distribution(wait_s),
         "first_wait_s": distribution(np.array(done.first_wait_s)),
         "makespan_s": max(0.0, totals.last_finish_s - window[0]) if totals.attempts else 0.0,
@@ -62,6 +65,14 @@ def summary_of(recorder: Recorder, window: tuple[float, float]) -> dict[str, Any
         "deadlines_met": totals.deadlines_met,
         "by": _groups(recorder, jct_s, wait_s),
     }
+
+
+def _steady(recorder: Recorder, window: tuple[float, float]) -> NDArray[np.bool_]:
+    """Which of the jobs that succeeded came when the fleet was as full as it gets, and others came behind them."""
+    submit_s, (first_s, last_s) = np.array(recorder.finished.submit_s), window
+    low_s, high_s = (first_s + part * (last_s - first_s) for part in STEADY)
+    steady: NDArray[np.bool_] = (submit_s >= low_s) & (submit_s < high_s)
+    return steady
 
 
 def _replication(recorder: Recorder, window: tuple[float, float]) -> dict[str, float]:

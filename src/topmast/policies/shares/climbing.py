@@ -7,17 +7,13 @@ level that is a little too high is a floor that the next step cannot keep.
 
 from __future__ import annotations
 
-from typing import Any
-
-import highspy
 import numpy as np
 
 from topmast.policies.base import Floats
 from topmast.policies.shares import simplex
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.growing import Growing
 from topmast.policies.shares.program import Program, Solution
-
-PRIMAL: dict[str, Any] = {"presolve": "off", "solver": "simplex", "simplex_strategy": 4}
 
 
 class Climb:
@@ -27,9 +23,7 @@ class Climb:
         self._columns = columns
         best = columns.best_speeds
         self._unit: Floats = np.where(best > 0, best, 1.0)
-        self._solver: Any = None
-        self._column = len(columns.cells.one)
-        self._slope: Floats = np.zeros(columns.count)
+        self._growing: Growing | None = None
 
     def step(self, slope: Floats, base: Floats) -> Solution | None:
         """The highest floors ``base + slope * height`` (n, steps/s); None if the base is out of reach.
@@ -37,27 +31,19 @@ class Climb:
         Complexity: a few turns of the simplex method, where ``base`` is what the last step reached.
         """
         columns = self._columns
-        nothing = np.zeros(self._column)
-        floors = np.ones(columns.count, bool)
-        program = Program(columns, nothing, 1.0, floors, base, slope)
+        nothing = np.zeros(len(columns.cells.one))
+        every = np.ones(columns.count, bool)
         height = 1.0 / float((slope / self._unit).max())
-        relative = slope * height / self._unit
-        if self._solver is None:
-            self._solver = simplex.solver_with(PRIMAL)
-            self._solver.passModel(simplex.model_of(program, self._unit, height))
+        program = Program(columns, nothing, 1.0, every, base, slope)
+        if self._growing is None:
+            self._growing = Growing(program, self._unit, height)
         else:
-            self._change(relative, base / self._unit)
-        self._slope = relative
-        self._solver.run()
-        if self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            return simplex.solution_of(program, self._solver.getSolution(), self._unit, height)
-        self._solver = None
+            self._growing.change(program, height)
+        found = self._growing.solve()
+        if found is not None:
+            return found
         needed = (slope > 0) | (base > 0)
-        return simplex.solve(Program(columns, nothing, 1.0, needed, base, slope))
-
-    def _change(self, relative: Floats, base: Floats) -> None:
-        """Other slopes and bases in the model that HiGHS has. O(n)."""
-        for row in np.flatnonzero(relative != self._slope).tolist():
-            self._solver.changeCoeff(row, self._column, -relative.item(row))
-        rows = np.arange(len(base), dtype=np.int32)
-        self._solver.changeRowsBounds(len(base), rows, base, np.full(len(base), simplex.INF))
+        found = simplex.solve(Program(columns, nothing, 1.0, needed, base, slope))
+        if found is not None:
+            self._growing.learn(found)
+        return found

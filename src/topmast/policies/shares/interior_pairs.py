@@ -34,8 +34,7 @@ ROUNDS = 6
 def solve(program: Program) -> Solution | None:
     """The optimum of a program with pairs; None if it did not converge: ask HiGHS then.
 
-    With ``lift``, the height returned is an upper bound that the prices prove, at most ``ENOUGH`` above what
-    the cells reach; without, the cells are that near to the best sum.
+    The height returned is an upper bound that the prices prove, at most ``ENOUGH`` above what the cells reach.
     """
     full = Table(program)
     kept = _promising(full)
@@ -88,7 +87,7 @@ def _joined(full: Table, table: Table, now: Point, kept: Bools, mean: float) -> 
     old = full.rows_of(kept)[full.rows_of(kept | more)]
     kept |= more
     table = full.without(kept).timing(table.timed)
-    v = np.where(table.open, np.abs(table.price(now.y) - table.gain), 1.0)
+    v = np.where(table.open, np.abs(table.price(now.y)), 1.0)
     v = np.maximum(v, mean**0.5)
     x = np.where(table.open, mean / v, 1.0)
     x[:, old], v[:, old] = now.x, now.v
@@ -120,18 +119,17 @@ def _promising(table: Table) -> Bools:
         return np.ones(len(table.first), bool)
     alone = np.where(table.one[:, :n] > 0, table.one[:, :n], np.inf)
     merit = table.one[:, n:] / alone[:, table.first] + table.two / alone[:, table.second]
-    every = np.arange(len(table.first))
     most = np.where(table.open[:, n:], merit, 0.0).max(axis=0)
-    return best_of_each(table, every, most, PAIRS_PER_JOB)
+    return best_of_each(table.first, table.second, most, PAIRS_PER_JOB)
 
 
 def _wanted(table: Table, y: Floats, each: int) -> Bools:
     """Pairs (p) that these prices leave too cheap: for each job the ``each`` cheapest of them."""
     y = y / _norm(table, y[: table.n])
-    over = np.where(table.open, table.gain - table.price(y), 0.0)[:, table.n :].max(axis=0)
+    over = np.where(table.open, -table.price(y), 0.0)[:, table.n :].max(axis=0)
     cheap = np.flatnonzero(over > 0)
     wanted = np.zeros(len(over), bool)
-    wanted[cheap] = best_of_each(table, cheap, over[cheap], each)
+    wanted[cheap] = best_of_each(table.first[cheap], table.second[cheap], over[cheap], each)
     return wanted
 
 
@@ -146,7 +144,7 @@ def _one_thread() -> Any:
 
 
 def _start(table: Table) -> Point:
-    """A point within all limits, primal and dual, where floors have base <= 0 or there is no height."""
+    """A point within all limits, primal and dual, where floors have base <= 0."""
     n, m = table.n, table.m
     crowd = table.of_jobs(table.open.sum(axis=0).astype(float))
     part = 0.5 / np.maximum(1.0, crowd)
@@ -155,19 +153,16 @@ def _start(table: Table) -> Point:
     x = np.where(table.open, each * np.minimum(1.0, 0.5 / np.maximum(load, 0.5))[:, None], 1.0)
     used = table.apply(np.where(table.open, x, 0.0))
     w = table.limit - used
-    u, price = 1.0, 1.0 / n
-    if table.lift:
-        rising = table.rise > 0
-        u = 0.5 * float((w[rising] / table.rise[rising]).min())
-        w -= table.rise * u
-        price = 1.5 / float(table.rise.sum())
+    rising = table.rise > 0
+    u = 0.5 * float((w[rising] / table.rise[rising]).min())
+    w -= table.rise * u
+    price = 1.5 / float(table.rise.sum())
     y = np.full(len(w), price)
-    y[n:-m] = 1.1 * max(price, 1.0 if not table.lift else 0.0)
+    y[n:-m] = 1.1 * price
     # Where time is no limit, types alone have to make each cell dear enough: two floors at most are in it.
     least_load = np.where(table.open, table.load, np.inf).min(axis=1)
-    dearest = 2.2 * price if table.lift else 1.1 * float(table.gain.max())
-    y[-m:] = np.maximum(1.0 / m, dearest / least_load) if not table.timed.all() else 1.0 / m
-    v = np.where(table.open, table.price(y) - table.gain, 1.0)
+    y[-m:] = np.maximum(1.0 / m, 2.2 * price / least_load) if not table.timed.all() else 1.0 / m
+    v = np.where(table.open, table.price(y), 1.0)
     return Point(x, np.maximum(w, 1e-3), u, np.maximum(v, 0.1 * price), y, 0.5)
 
 
@@ -183,27 +178,22 @@ def _proved(
     y = np.concatenate(prices) / _norm(table, prices[0])
     bound = _bound(table, y)
     floors = np.where(has, y[:n], 0.0) * table.height / table.best
-    if table.lift:
-        rising = has & (table.slope > 0)
-        reached = float(((speeds - table.base)[rising] / table.slope[rising]).min())
-    else:
-        reached = float(program.gain @ cells) / table.gain_size
-        if (speeds[has] < table.base[has] * (1 - ENOUGH)).any():
-            return None
+    rising = has & (table.slope > 0)
+    reached = float(((speeds - table.base)[rising] / table.slope[rising]).min())
     if not bound - reached <= ENOUGH * abs(bound):
         return None
-    return Solution(cells, bound * table.height if table.lift else 0.0, floors)
+    return Solution(cells, bound * table.height, floors)
 
 
 def _norm(table: Table, floors: Floats) -> float:
     """What the prices are divided by, so that those of the floors add up to that of the height."""
-    return float(table.slope @ floors) if table.lift else 1.0
+    return float(table.slope @ floors)
 
 
 def _bound(table: Table, y: Floats) -> float:
     """The least that these prices of floors and types allow, times of jobs raised until they do."""
     n = table.n
-    over = np.where(table.open, table.gain - table.price(y), -np.inf).max(axis=0)
+    over = np.where(table.open, -table.price(y), -np.inf).max(axis=0)
     over = np.maximum(over, 0.0)
     more = over[:n].copy()
     np.maximum.at(more, table.first, over[n:] / 2)

@@ -42,13 +42,9 @@ class Table:
         room = np.maximum(columns.workers, 1.0)[:, None]
         self.load = np.where(self.open, scale / room, 0.0)
         slope = np.where(has, program.slope / best, 0.0)
-        self.height = 1.0 / float(slope.max()) if program.lift else 1.0
+        self.height = 1.0 / float(slope.max())
         self.slope = slope * self.height
         self.base = np.where(has, program.base / best, -1.0)
-        gain = _turned(*columns.cells.spread(program.gain))
-        self.gain_size = float(np.abs(gain).max()) or 1.0
-        self.gain = gain / self.gain_size
-        self.lift = 1.0 if program.lift else 0.0
         self._time_all(np.ones(self.n, bool))
 
     def without(self, kept: Bools) -> Table:
@@ -58,9 +54,8 @@ class Table:
         less = copy(self)
         rows = self.rows_of(kept)
         less.first, less.second = self.first[kept], self.second[kept]
-        less.open, less.one, less.load, less.gain = (
-            np.ascontiguousarray(part[:, rows])
-            for part in (self.open, self.one, self.load, self.gain)
+        less.open, less.one, less.load = (
+            np.ascontiguousarray(part[:, rows]) for part in (self.open, self.one, self.load)
         )
         less.two = np.ascontiguousarray(self.two[:, kept])
         less._time_all(self.timed)
@@ -158,12 +153,12 @@ class Table:
         return matrix
 
 
-def best_of_each(table: Table, pairs: Ints, merit: Floats, each: int) -> Bools:
-    """Which of ``pairs`` are among the ``each`` of most merit of one of their jobs. O(p log p)."""
-    best = np.zeros(len(pairs), bool)
+def best_of_each(first: Ints, second: Ints, merit: Floats, each: int) -> Bools:
+    """Which rows are among the ``each`` of most merit of one of their two jobs. O(r log r)."""
+    best = np.zeros(len(merit), bool)
     by_merit = np.argsort(-merit, kind="stable")
-    for side in (table.first, table.second):
-        of = side[pairs[by_merit]]
+    for side in (first, second):
+        of = side[by_merit]
         order = by_merit[np.argsort(of, kind="stable")]
         ordered = np.sort(of)
         begins = np.searchsorted(ordered, ordered, side="left")

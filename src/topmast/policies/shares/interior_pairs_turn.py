@@ -53,18 +53,16 @@ class Point(Struct):
 def gap_of(table: Table, now: Point) -> tuple[float, float]:
     """The gap between primal and dual, relative, and the mean of the products that make it."""
     gap = float(np.where(table.open, now.x * now.v, 0.0).sum() + now.w @ now.y)
-    gap += now.u * now.z * table.lift
-    value = table.lift * now.u + float((table.gain * now.x).sum())
-    count = int(table.open.sum()) + len(now.w) + int(table.lift)
-    return gap / value, gap / count
+    gap += now.u * now.z
+    return gap / now.u, gap / (int(table.open.sum()) + len(now.w) + 1)
 
 
 def turned(table: Table, now: Point, tolerance: float) -> Point | None:
     """The point after one iteration; None where the end is reached."""
     cells = table.open
     rest_w = table.limit - table.apply(np.where(cells, now.x, 0.0)) - table.rise * now.u - now.w
-    rest_v = np.where(cells, now.v + table.gain - table.price(now.y), 0.0)
-    rest_z = (table.lift - float(table.rise @ now.y) + now.z) if table.lift else 0.0
+    rest_v = np.where(cells, now.v - table.price(now.y), 0.0)
+    rest_z = 1.0 - float(table.rise @ now.y) + now.z
     gap, mean = gap_of(table, now)
     worst = max(np.abs(rest_w).max(), np.abs(rest_v).max(), abs(rest_z))
     if not np.isfinite(gap) or (gap <= tolerance and worst <= 1e-6):
@@ -132,7 +130,7 @@ class _System:
             table.normal(self._weight, now.w / now.y), lower=True, overwrite_a=True,
             check_finite=False,
         )  # fmt: skip
-        self._border: Floats = self._solve(table.rise) if table.lift else np.zeros(len(now.w))
+        self._border = self._solve(table.rise)
 
     def _solve(self, right: Floats) -> Floats:
         solved: Floats = cho_solve(self._factor, right, check_finite=False)
@@ -143,15 +141,13 @@ class _System:
         table, now, weight = self._table, self._now, self._weight
         pull = rest[0] + aim[0] / now.x
         y = self._solve(table.apply(weight * pull) + aim[1] / now.y - rest[1])
-        u = 0.0
-        if table.lift:
-            tug = rest[2] + aim[2] / now.u
-            u = (tug - float(table.rise @ y)) / (float(table.rise @ self._border) + now.z / now.u)
-            y = y + self._border * u
+        tug = rest[2] + aim[2] / now.u
+        u = (tug - float(table.rise @ y)) / (float(table.rise @ self._border) + now.z / now.u)
+        y = y + self._border * u
         x = weight * (pull - table.price(y))
         v = np.where(table.open, (aim[0] - now.v * x) / now.x, 0.0)
         w = (aim[1] - now.w * y) / now.y
-        z = (aim[2] - now.z * u) / now.u if table.lift else 0.0
+        z = (aim[2] - now.z * u) / now.u
         return Point(x, w, u, v, y, z)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from topmast.policies.base import Floats
-from topmast.policies.shares import simplex
+from topmast.policies.shares import assigning, simplex
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.growing import Growing
 from topmast.policies.shares.program import Program, Solution
 
-MANY_PAIRS = 1_000
+MANY_PAIRS = 500
+"""Above, HiGHS is given few cells at first."""
+MANY_CELLS = 500
+"""Above, jobs on their own are assigned to types."""
 
 
 def linear(
@@ -25,19 +29,18 @@ def linear(
 
 def solution_of(program: Program) -> Solution | None:
     """The best, or None where the floors cannot be kept."""
-    if _fast(program):
-        from topmast.policies.shares import interior_pairs
-
-        found = interior_pairs.solve(program)
-        if found is not None:
-            return found
-    return simplex.solve(program)
+    found = _without_floors(program) if not program.floors.any() else None
+    return simplex.solve(program) if found is None else found
 
 
-def _fast(program: Program) -> bool:
-    """Whether many pairs make the simplex method slow, and nothing asks for it."""
-    special = program.extra is not None or program.elastic or not program.gain.any()
-    return len(program.columns.pair_jobs) > MANY_PAIRS and not special and not program.floors.any()
+def _without_floors(program: Program) -> Solution | None:
+    """The best where there are many cells; None: there are few, or HiGHS has to be asked for all of it."""
+    columns = program.columns
+    if len(columns.pair_jobs):
+        many = len(columns.pair_jobs) > MANY_PAIRS
+        return Growing(program, *program.scales()).solve() if many else None
+    many = len(columns.cells.one) > MANY_CELLS
+    return assigning.solve(program) if many and program.extra is None else None
 
 
 def best_of(program: Program) -> Solution:

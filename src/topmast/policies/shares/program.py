@@ -60,15 +60,18 @@ class Solution(Struct, frozen=True):
 def tidied(columns: Columns, values: Floats) -> Floats:
     """Cells without dust, that keep every limit exactly where rounding broke it a little. O(k)."""
     cells = columns.cells
-    values = np.where(values > DUST, np.minimum(values, 1.0), 0.0)
-    paired = cells.other >= 0
-    time = np.bincount(cells.one, values, columns.count)
-    time += np.bincount(cells.other[paired], values[paired], columns.count)
+    some = np.flatnonzero(values > DUST)
+    one, other, kind = cells.one[some], cells.other[some], cells.kind[some]
+    part = np.minimum(values[some], 1.0)
+    paired = other >= 0
+    time = np.bincount(one, part, columns.count)
+    time += np.bincount(other[paired], part[paired], columns.count)
     over = 1.0 / np.maximum(time, 1.0)
-    factor = over[cells.one]
-    factor[paired] = np.minimum(factor[paired], over[cells.other[paired]])
-    values = values * factor
-    used = np.bincount(cells.kind, values * cells.scale, len(columns.types))
+    factor = over[one]
+    factor[paired] = np.minimum(factor[paired], over[other[paired]])
+    part = part * factor
+    used = np.bincount(kind, part * cells.scale[some], len(columns.types))
     room = np.minimum(1.0, columns.workers / np.maximum(used, 1e-300))
-    result: Floats = values * room[cells.kind]
+    result = np.zeros(len(values))
+    result[some] = part * room[kind]
     return result

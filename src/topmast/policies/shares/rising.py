@@ -27,7 +27,8 @@ def raised(
         raise TopmastError("no floor to raise")
     nothing = np.zeros(len(columns.cells.one))
     program = Program(columns, nothing, 1.0, floors, base, slope, most)
-    if (columns.is_warm or len(nothing) > FEW) and _all_rise(program):
+    many = len(nothing) > FEW or (columns.is_warm and not len(columns.pair_jobs))
+    if many and _all_rise(program):
         found = _fast(program)
         if found is not None:
             return found

@@ -45,9 +45,14 @@ def solver_with(options: dict[str, Any]) -> Any:
     """HiGHS with these options, and those that always hold."""
     make: Any = highspy.Highs
     solver = make()
+    set_options(solver, options)
+    return solver
+
+
+def set_options(solver: Any, options: dict[str, Any]) -> None:
+    """Let a solver go on with these options, and those that always hold."""
     for name, value in {**_ALWAYS, **options}.items():
         solver.setOptionValue(name, value)
-    return solver
 
 
 def _begins_within(program: Program) -> bool:
@@ -63,57 +68,86 @@ _ALWAYS = {
 }
 
 
-def model_of(program: Program, unit: Floats, height: float) -> Any:
-    """Rows: floors, in ``unit`` (n), time of jobs, workers of types, the extra one; columns: cells, the height."""
-    columns, cells = program.columns, program.columns.cells
-    jobs, kinds, count = columns.count, len(columns.types), len(cells.one)
+def model_of(program: Program, unit: Floats, height: float, cells: Ints | None = None) -> Any:
+    """Columns: the height, what floors lack if they may, and ``cells`` (some by number, or None: all).
+
+    Rows: floors, in ``unit`` (n), time of jobs, workers of types, the extra one.
+    """
+    columns = program.columns
     floors = np.flatnonzero(program.floors)
-    row_of = np.full(jobs + 1, -1)
-    row_of[floors] = np.arange(len(floors))
-    first_time, first_kind = len(floors), len(floors) + jobs
-    cell = np.arange(count)
-    room = np.maximum(columns.workers, 1.0)
-    unit_at = np.append(unit, 1.0)
-    parts: list[tuple[Ints, Ints, Floats]] = [
-        (row_of[cells.one], cell, cells.one_speed / unit_at[cells.one]),
-        (row_of[cells.other], cell, cells.other_speed / unit_at[cells.other]),
-        (first_time + cells.one, cell, np.ones(count)),
-        (np.where(cells.other >= 0, first_time + cells.other, -1), cell, np.ones(count)),
-        (first_kind + cells.kind, cell, cells.scale / room[cells.kind]),
-        (np.arange(len(floors)), np.full(len(floors), count),
-         -program.slope[floors] * height / unit[floors]),
-    ]  # fmt: skip
-    rows = first_kind + kinds
+    lacking = len(floors) if program.elastic else 0
+    every = np.arange(len(columns.cells.one)) if cells is None else cells
+    rows = len(floors) + columns.count + len(columns.types)
     low = np.full(rows, -INF)
     high = np.ones(rows)
     high[: len(floors)] = INF
     low[: len(floors)] = program.base[floors] / unit[floors]
     if program.extra is not None:
-        size = float(np.abs(program.extra).max()) or 1.0
-        parts.append((np.full(count, rows), cell, program.extra / size))
         low, high = np.append(low, -TOLERANCE), np.append(high, INF)
-    lacking = len(floors) if program.elastic else 0
-    parts.append((np.arange(lacking), count + 1 + np.arange(lacking), np.ones(lacking)))
-    gain_size = float(np.abs(program.gain).max(initial=0.0)) or 1.0
+    before = 1 + lacking
+    parts = [
+        (np.arange(len(floors)), np.zeros(len(floors), np.int64),
+         -program.slope[floors] * height / unit[floors]),
+        (np.arange(lacking), 1 + np.arange(lacking), np.ones(lacking)),
+        *((row, column + before, value) for row, column, value in entries(program, unit, every)),
+    ]  # fmt: skip
     lp = highspy.HighsLp()
     lp.sense_ = highspy.ObjSense.kMaximize
-    wide = count + 1 + lacking
+    wide = before + len(every)
     lp.num_col_, lp.num_row_ = wide, len(low)
-    lp.col_cost_ = np.concatenate(
-        [program.gain / gain_size, [program.lift], np.full(lacking, -1.0)]
-    )
+    lp.col_cost_ = np.concatenate([[program.lift], np.full(lacking, -1.0), gain_of(program)[every]])
     lp.col_lower_ = np.zeros(wide)
     most = program.most / height
     upper = np.full(wide, INF)
-    upper[count] = most if most < INF else INF
+    upper[0] = most if most < INF else INF
     lp.col_upper_ = upper
     lp.row_lower_, lp.row_upper_ = low, high
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = _by_column(parts, wide)
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = by_column(parts, wide)
     return lp
 
 
-def _by_column(parts: list[tuple[Ints, Ints, Floats]], count: int) -> tuple[Any, Any, Any]:
+def gain_of(program: Program) -> Floats:
+    """What cells (k) add to the sum, brought near 1."""
+    gain: Floats = program.gain / (float(np.abs(program.gain).max(initial=0.0)) or 1.0)
+    return gain
+
+
+Entries = list[tuple[Ints, Ints, Floats]]
+"""Rows (-1: none), columns and values of coefficients."""
+
+
+def entries(program: Program, unit: Floats, cells: Ints) -> Entries:
+    """The coefficients of ``cells`` (numbers), which are the columns 0, 1, ... in this order."""
+    columns, of = program.columns, program.columns.cells
+    one, other, kind = of.one[cells], of.other[cells], of.kind[cells]
+    floors = np.flatnonzero(program.floors)
+    row_of = np.full(columns.count + 1, -1)
+    row_of[floors] = np.arange(len(floors))
+    first_time = len(floors)
+    first_kind = first_time + columns.count
+    column = np.arange(len(cells))
+    unit_at = np.append(unit, 1.0)
+    parts: Entries = [
+        (row_of[one], column, of.one_speed[cells] / unit_at[one]),
+        (row_of[other], column, of.other_speed[cells] / unit_at[other]),
+        (first_time + one, column, np.ones(len(cells))),
+        (np.where(other >= 0, first_time + other, -1), column, np.ones(len(cells))),
+        (first_kind + kind, column, of.scale[cells] / room_of(program)[kind]),
+    ]
+    if program.extra is not None:
+        extra = program.extra / (float(np.abs(program.extra).max()) or 1.0)
+        row = np.full(len(cells), first_kind + len(columns.types))
+        parts.append((row, column, extra[cells]))
+    return parts
+
+
+def room_of(program: Program) -> Floats:
+    """What the workers of types (m) are measured in."""
+    return np.maximum(program.columns.workers, 1.0)
+
+
+def by_column(parts: Entries, count: int) -> tuple[Any, Any, Any]:
     """Triples of row, column and value as start, index and value of a matrix by columns."""
     row = np.concatenate([part[0] for part in parts])
     column = np.concatenate([part[1] for part in parts])
@@ -126,12 +160,16 @@ def _by_column(parts: list[tuple[Ints, Ints, Floats]], count: int) -> tuple[Any,
     return start, row[order].astype(np.int32), value[order]
 
 
-def solution_of(program: Program, found: Any, unit: Floats, height: float) -> Solution:
-    """What HiGHS found, in steps/s again."""
+def solution_of(
+    program: Program, found: Any, unit: Floats, height: float, cells: Ints | None = None
+) -> Solution:
+    """What HiGHS found for ``cells`` (by number, None: all), in steps/s again."""
     values = np.array(found.col_value, float)
     floors = np.flatnonzero(program.floors)
     prices = np.zeros(program.columns.count)
     duals = np.array(found.row_dual, float)[: len(floors)]
     prices[floors] = np.maximum(-duals, 0.0) * height / unit[floors]
-    count = len(program.columns.cells.one)
-    return Solution(tidied(program.columns, values[:count]), float(values[count]) * height, prices)
+    before = 1 + (len(floors) if program.elastic else 0)
+    time = np.zeros(len(program.columns.cells.one))
+    time[slice(None) if cells is None else cells] = values[before:]
+    return Solution(tidied(program.columns, time), float(values[0]) * height, prices)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
+from msgspec import structs
 
-from topmast.policies.shares import interior, interior_pairs, simplex
+from topmast.policies.shares import assigning, interior, interior_pairs, simplex
+from topmast.policies.shares.climbing import Climb
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.filling import fullest, work_of
+from topmast.policies.shares.growing import Growing
 from topmast.policies.shares.linear import linear
-from topmast.policies.shares.problem import Job, Pair, Problem
-from topmast.policies.shares.program import Program
+from topmast.policies.shares.objectives import hierarchical
+from topmast.policies.shares.problem import Entity, Job, Pair, Problem
+from topmast.policies.shares.program import Program, Solution
+from topmast.policies.shares.rising import raised
 
 CLOSE = 1e-4
 TYPES = ("fast", "middle", "slow", "odd")
@@ -129,15 +137,90 @@ def test_time_is_a_limit_only_of_those_who_run_out_of_it(
 
 @pytest.mark.parametrize("seed", range(12))
 def test_sums_with_pairs(seed: int) -> None:
-    """The most speed in sum, without any floor."""
+    """The most speed in sum: HiGHS with few cells, others joining, finds what HiGHS with all of them does."""
     columns = Columns(problem(seed, jobs=10 + 4 * seed, pairs=True))
-    cells = columns.cells
-    program = linear(columns, cells.one_speed + cells.other_speed)
-    exact, fast = simplex.solve(program), interior_pairs.solve(program)
+    program = linear(columns, total_speed(columns))
+    exact, fast = simplex.solve(program), Growing(program, *program.scales()).solve()
     assert exact is not None
-    assert fast is not None, "it did not converge"
+    assert fast is not None
     best = float(program.gain @ exact.cells)
-    assert float(program.gain @ fast.cells) == pytest.approx(best, rel=CLOSE)
+    assert float(program.gain @ fast.cells) == pytest.approx(best, rel=1e-7)
+    assert (fast.cells > 0).sum() <= columns.count + len(columns.types), "it is no vertex"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_without_pairs(seed: int) -> None:
+    """Assignments that are mixed are as good as the simplex method, and within all limits."""
+    columns = Columns(problem(seed, jobs=3 + 25 * seed))
+    program = linear(columns, total_speed(columns))
+    exact, fast = simplex.solve(program), assigning.solve(program)
+    assert exact is not None
+    assert fast is not None, "it took too long"
+    best = float(program.gain @ exact.cells)
+    assert float(program.gain @ fast.cells) == pytest.approx(best, rel=1e-7)
+    single, _ = columns.cells.spread(fast.cells)
+    assert (single.sum(axis=1) <= 1 + 1e-9).all()
+    assert (columns.scale @ single <= columns.workers * (1 + 1e-9)).all()
+
+
+def test_costs_that_outweigh_all_gains() -> None:
+    """Where every cell costs more than it gains, nobody is assigned anywhere."""
+    columns = Columns(problem(4, jobs=30))
+    program = linear(columns, -total_speed(columns))
+    found = assigning.solve(program)
+    assert found is not None
+    assert not found.cells.any()
+
+
+def total_speed(columns: Columns) -> np.ndarray:
+    return columns.cells.one_speed + columns.cells.other_speed
+
+
+@pytest.mark.parametrize("policy", ["fairness", "fifo"])
+def test_water_that_rises_where_pairs_are_many(
+    policy: Literal["fairness", "fifo"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Levels are those of steps that know all cells, each solved from the start."""
+    drawn = problem(6, jobs=50, pairs=True)
+    jobs = [structs.replace(job, entity="all") for job in drawn.jobs]
+    entities = {"all": Entity(1.0, policy)}
+    columns = Columns(Problem(drawn.workers, jobs, drawn.pairs, {}, entities))
+    levels = hierarchical.solve(columns).levels
+    monkeypatch.setattr(Climb, "step", step_of_all_cells)
+    every = hierarchical.solve(columns).levels
+    assert levels is not None
+    assert levels == pytest.approx(every, rel=1e-5, abs=1e-6)
+
+
+def step_of_all_cells(climb: Climb, slope: np.ndarray, base: np.ndarray) -> Solution | None:
+    columns = climb._columns
+    needed = (slope > 0) | (base > 0)
+    return simplex.solve(
+        Program(columns, np.zeros(len(columns.cells.one)), 1.0, needed, base, slope)
+    )
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_time_left_over_goes_where_it_makes_most_work(seed: int, pairs: bool) -> None:
+    """Nobody falls below the best height, and no allocation that keeps it does more work."""
+    columns = Columns(problem(seed, jobs=30, pairs=pairs))
+    slope = columns.weight * columns.equal_speeds / columns.scale
+    found = rising_to_the_top(columns, slope)
+    filled = fullest(columns, slope * found.height, found.cells)
+    speeds = columns.speeds_of(*columns.cells.spread(filled))
+    assert float((speeds / slope).min()) == pytest.approx(found.height, rel=1e-6)
+    work = work_of(columns)
+    most = simplex.solve(linear(columns, work, slope * found.height * (1 - 1e-7)))
+    assert most is not None
+    assert work @ filled == pytest.approx(work @ most.cells, rel=1e-5)
+    assert work @ filled >= (work @ found.cells) * (1 - 1e-5)
+
+
+def rising_to_the_top(columns: Columns, slope: np.ndarray) -> Solution:
+    found = raised(columns, slope)
+    assert found is not None
+    return found
 
 
 def test_same_bytes() -> None:

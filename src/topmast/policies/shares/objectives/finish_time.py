@@ -7,6 +7,7 @@ import numpy as np
 from topmast.model.errors import InvalidInput
 from topmast.policies.base import Floats
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.filling import fullest
 from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
@@ -77,4 +78,5 @@ def _fairest(columns: Columns, busy: np.ndarray, whole_s: Floats) -> Floats:
         height = min(found.height, most)
         if height - best <= CLOSE * height:
             break
-    return best_cells
+    kept = steps * best / (whole_s - elapsed_s * best)
+    return fullest(columns, np.where(busy, kept, 0.0), best_cells)

@@ -8,6 +8,7 @@ from topmast.model.errors import InvalidInput, TopmastError
 from topmast.policies.base import Bools, Floats
 from topmast.policies.shares.climbing import Climb
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.filling import fullest
 from topmast.policies.shares.program import Solution
 from topmast.policies.shares.shares import Shares
 
@@ -53,6 +54,7 @@ def solve(columns: Columns) -> Shares:
         if not held.any():
             held = np.arange(columns.count) == np.argmax(np.where(parts > 0, found.prices, -1.0))
         rising &= ~held
+    cells = fullest(columns, reached, cells)
     return Shares(objective, *columns.cells.spread(cells), levels=levels)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from topmast.policies.base import Bools, Floats
 from topmast.policies.shares.columns import Columns
+from topmast.policies.shares.filling import fullest
 from topmast.policies.shares.rising import raised
 from topmast.policies.shares.shares import Shares
 
@@ -25,6 +27,11 @@ def solve(columns: Columns) -> Shares:
         return Shares(0.0, *columns.cells.spread(np.zeros(len(columns.cells.one))))
     found = raised(columns, columns.steps_left)
     assert found is not None, "no floor is above 0 at height 0"
-    single, pair = columns.cells.spread(found.cells)
-    speeds = columns.speeds_of(single, pair)
-    return Shares(float((columns.steps_left[busy] / speeds[busy]).max()), single, pair)
+    last_s = _last_s(columns, found.cells, busy)
+    cells = fullest(columns, columns.steps_left / last_s, found.cells)
+    return Shares(_last_s(columns, cells, busy), *columns.cells.spread(cells))
+
+
+def _last_s(columns: Columns, cells: Floats, busy: Bools) -> float:
+    speeds = columns.speeds_of(*columns.cells.spread(cells))
+    return float((columns.steps_left[busy] / speeds[busy]).max())
