@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import Future, as_completed
 from typing import Any
 
 from msgspec import structs
@@ -13,6 +12,7 @@ from msgspec import structs
 from topmast.experiments.outputs import SUMMARY, folder_for, write_json
 from topmast.experiments.report import write_report
 from topmast.experiments.run import Ran, RunOptions, load, run
+from topmast.experiments.workers import worker_pool
 from topmast.model.errors import InvalidInput
 
 Tell = Callable[[int, int], None]
@@ -54,8 +54,7 @@ def _run_all(runs: Sequence[RunOptions], tell: Tell | None) -> list[Ran]:
     workers = min(len(runs), os.cpu_count() or 1)
     if workers == 1:
         return [run(each) for each in runs]
-    # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         futures: list[Future[Ran]] = [pool.submit(run, each) for each in runs]
         try:
             for over, future in enumerate(as_completed(futures), start=1):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.points import Figures, Point, run_point
 from topmast.experiments.sums import add_savings, checks_of, means_of
+from topmast.experiments.workers import worker_pool
 from topmast.model.errors import InvalidInput
 
 Tell = Callable[[str], None]
@@ -174,8 +173,7 @@ def _ran(
         for point in points:
             yield run_point(experiment, scale, point, options.data)
         return
-    # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         runs = [pool.submit(run_point, experiment, scale, point, options.data) for point in points]
         try:
             for run in runs:
