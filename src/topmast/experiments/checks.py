@@ -16,7 +16,7 @@ def checked(check: Check, means: Means, comparable: bool = True) -> dict[str, An
     ours = (max(found) if check.at_most is not None else min(found)) if found else None
     low, high = _bounds(check)
     reached = None
-    if comparable and ours is not None:
+    if comparable and ours is not None and (low is not None or high is not None):
         reached = (low is None or ours >= low) and (high is None or ours <= high)
     return {
         "case": check.case, "figure": _figure(check), "published": check.published, "public": check.public,
