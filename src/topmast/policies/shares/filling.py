@@ -13,11 +13,14 @@ import numpy as np
 from topmast.policies.base import Floats
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.linear import linear, solution_of
+from topmast.policies.shares.program import tidied
 
 MOST_CELLS, MOST_CELLS_PAIRED = 1_600, 6_000
 """Above, the program would take longer than some 20 ms, and what was found stays."""
 KEPT = 1 - 1e-9
 """Which part of its speed everybody keeps for sure: what is exact to the last digit may be out of reach."""
+TURNS, CLOSE = 500, 1e-7
+"""How often time is fitted, and how far no type's workers are overdrawn then."""
 
 
 def fullest(columns: Columns, floors: Floats, cells: Floats) -> Floats:
@@ -28,9 +31,30 @@ def fullest(columns: Columns, floors: Floats, cells: Floats) -> Floats:
     most = MOST_CELLS_PAIRED if len(columns.pair_jobs) else MOST_CELLS
     if len(cells) > most:
         return cells
+    if columns.agnostic:
+        return _on_every_model(columns, cells)
     kept = np.minimum(floors, columns.speeds_of(*columns.cells.spread(cells))) * KEPT
     found = solution_of(linear(columns, work_of(columns), kept))
     return cells if found is None else found.cells
+
+
+def _on_every_model(columns: Columns, cells: Floats) -> Floats:
+    """The same time for each job, on all models that it can use, in the measure of their workers.
+
+    Who knows nothing of speeds prefers no model, and a job that had one alone might have the slowest for ever. Fitted in turns
+    to the jobs' time and to the workers (Deming and Stephan, 1940); as it was where that does not come to an end. O(turns n m).
+    """
+    single, _ = columns.cells.spread(cells)
+    time = single.sum(axis=1)
+    fitted = np.where(columns.runs, columns.workers, 0.0)
+    for _ in range(TURNS):
+        total = fitted.sum(axis=1)
+        fitted *= (time / np.where(total > 0, total, 1.0))[:, None]
+        taken = columns.scale @ fitted / np.maximum(columns.workers, 1.0)
+        if taken.max() <= 1 + CLOSE:
+            return tidied(columns, fitted[columns.runs])
+        fitted /= np.maximum(taken, 1.0)
+    return cells
 
 
 def work_of(columns: Columns) -> Floats:
