@@ -19,7 +19,8 @@ LEAST_SEEDS = 3
 STROKES = ("-", "--", ":")
 WIDE, HIGH = 4.2, 3.6
 BAR_HIGH, ROW_HIGH = 0.24, 1.0
-"""Inches: of a bar, and of what is around those of a row."""
+LETTER_WIDE = 0.08
+"""Inches: of a bar, of what is around those of a row, and of a letter."""
 
 
 def draw(folder: Path, experiment: Experiment, document: Mapping[str, Any]) -> str:
@@ -90,7 +91,8 @@ def _by_case(experiment: Experiment, means: Means, public: Public) -> Figure:
     for m in means:
         rows.setdefault(jobs[m["case"]], []).append(m)
     heights = [ROW_HIGH + BAR_HIGH * len(row) for row in rows.values()]
-    drawn = plot.figure(len(rows), len(names), inches=(WIDE, heights))
+    labels = LETTER_WIDE * max(len(m["label"]) for m in means)
+    drawn = plot.figure(len(rows), len(names), inches=(WIDE - 1 + labels / len(names), heights))
     for at, (files, row) in enumerate(rows.items()):
         for column, name in enumerate(names):
             axis = at * len(names) + column
