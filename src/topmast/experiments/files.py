@@ -73,7 +73,9 @@ def sources_of(experiment: Experiment, data: Path | None) -> dict[str, str]:
 def _source(files: Files, data: Path | None) -> str:
     stand_in = files.stand_in
     load = "" if stand_in.load is None else f", load {stand_in.load:g}"
-    generated = f"generated: {stand_in.kind}{load}"
+    alone = "" if stand_in.gpus is None else f", only jobs with {stand_in.gpus} GPU each"
+    more = "" if stand_in.times == 1 else f", out of {stand_in.times} times as many"
+    generated = f"generated: {stand_in.kind}{load}{alone}{more}"
     if files.trace is None:
         return generated
     return files.trace if is_there(files, data) else f"{generated} ({files.trace} is not there)"
