@@ -25,6 +25,7 @@ from topmast.fast.placement.layers import outer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import OWN_FOLDER
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
@@ -235,7 +236,7 @@ class System:
         for region in self.fleet.regions:
             stores[region.name] = region.store or str(self.state / "stores" / region.name)
             if "://" not in stores[region.name]:
-                Path(stores[region.name]).mkdir(parents=True, exist_ok=True)
+                Path(stores[region.name]).expanduser().mkdir(parents=True, exist_ok=True)
         return stores
 
     def _engines(self) -> dict[str, Engine]:
@@ -309,11 +310,16 @@ class System:
 
     def _with_datasets_found(self, fleet: Fleet) -> Fleet:
         """The fleet without replicas it names that are not there: no job may start on them."""
-        known = self.machines.queue.catalogue.datasets
+        catalogue = self.machines.queue.catalogue
         datasets = []
         missing: list[str] = []
         for dataset in fleet.datasets:
-            if dataset.name not in known:
+            if dataset.name not in catalogue.datasets:
+                fault = catalogue.paths.fault(dataset.name, dataset.path)
+                if fault:
+                    raise InvalidInput(
+                        fault, field=f"datasets.{dataset.name}.path", remedy=OWN_FOLDER
+                    )
                 found = tuple(
                     r for r in dataset.replicas if self.mover.measure(r, dataset.path) > 0
                 )

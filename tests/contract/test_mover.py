@@ -702,6 +702,58 @@ def test_deleting_removes_links_and_not_what_they_point_to(moving: Moving, tmp_p
     assert read(outside) == {"secret": b"secret"}
 
 
+def test_a_folder_with_another_dataset_inside_is_not_deleted(
+    anywhere: Moving, tmp_path: Path
+) -> None:
+    """Whatever the catalogue says: the manifest of the inner one is there, so all of it stays."""
+    source = write(tmp_path / "source", TREE)
+    mover = anywhere.mover
+    mover.put_directory("east", "datasets/good", source)
+    with structlog.testing.capture_logs() as logs:
+        mover.delete_replica("evil", "east", "datasets")
+        until(lambda: any(row["event"] == "replica not deleted" for row in logs))
+    assert "datasets/good" in next(r["error"] for r in logs if r["event"] == "replica not deleted")
+    assert mover.measure("east", "datasets/good") == size(TREE)
+    assert mover.measure("east", "datasets") == size(TREE), "not marked as deleted either"
+    mover.delete_replica("good", "east", "datasets/good")
+    until(lambda: mover.measure("east", "datasets/good") == 0)
+
+
+@pytest.mark.parametrize("path", ["datasets", "datasets/good/part", "datasets/good/a/b"])
+def test_nothing_is_uploaded_above_or_below_another_dataset(
+    anywhere: Moving, tmp_path: Path, path: str
+) -> None:
+    """A copy replaces what is in its folder, so that it must be alone there."""
+    source = write(tmp_path / "source", TREE)
+    anywhere.mover.put_directory("east", "datasets/good", source)
+    with pytest.raises(Conflict, match="another dataset is at datasets/good"):
+        anywhere.mover.put_directory("east", path, write(tmp_path / "other", {"one": b"1"}))
+    assert anywhere.mover.measure("east", "datasets/good") == size(TREE)
+
+
+def test_names_that_look_like_manifests_are_no_neighbours(moving: Moving, tmp_path: Path) -> None:
+    """The manifest of `a` is a file called a.json, where those below `a.json` would be."""
+    source = write(tmp_path / "source", TREE)
+    for path in ("a", "a.json"):
+        assert moving.mover.put_directory("east", path, source) == size(TREE)
+    moving.mover.delete_replica("a.json", "east", "a.json")
+    until(lambda: moving.mover.measure("east", "a.json") == 0)
+    assert moving.mover.measure("east", "a") == size(TREE)
+
+
+@pytest.mark.parametrize(
+    "west", ["{0}/east", "{0}/east/", "file://{0}/east", "{0}/link", "{0}/east/sub", "{0}"]
+)
+def test_no_two_regions_have_one_store(tmp_path: Path, west: str) -> None:
+    """A replica dropped in one would be gone from the other; by whatever name the store goes."""
+    (tmp_path / "east").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "east")
+    stores = {"east": f"{tmp_path}/east", "west": west.format(tmp_path)}
+    with pytest.raises(InvalidInput, match="store of region 'east'") as refused:
+        StoreMover(stores, clock=SystemClock())
+    assert refused.value.field == "regions.west.store"
+
+
 def test_a_replica_dropped_while_it_is_copied(moving: Moving) -> None:
     write(moving.folder("east"), blocks(10, 20_000))
     moving.order(bytes_per_s=50_000)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,24 @@ def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Pat
     assert (dropped.status_code, replicas()) == (200, {"west": "complete"})
     problem_of(http.delete("/datasets/words/replicas/west"), 409)
     problem_of(http.delete("/datasets/words/replicas/east"), 404)
+
+
+def test_no_dataset_reaches_into_the_folder_of_another(http: httpx.Client, tmp_path: Path) -> None:
+    """Not by the same path, not from above, not from inside; not even while the first one arrives."""
+    (tmp_path / "part").write_bytes(b"x" * 1000)
+    body = {"region": "east", "source": str(tmp_path)}
+    with ThreadPoolExecutor(4) as pool:
+        same = [{"name": f"one{i}", "path": "own/folder", **body} for i in range(4)]
+        codes = sorted(pool.map(lambda b: http.post("/datasets", json=b).status_code, same))
+    assert codes == [201, 409, 409, 409]
+    for path in ("own", "own/folder", "own/folder/part"):
+        for region in ("east", "west"):
+            more = {"name": "evil", "path": path, "region": region}
+            problem = problem_of(http.post("/datasets", json=more), 409)
+            assert "dataset 'one" in problem["detail"]
+            assert "choose another path" in problem["detail"]
+    known = [d["name"] for d in http.get("/datasets").json()["datasets"]]
+    assert "evil" not in known
 
 
 def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,15 +19,14 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
-from topmast.model.errors import Conflict, InvalidInput, NotFound, Unavailable
-from topmast.model.files.fleetfile import parse_dataset
+from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.jobfile import check_against_fleet, parse_job
-from topmast.model.fleet import DatasetSpec
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import WAITING, HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
+from topmast.service.arrivals import Arrivals
 from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
@@ -69,7 +67,7 @@ class Service:
         self.journal = journal
         self.clock = clock
         self.engines = engines
-        self.mover = mover
+        self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
         self.board = board
         self.hub = hub
@@ -381,45 +379,8 @@ class Service:
 
     async def add_dataset(self, document: Any) -> v.DatasetView:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
-        if not isinstance(document, dict):
-            raise InvalidInput("must be an object", field="dataset")
-        fields = dict(document)
-        region, source = fields.pop("region", ""), fields.pop("source", None)
-        name = str(fields.pop("name", ""))
-        regions = [r.name for r in self.machines.queue.fleet.regions]
-        if region not in regions:
-            near = get_close_matches(str(region), regions, 1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
-            raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
-        known = self.machines.queue.catalogue.datasets.get(name)
-        if known is not None and known.replicas:
-            raise Conflict(f"dataset '{name}' exists already")
-        fields.setdefault("path", f"datasets/{name}")
-        fields["replicas"] = [region]
-        fields.setdefault("size", 0)
-        spec = parse_dataset(name, fields, regions=regions)
-        size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
-        spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
-        await self._tell(ids.QUEUE, m.AddDataset(spec))
-        return await self.dataset(spec.name)
-
-    def _stage(self, spec: DatasetSpec, region: str, source: Any) -> int:
-        """Bytes of the dataset in its store, after the upload if there is one."""
-        if source is not None:
-            folder = Path(str(source))
-            if not folder.is_absolute() or not folder.is_dir():
-                raise InvalidInput(
-                    f"'{source}' is not a directory", field="source", remedy="an absolute path"
-                )
-            return self.mover.put_directory(region, spec.path, folder)
-        size_bytes = self.mover.measure(region, spec.path)
-        if size_bytes <= 0:
-            raise InvalidInput(
-                f"nothing at '{spec.path}' in the store of region '{region}'",
-                field="path",
-                remedy="put the files there first, or give a source directory",
-            )
-        return size_bytes
+        name = await self.arrivals.add(document)
+        return await self.dataset(name)
 
     def _trouble_with_data(self, record: JobRecord) -> tuple[str, ...]:
         """What a job that waits for its data should know of the planner."""

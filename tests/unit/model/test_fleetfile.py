@@ -347,6 +347,12 @@ DATASETS = [
         "not a usable path"),
     bad("at a long path", f"datasets: {{a: {{size: 1, path: {'x' * 256}}}}}", "datasets.a.path",
         "not a usable path"),
+    bad("in one folder", "datasets:\n  a: {size: 1, path: x}\n  b: {size: 1, path: x}",
+        "datasets.b.path", "is that of dataset 'a'", "a folder of its own", line=6),
+    bad("one inside another", "datasets:\n  a: {size: 1, path: x}\n  b: {size: 1, path: x/./y}",
+        "datasets.b.path", "lies inside dataset 'a', at 'x'", line=6),
+    bad("one around another", "datasets:\n  a: {size: 1, path: b/c}\n  b: {size: 1}",
+        "datasets.b", "contains dataset 'a'", line=6),
     bad("of a bad name", "datasets: {../a: {size: 1}}", "datasets.../a", "not a name"),
 ]  # fmt: skip
 

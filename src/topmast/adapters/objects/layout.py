@@ -75,6 +75,22 @@ def deleting(path: str) -> str:
     return f"{DELETING}/{path}.json"
 
 
+def signs(path: str) -> tuple[str, str, str]:
+    """The keys that tell of a replica at ``path``: complete, being placed, being deleted."""
+    return manifest(path), placing(path), deleting(path)
+
+
+def sign_folders(path: str) -> tuple[str, ...]:
+    """The folders with the keys that tell of replicas below ``path``."""
+    return tuple(sign.removesuffix(".json") for sign in signs(path))
+
+
+def above(path: str) -> list[str]:
+    """The folders that ``path`` lies in, the nearest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1)]
+
+
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()

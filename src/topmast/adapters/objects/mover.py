@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
 from topmast.adapters.objects.throttle import Halted
 from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, measure
-from topmast.model.errors import Conflict, NotFound, TopmastError, Unavailable
+from topmast.model.dataset import Paths
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
 from topmast.ports import Clock, Post
 
@@ -44,6 +45,7 @@ class StoreMover:
     ) -> None:
         assert parallel >= 1
         self._stores = {name: RegionStore(name, location) for name, location in regions.items()}
+        _require_own_stores(self._stores.values())
         self._clock = clock
         self._parallel = parallel
         self._default_bytes_per_s = default_bytes_per_s
@@ -188,6 +190,8 @@ class StoreMover:
             forget_replica(store, path, halt=self._closing)
         except Halted:
             _log.info("deletion broken off", region=store.region, path=path)
+        except TopmastError as error:
+            _log.error("replica not deleted", region=store.region, path=path, error=str(error))
         except Exception as error:
             _log.exception("replica not deleted", region=store.region, path=path, error=str(error))
         else:
@@ -251,6 +255,19 @@ class _Progress:
             self._posted_bytes = size_bytes
             self._due_s = now_s + PROGRESS_EVERY_S
             self._post(CopyProgress(self._copy, size_bytes))
+
+
+def _require_own_stores(stores: Iterable[RegionStore]) -> None:
+    """Refuse regions whose stores are the same or one inside the other: a drop would be felt in both."""
+    paths = Paths()
+    for store in stores:
+        fault = paths.fault("", store.place)
+        if fault:
+            raise InvalidInput(
+                fault.replace("dataset", "the store of region"), field=f"regions.{store.region}.store",
+                remedy="give each region a store of its own",
+            )  # fmt: skip
+        paths.add(store.region, store.place)
 
 
 def _one_line(error: BaseException) -> str:

@@ -79,6 +79,13 @@ class RegionStore:
             remedy = f"a directory, or a URL with {', '.join(SCHEMES)}"
             raise InvalidInput(f"{location}: no store", field=f"{region}.store", remedy=remedy)
 
+    @property
+    def place(self) -> str:
+        """Where the store is, links resolved: the same for two names of one directory."""
+        if self.root is None:
+            return self._url.rstrip("/")
+        return f"file:/{os.path.realpath(self.root)}".rstrip("/")
+
     @cached_property
     def _store(self) -> Any:
         with self._explained(""):

@@ -172,6 +172,9 @@ class Transfer:
     def _claim(self) -> None:
         """Refuse a target that holds what the mover did not put there, or may not replace."""
         target = self._target
+        neighbour = neighbour_of(target.store, target.path)
+        if neighbour:
+            raise Conflict(f"{target}: another dataset is at {neighbour}, above or below it")
         if is_incomplete(target.store, target.path):
             deleting = target.store.version(layout.deleting(target.path)) is not None
             if deleting or self._placing_copy() != self._copy:
@@ -438,8 +441,27 @@ def measure(place: Place) -> int:
 
 def is_incomplete(store: RegionStore, path: str) -> bool:
     """Whether objects are being moved to ``path``, or deleted there, or were when a process died."""
-    marks = (layout.placing(path), layout.deleting(path))
+    marks = [layout.placing(path), *map(layout.deleting, (path, *layout.above(path)))]
     return any(store.version(mark) is not None for mark in marks)
+
+
+def neighbour_of(store: RegionStore, path: str) -> str:
+    """The path of a replica in a folder above or below; empty if there is none."""
+    for folder in layout.above(path):
+        if any(store.version(mark) is not None for mark in layout.signs(folder)):
+            return folder
+    return next(iter(_below(store, path)), "")
+
+
+def _below(store: RegionStore, path: str) -> list[str]:
+    """The paths of replicas inside the folder of another, those placed or deleted now included."""
+    found = [
+        f"{path}/{item.name.removesuffix('.json')}"
+        for folder in layout.sign_folders(path)
+        if store.version(folder) is None  # else it is the sign of a dataset called PATH.json
+        for item in store.objects(folder)
+    ]
+    return sorted(found)
 
 
 def forget_replica(
@@ -448,7 +470,13 @@ def forget_replica(
     """Delete a replica: invisible first, then its objects and what copies to it left behind.
 
     Raises `Halted` soon after ``halt`` is set; the mark stays, and says that there is more to do.
+    Raises `Conflict` when another replica lies inside: it would go with this one.
     """
+    inside = next(iter(_below(store, path)), "")
+    if inside:
+        raise Conflict(
+            f"{store.region}: {path} is not deleted: another dataset is inside, at {inside}"
+        )
     store.save(layout.deleting(path), Mark(path))
     store.delete(layout.manifest(path))
     store.delete_all(path, halt)

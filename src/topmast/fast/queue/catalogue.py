@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.dataset import Copy, Paths, ReplicaState
 from topmast.model.fleet import DatasetSpec, Fleet, Link
 from topmast.model.reason import Rejection
 
@@ -47,6 +47,7 @@ class Catalogue:
         self.failed: dict[str, float] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.storage_bytes: dict[str, int | None] = {}
+        self.paths = Paths()
         self._stored_bytes: dict[str, int] = {}
         """By region, of all replicas: what the datasets say, added up as they change."""
         self._under_way: dict[tuple[str, str], Copy] = {}
@@ -60,8 +61,9 @@ class Catalogue:
     ) -> None:
         """Take up what a snapshot holds. O(replicas + copies)."""
         self.datasets, self.copies, self.failed = datasets, copies, failed
-        self._stored_bytes = {}
+        self.paths, self._stored_bytes = Paths(), {}
         for record in datasets.values():
+            self.paths.add(record.spec.name, record.spec.path)
             for region in record.replicas:
                 self._store(region, record.spec.size_bytes)
         self._under_way = {(copy.dataset, copy.target): copy for copy in copies.values()}
@@ -79,6 +81,8 @@ class Catalogue:
         if spec.name in self.datasets:
             for region in list(self.datasets[spec.name].replicas):
                 self.drop(spec.name, region)
+            self.paths.remove(spec.name, self.datasets[spec.name].spec.path)
+        self.paths.add(spec.name, spec.path)
         replicas = dict.fromkeys(spec.replicas, ReplicaState.COMPLETE)
         self.datasets[spec.name] = DatasetRecord(spec, replicas)
         for region in replicas:
@@ -131,8 +135,20 @@ class Catalogue:
             tuple(missing), total_bytes, max(0.0, seconds), copying=bool(missing) and copying
         )
 
+    def shared(self, name: str) -> str:
+        """Why the files of a dataset may be another's too; empty if they are its own.
+
+        New datasets never share files; folders of state from before that rule may have some that do.
+        """
+        return self.paths.fault(name, self.datasets[name].spec.path)
+
     def source(self, name: str, region: str) -> str | None:
-        """The region to copy from: the widest link, then the first by name."""
+        """The region to copy from: the widest link, then the first by name.
+
+        A copy of files that are shared might replace those of the other dataset, so none is made.
+        """
+        if self.shared(name):
+            return None
         holders = [
             holder
             for holder, state in self.datasets[name].replicas.items()

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.catalogue import Catalogue
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.model.fleet import DatasetSpec
+
+ANOTHER_PATH = "choose another path: dropping a dataset deletes its whole folder"
 
 
 def add_dataset(queue: QueueViews, event: m.AddDataset) -> str | TopmastError:
-    """Enter a dataset, unless it is known with replicas."""
-    known = queue.catalogue.datasets.get(event.dataset.name)
-    if known is not None and known.replicas:
-        return Conflict(f"dataset '{event.dataset.name}' exists already")
+    """Enter a dataset, unless it is known with replicas, or its folder belongs to another one."""
+    error = cannot_add(queue.catalogue, event.dataset)
+    if error is not None:
+        return error
     queue.decide(f.DatasetAdded())
     return event.dataset.name
+
+
+def cannot_add(catalogue: Catalogue, spec: DatasetSpec) -> Conflict | None:
+    """Why a dataset may not be added now; None if it may. O(depth of its path)."""
+    known = catalogue.datasets.get(spec.name)
+    if known is not None and known.replicas:
+        return Conflict(f"dataset '{spec.name}' exists already")
+    fault = catalogue.paths.fault(spec.name, spec.path)
+    return Conflict(f"{fault} ({ANOTHER_PATH})") if fault else None
 
 
 def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | TopmastError:
@@ -45,11 +58,14 @@ def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError |
         return None
     if not queue.catalogue.has_space(region, record.spec.size_bytes):
         return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
+    shared = queue.catalogue.shared(dataset)
+    if shared:
+        return Conflict(f"'{dataset}' is not copied: {shared}")
     return None
 
 
 def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
-    """Delete a replica that nobody needs."""
+    """Delete a replica that nothing needs; files that another dataset shares stay."""
     record = queue.catalogue.datasets.get(event.dataset)
     if record is None:
         return NotFound(f"no dataset '{event.dataset}'")
@@ -72,7 +88,8 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
         if (copy.dataset, copy.source) == (event.dataset, event.region):
             return Conflict(f"copy {copy.id} reads it now")
     queue.decide(f.ReplicaDropped(event.dataset, event.region))
-    queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
+    if not queue.catalogue.shared(event.dataset):
+        queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
     return event.dataset
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from topmast.model.dataset import Paths
 from topmast.model.files.fields import Record, Value, one_of
 from topmast.model.files.hosts import Hosts
 from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, from_document, read_file
@@ -34,6 +35,8 @@ MAX_OPTIONS = 100
 MAX_GBPS = 1e6
 MAX_USD_PER_GB = 1e6
 BYTES_PER_S_PER_GBPS = 1e9 / 8
+
+OWN_FOLDER = "give each dataset a folder of its own: dropping it deletes the whole folder"
 
 _FLEET_FIELDS = ("regions", "links", "tenants", "datasets")
 _REGION_FIELDS = ("storage", "store", "clusters")
@@ -196,7 +199,15 @@ def _region_names(value: Value, regions: Collection[str]) -> tuple[str, ...]:
 
 def _datasets(value: Value | None, regions: Collection[str]) -> tuple[DatasetSpec, ...]:
     listed = value.entries(limit=MAX_DATASETS, wanted="a mapping of datasets") if value else {}
-    return tuple([_dataset(name, part, regions) for name, part in listed.items()])
+    paths, found = Paths(), []
+    for name, part in listed.items():
+        dataset = _dataset(name, part, regions)
+        fault = paths.fault(name, dataset.path)
+        if fault:
+            raise (part.record(_DATASET_FIELDS).get("path") or part).error(fault, OWN_FOLDER)
+        paths.add(name, dataset.path)
+        found.append(dataset)
+    return tuple(found)
 
 
 def _dataset(name: str, value: Value, regions: Collection[str]) -> DatasetSpec:

@@ -345,6 +345,10 @@ class Request:
     storage: dict[str, int] = field(default_factory=dict)
 
 
+def _at(path: str) -> DatasetSpec:
+    return DatasetSpec("e", 1, path, ("east",))
+
+
 REQUESTS = [
     Request("drop a spare replica", m.DropReplica("d", "east"), "d"),
     Request("drop the last replica", m.DropReplica("d", "east"), Conflict, ("east",)),
@@ -364,6 +368,13 @@ REQUESTS = [
         "copy into a full store", m.RequestReplica("d", "north"), Conflict, storage={"north": 1}
     ),
     Request("add a name twice", m.AddDataset(dataset("d", "east")), Conflict),
+    Request("add a neighbour", m.AddDataset(_at("data/d2")), "e"),
+    Request("add in the same folder", m.AddDataset(_at("data/d")), Conflict),
+    Request("add around another", m.AddDataset(_at("data")), Conflict),
+    Request("add inside another", m.AddDataset(_at("data/d/part")), Conflict),
+    Request(
+        "add inside one that is in no region yet", m.AddDataset(_at("data/d/part")), Conflict, ()
+    ),
 ]
 
 
@@ -392,6 +403,30 @@ def test_requests_about_datasets(case: Request) -> None:
     else:
         assert isinstance(reply, case.want)
         assert world.queue.snapshot() == before
+
+
+@pytest.mark.parametrize("path", ["data/d", "data", "data/d/part"])
+def test_files_that_two_datasets_share_are_neither_deleted_nor_replaced(path: str) -> None:
+    """A folder of state may have such datasets from before they were refused: both keep their files."""
+    world = _world(dataset("d", "east", "west"), DatasetSpec("e", 1, path, ("east", "west")))
+    world.submit(_reads("d"))
+    assert world.jobs["j1"].region == "east"
+    assert world.tell(ids.QUEUE, m.DropReplica("e", "east")) == "e"
+    assert "east" not in world.queue.catalogue.datasets["e"].replicas
+    assert world.orders(m.DeleteReplica) == [], "a job reads these files as d"
+    reply = world.tell(ids.QUEUE, m.RequestReplica("e", "east"))
+    assert isinstance(reply, Conflict)
+    assert "dataset 'd'" in str(reply)
+    world.submit(_reads("e", gpus=8, count=2, preemptible=False))
+    world.submit(_reads("e", gpus=8))
+    assert world.orders(m.StartCopy) == []
+
+
+def test_a_replica_that_no_other_dataset_shares_is_deleted() -> None:
+    """The order names the folder, once."""
+    world = _world(dataset("d", "east", "west"), DatasetSpec("e", 1, "data/d2", ("east", "west")))
+    world.tell(ids.QUEUE, m.DropReplica("d", "east"))
+    assert world.orders(m.DeleteReplica) == [m.DeleteReplica("d", "east", "data/d")]
 
 
 def test_a_replica_is_not_dropped_while_a_job_that_reads_it_is_being_placed() -> None:

@@ -1,0 +1,83 @@
+"""Datasets that are added while the system runs: what the request says, the upload, the entry."""
+
+from __future__ import annotations
+
+import asyncio
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topmast.fast.queue.datasets import cannot_add
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Paths
+from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.files.fleetfile import parse_dataset
+from topmast.model.fleet import DatasetSpec
+from topmast.ports import Mover
+from topmast.runtime.loop import Runtime
+
+
+class Arrivals:
+    """Adds datasets; used on the event loop alone."""
+
+    def __init__(self, runtime: Runtime, mover: Mover) -> None:
+        self._runtime = runtime
+        self._mover = mover
+        self._paths = Paths()
+        """Folders whose files are on their way: the catalogue does not know them yet."""
+
+    async def add(self, document: Any) -> str:
+        """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+        if not isinstance(document, dict):
+            raise InvalidInput("must be an object", field="dataset")
+        fields = dict(document)
+        region, source = fields.pop("region", ""), fields.pop("source", None)
+        name = str(fields.pop("name", ""))
+        queue = self._runtime.machines.queue
+        regions = [r.name for r in queue.fleet.regions]
+        if region not in regions:
+            near = get_close_matches(str(region), regions, 1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
+            raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
+        fields.setdefault("path", f"datasets/{name}")
+        fields["replicas"] = [region]
+        fields.setdefault("size", 0)
+        spec = parse_dataset(name, fields, regions=regions)
+        # First the folder, then the catalogue: a dataset leaves the one list when it is in the other.
+        fault = self._paths.fault("", spec.path)
+        if fault:
+            raise Conflict(f"{fault}, which is being added now (try again later)")
+        self._paths.add(name, spec.path)
+        try:
+            asked = self._runtime.ask(lambda: cannot_add(queue.catalogue, spec))
+            error = await asyncio.wrap_future(asked)
+            if error is not None:
+                raise error
+            size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
+            spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
+            entered = self._runtime.call(ids.QUEUE, m.AddDataset(spec))
+            await asyncio.wrap_future(entered)
+        finally:
+            self._paths.remove(name, spec.path)
+        return name
+
+    def _stage(self, spec: DatasetSpec, region: str, source: Any) -> int:
+        """Bytes of the dataset in its store, after the upload if there is one."""
+        if source is not None:
+            folder = Path(str(source))
+            if not folder.is_absolute() or not folder.is_dir():
+                raise InvalidInput(
+                    f"'{source}' is not a directory", field="source", remedy="an absolute path"
+                )
+            return self._mover.put_directory(region, spec.path, folder)
+        size_bytes = self._mover.measure(region, spec.path)
+        if size_bytes <= 0:
+            raise InvalidInput(
+                f"nothing at '{spec.path}' in the store of region '{region}'",
+                field="path",
+                remedy="put the files there first, or give a source directory",
+            )
+        return size_bytes
