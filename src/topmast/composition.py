@@ -92,8 +92,9 @@ class System:
         self.board = Board()
         self.hub = Hub(first_seq=int(self.clock.now() * 1000))
         self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop
-        )
+            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop,
+            note_dropped,
+        )  # fmt: skip
         self.rebuilt = self._recover()
         self.fleet = self._as_hosts_are(
             fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
@@ -349,3 +350,10 @@ def fail_stop(error: BaseException) -> NoReturn:
     """End the process at once: memory may be ahead of the disk, and must not be acted on."""
     log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
     os._exit(1)
+
+
+def note_dropped(message: m.Message, error: Exception) -> None:
+    """Say that an event was not handled, because the journal cannot hold what it says."""
+    log.error(
+        "dropped an event", event=type(message).__name__, of=repr(message)[:500], why=str(error)
+    )

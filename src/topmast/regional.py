@@ -17,7 +17,7 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
-from topmast.composition import JOURNAL, claim_role, fail_stop
+from topmast.composition import JOURNAL, claim_role, fail_stop, note_dropped
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
@@ -55,8 +55,9 @@ class RegionalSystem:
         self.journal = open_journal(state / JOURNAL)
         self.machines = Machines(profile, {ids.QUEUE: ids.relay("queue")})
         self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, _nobody_watches, fail_stop
-        )
+            self.machines, self.journal, self.clock, self._release, _nobody_watches, fail_stop,
+            note_dropped,
+        )  # fmt: skip
         self.rebuilt = self.runtime.recover()
         self.blobs = Blobs(state / "workdirs")
         self.peer = Peer(region, queue_url, token)

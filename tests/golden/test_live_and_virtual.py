@@ -33,8 +33,15 @@ class WatchedRuntime(Runtime):
 
     hears: Mapping[type[Message], Hear]
 
-    def _note(self, address: str, event: Message, facts: Sequence[Struct], now: float) -> None:
-        super()._note(address, event, facts, now)
+    def _note(
+        self,
+        address: str,
+        event: Message,
+        facts: Sequence[Struct],
+        now: float,
+        data: bytes | None = None,
+    ) -> None:
+        super()._note(address, event, facts, now, data)
         if type(event) in self.hears:
             self.hears[type(event)](address, event, facts, now)
 
@@ -56,7 +63,7 @@ class LiveLoop:
         self.events, self.spent_s = 0, dict[str, float]()
         self.journal = MemoryJournal()
         self.runtime = WatchedRuntime(
-            machines, self.journal, clock, self._release, lambda rows: None, _fail
+            machines, self.journal, clock, self._release, lambda rows: None, _fail, _drop
         )
         self.runtime.hears = hears
         self._inbox: deque[tuple[str, Message]] = deque()
@@ -97,6 +104,10 @@ class LiveLoop:
         at_s, _, _, do, what = self.heap.take()
         self.clock.now_s = at_s
         do(what)
+
+
+def _drop(message: Message, error: Exception) -> None:
+    raise AssertionError(f"{message} cannot be written") from error
 
 
 def _fail(error: BaseException) -> NoReturn:

@@ -16,10 +16,11 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
+from topmast.model.errors import InvalidInput
 from topmast.model.messages import Message, Recovered, Send, Wake
 from topmast.ports import Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.audit import Trail
-from topmast.runtime.codec import encode_event, encode_facts
+from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt, rebuild
 
@@ -30,6 +31,7 @@ IDLE_S = 3_600.0
 
 T = TypeVar("T")
 Observer = Callable[[Sequence[HistoryRow]], None]
+Dropped = Callable[[Message, Exception], None]
 
 
 class _Item(Struct):
@@ -45,7 +47,8 @@ class Runtime:
     """Runs the machines of one process.
 
     ``release`` carries a message out of the process; ``observe`` is shown the audit rows of every
-    commit; ``fail`` ends the process: memory must never be ahead of the disk.
+    commit; ``fail`` ends the process: memory must never be ahead of the disk. ``dropped`` is told
+    of each event that no journal can hold: it is not handled, so it harms its sender alone.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Runtime:
         release: Callable[[Send], None],
         observe: Observer,
         fail: Callable[[BaseException], NoReturn],
+        dropped: Dropped,
     ) -> None:
         self.machines = machines
         self.journal = journal
@@ -64,6 +68,7 @@ class Runtime:
         self._release = release
         self._observe = observe
         self._fail = fail
+        self._dropped = dropped
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._records: list[Record] = []
         self._outbox: list[Send] = []
@@ -128,7 +133,7 @@ class Runtime:
         replies: list[tuple[Future[Any], Any]] = []
         for item in items:
             if item.message is not None:
-                reply = self._cascade(item.to, item.message)
+                reply = self._take_in(item, item.message)
                 if item.answer is not None:
                     replies.append((item.answer, reply))
         self._commit()
@@ -173,8 +178,22 @@ class Runtime:
                 self._cascade(address, Wake())
         self._commit()
 
-    def _cascade(self, to: str, message: Message) -> Any:
-        """Let a machine take a message, and the machines of this process all that follows from it."""
+    def _take_in(self, item: _Item, message: Message) -> Any:
+        """Handle an event from outside, unless it cannot be journalled; the answer to its sender."""
+        # What is asked was decoded from JSON just now; what is posted was put together by hand.
+        encode = encode_event if item.answer is not None else encode_foreign
+        try:
+            data = encode(message)
+        except Exception as error:
+            self._dropped(message, error)
+            return InvalidInput(f"cannot be written to the journal: {error}")
+        return self._cascade(item.to, message, data)
+
+    def _cascade(self, to: str, message: Message, data: bytes | None = None) -> Any:
+        """Let a machine take a message, and the machines of this process all that follows from it.
+
+        ``data``: the message as a journal holds it, if that is known.
+        """
         now = self.clock.now()
         reply: Any = None
         waiting = deque([(to, message, True)])
@@ -187,15 +206,22 @@ class Runtime:
                 continue
             outcome = machine.handle(event, now)
             if outcome.facts:
-                self._note(address, event, outcome.facts, now)
+                self._note(address, event, outcome.facts, now, data if is_first else None)
             if is_first:
                 reply = outcome.reply
             waiting.extend((send.to, send.message, False) for send in outcome.sends)
         return reply
 
-    def _note(self, address: str, event: Message, facts: Sequence[Struct], now: float) -> None:
+    def _note(
+        self,
+        address: str,
+        event: Message,
+        facts: Sequence[Struct],
+        now: float,
+        data: bytes | None = None,
+    ) -> None:
         self.seq += 1
-        record = Record(self.seq, now, address, encode_event(event), encode_facts(facts))
+        record = Record(self.seq, now, address, data or encode_event(event), encode_facts(facts))
         self._records.append(record)
         self._unsaved_bytes += len(record.event) + len(record.facts)
         self._trail.add(event, facts, now)

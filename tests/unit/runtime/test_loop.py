@@ -14,7 +14,7 @@ from tests.support.build import cluster, fleet, job, profile
 from tests.support.journal import MemoryJournal
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import Conflict
+from topmast.model.errors import Conflict, InvalidInput
 from topmast.ports import Audit, HistoryRow, Record
 from topmast.runtime import loop
 from topmast.runtime.loop import Runtime
@@ -67,9 +67,11 @@ class Process:
         self.failed: list[BaseException] = []
         self.ended = threading.Event()
         self.machines = Machines(profile(backoff_s=0.05))
+        self.dropped: list[tuple[m.Message, Exception]] = []
         self.runtime = Runtime(
-            self.machines, self.disk, Clock(), self._release, self.seen.extend, self._fail
-        )
+            self.machines, self.disk, Clock(), self._release, self.seen.extend, self._fail,
+            lambda message, error: self.dropped.append((message, error)),
+        )  # fmt: skip
 
     def _release(self, send: m.Send) -> None:
         self.disk.log.append(type(send.message).__name__)
@@ -207,6 +209,44 @@ def test_an_error_is_the_caller_s() -> None:
         with pytest.raises(ZeroDivisionError):
             process.runtime.ask(lambda: 1 // 0).result(PATIENCE_S)
         assert process.call(m.SubmitJobs((job(),))) == ("j2",)
+
+
+@pytest.mark.parametrize(
+    ("story", "news"),
+    [
+        ("half a character in an error", m.TaskLost("j1", 1, 0, "no \ud800")),
+        (
+            "half a character in a metric's name",
+            m.TaskExited("j1", 1, 0, 0, 1.0, m.TaskReport(metrics={"\udcff": 1.0})),
+        ),
+        ("a time that is none", m.Checkpointed("j1", 1, 1, float("nan"))),
+        ("a metric without a bound", m.TaskExited(
+            "j1", 1, 0, 0, 1.0, m.TaskReport(metrics={"loss": float("inf")}))),
+        ("a status that is no number", m.TaskExited("j1", 1, 0, "0", 1.0)),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_what_no_journal_can_hold_is_not_handled(story: str, news: m.Message) -> None:
+    """News that could not be written, or not be read again, is dropped and told; all goes on."""
+    with running() as process:
+        process.call(m.SubmitJobs((job(),)))
+        process.until(lambda: process.orders(m.StartGang))
+        process.runtime.post("cluster/east-1", m.TaskStarted("j1", 1, 0, 0.0))
+        process.runtime.post("cluster/east-1", news)
+        assert process.call(m.SubmitJobs((job(),))) == ("j2",)
+        assert [message for message, _ in process.dropped] == [news]
+        assert process.failed == []
+    again = Process(process.disk)
+    again.runtime.recover()
+    assert list(again.machines.queue.jobs) == ["j1", "j2"]
+
+
+def test_a_request_that_no_journal_can_hold_is_refused() -> None:
+    """Whoever asks is told; the loop goes on."""
+    with running() as process:
+        with pytest.raises(InvalidInput, match="journal"):
+            process.call(m.SubmitJobs((job("\ud800"),)))
+        assert process.call(m.SubmitJobs((job(),))) == ("j1",)
+        assert process.failed == []
 
 
 def test_a_question_sees_only_what_is_on_the_disk() -> None:

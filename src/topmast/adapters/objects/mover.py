@@ -271,4 +271,6 @@ def _require_own_stores(stores: Iterable[RegionStore]) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:ERROR_LENGTH_MAX]
+    # A name of a file need not be text: what of it is not is shown as a question mark.
+    text = str(error).encode(errors="replace").decode()
+    return " ".join(text.split())[:ERROR_LENGTH_MAX]

@@ -7,6 +7,8 @@ import pytest
 
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Layout, Report
+from topmast.model.messages import TaskExited
+from topmast.runtime.codec import decode_event, encode_event
 
 
 @pytest.fixture
@@ -62,6 +64,46 @@ def test_a_recorded_end_wins(layout: Layout) -> None:
     assert files.bury(layout, "j1.1.0", "lost", 2.0) == end
 
 
+@pytest.mark.parametrize(
+    ("story", "content", "want"),
+    [
+        ("names that are no text", r'{"code": 3, "metrics": {"\udcff": 1, "loss": 2}}',
+         {"code": 3, "metrics": {"loss": 2.0}}),
+        ("an error that is no text", r'{"code": 3, "error": "no file \udcff\u0000"}',
+         {"code": 3, "error": "no file ??"}),
+        ("times and numbers that are none",
+         '{"code": 0, "at_s": NaN, "step": "7", "metrics": {"a": Infinity}}', {"code": 0}),
+        ("a status beyond all", '{"code": 1e400}', {}),
+        ("a status that no process has", '{"code": 256, "at_s": 5}', {"at_s": 5.0}),
+        ("a status that is text", '{"code": "0"}', {}),
+        ("an object that says nothing", "{}", {}),
+        ("an error that is an object", '{"error": {"a": 1}}', {"error": "{'a': 1}"}),
+    ],
+)  # fmt: skip
+def test_a_record_says_only_what_can_be_told(
+    layout: Layout, story: str, content: str, want: dict[str, object]
+) -> None:
+    """A task can write over its record: what is read of it fits into a journal, always."""
+    layout.end("j1.1.0").write_text(content)
+    nothing: dict[str, object] = {
+        "code": None,
+        "at_s": 0.0,
+        "error": "",
+        "step": None,
+        "metrics": {},
+    }
+    end = files.read_end(layout, "j1.1.0")
+    assert end == {**nothing, **want}
+    exited = TaskExited("j1", 1, 0, end["code"] or 0, end["at_s"], error=end["error"])
+    assert decode_event(encode_event(exited)) == exited
+
+
+def test_an_error_is_recorded_as_text(layout: Layout) -> None:
+    """The name of a file in it need not be UTF-8."""
+    end = files.record_end(layout, "j1.1.0", 126, 1.0, os.fsdecode(b"no such file: \xff"), Report())
+    assert end["error"] == "no such file: ?"
+
+
 def test_a_buried_task_never_starts(layout: Layout) -> None:
     """Not even if a supervisor of it comes late."""
     files.bury(layout, "j1.1.0", "its host is down", 1.0)
@@ -102,6 +144,9 @@ def test_what_is_no_object_reads_as_none(tmp_path: Path, content: bytes) -> None
         b'{"metrics": {"a": 1e999}}',
         b'{"metrics": {"a": ' + b"9" * 400 + b"}}",
         b'{"metrics": {"a": ' + b"9" * 5000 + b"}}",
+        rb'{"metrics": {"\ud800": 1.0}}',
+        rb'{"metrics": {"file \udcff.bin": 1.0}}',
+        rb'{"metrics": {"nul \u0000": 1.0}}',
     ],
 )
 def test_garbage_changes_no_report(line: bytes) -> None:

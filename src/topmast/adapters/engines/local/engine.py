@@ -418,7 +418,8 @@ class LocalEngine:
             plan = make_plan(gang, self._layout, self._around)
         except (CannotStart, OSError, ValueError) as error:
             for seat in gang.seats:
-                self._post(TaskLost(gang.job, gang.epoch, seat.rank, str(error)))
+                text = files.clean_text(str(error))
+                self._post(TaskLost(gang.job, gang.epoch, seat.rank, text))
             return
         stopped = files.read_json(self._layout.stop(attempt)) is not None
         wanted: dict[str, list[int]] = {}

@@ -16,6 +16,7 @@ from typing import Any
 PROGRESS_TAIL_BYTES = 1 << 20
 METRICS_MAX = 64
 METRIC_NAME_MAX = 128
+EXIT_CODE_MAX = 255
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9]+")
 _TASK = re.compile(_ATTEMPT.pattern + r"\.[0-9]+")
@@ -196,14 +197,14 @@ def bury(layout: Layout, task: str, error: str, now: float) -> Json | None:
 
     None when its supervisor lives. A task that was never taken can never be taken afterwards.
     """
-    end = read_json(layout.end(task))
+    end = read_end(layout, task)
     if end is not None:
         return end
     fd = try_lock(layout.claim(task))
     if fd is None:
         return None
     try:
-        end = read_json(layout.end(task))
+        end = read_end(layout, task)
         if end is not None:
             return end
         if not os.fstat(fd).st_size:
@@ -222,12 +223,32 @@ def record_end(
     end = {
         "code": code,
         "at_s": at_s,
-        "error": error,
+        "error": clean_text(error),
         "step": report.step,
         "metrics": report.metrics,
     }
     write_json(layout.end(task), end)
     return end
+
+
+def read_end(layout: Layout, task: str) -> Json | None:
+    """The record of a task's end, if there is one: whatever is in the file, only what can be told.
+
+    A task can write here, and versions before this one wrote what nobody could read again.
+    """
+    found = read_json(layout.end(task))
+    if found is None:
+        return None
+    code = whole_number(found.get("code"))
+    report = Report()
+    report.note(found)
+    return {
+        "code": code if code is not None and 0 <= code <= EXIT_CODE_MAX else None,
+        "at_s": finite_number(found.get("at_s")) or 0.0,
+        "error": clean_text(str(found.get("error", ""))),
+        "step": report.step,
+        "metrics": report.metrics,
+    }
 
 
 class Report:
@@ -245,6 +266,11 @@ class Report:
             return None
         if not isinstance(value, dict):
             return None
+        self.note(value)
+        return value
+
+    def note(self, value: Json) -> None:
+        """Take in the step and the metrics of an object, as far as they are such."""
         step = whole_number(value.get("step"))
         if step is not None:
             self.step = step
@@ -252,9 +278,18 @@ class Report:
         for name, number in metrics.items() if isinstance(metrics, dict) else ():
             known = name in self.metrics or len(self.metrics) < METRICS_MAX
             found = finite_number(number)
-            if found is not None and known and len(name) <= METRIC_NAME_MAX:
+            if found is not None and known and len(name) <= METRIC_NAME_MAX and is_text(name):
                 self.metrics[name] = found
-        return value
+
+
+def is_text(value: str) -> bool:
+    """Whether a string can be written anywhere: JSON can escape half a character, UTF-8 cannot."""
+    return clean_text(value) == value
+
+
+def clean_text(value: str) -> str:
+    """A string without what cannot be written: half characters (in names of files), and NUL."""
+    return value.encode(errors="replace").decode().replace("\0", "?")
 
 
 def whole_number(value: object) -> int | None:

@@ -61,7 +61,7 @@ class Tasks:
             if note is None and not file.stat().st_size:
                 continue  # created, never claimed: it may still be started
             task = self.know(file.name, str((note or {}).get("host", "")))
-            task.end = files.read_json(self._layout.end(file.name))
+            task.end = files.read_end(self._layout, file.name)
             if task.end is not None:
                 self.post_end(task)
 
@@ -93,7 +93,7 @@ class Tasks:
         """Attempts with no task alive, by the time of their last end."""
         last: dict[str, float] = {}
         for task in self._known.values():
-            at_s = float("inf") if task.end is None else float(task.end["at_s"])
+            at_s = float("inf") if task.end is None else task.end["at_s"]
             last[task.attempt] = max(at_s, last.get(task.attempt, 0.0))
         return sorted((at_s, name) for name, at_s in last.items() if at_s != float("inf"))
 
@@ -122,7 +122,8 @@ class Tasks:
             try:
                 end = files.bury(self._layout, task.name, error, now)
             except OSError as failure:  # a full disk does not make it any less lost
-                end = {"code": None, "at_s": now, "error": f"{error}; not recorded: {failure}"}
+                text = files.clean_text(f"{error}; not recorded: {failure}")
+                end = {"code": None, "at_s": now, "error": text, "step": None, "metrics": {}}
             if end is None:
                 return False
             task.end = end
@@ -136,12 +137,11 @@ class Tasks:
     def post_end(self, task: Task) -> None:
         """Say how an ended task ended; hearing it twice does no harm."""
         assert task.end is not None
-        code, error = task.end.get("code"), str(task.end.get("error", ""))
+        code, error = task.end["code"], task.end["error"]
         if code is None:
             self._post(TaskLost(*task.key, error=error))
         else:
-            at_s = float(task.end["at_s"])
-            report = _report(task.end)
+            at_s, report = task.end["at_s"], _report(task.end)
             self._post(TaskExited(*task.key, code=code, at_s=at_s, report=report, error=error))
 
     def poll(self) -> None:
@@ -185,9 +185,9 @@ def _truth(task: Task) -> TruthTask:
     if end is None:
         return TruthTask(*task.key, running=True, at_s=task.started_s or 0.0)
     return TruthTask(
-        *task.key, running=False, code=end.get("code"), at_s=end["at_s"], report=_report(end)
+        *task.key, running=False, code=end["code"], at_s=end["at_s"], report=_report(end)
     )
 
 
 def _report(end: Json) -> TaskReport:
-    return TaskReport(step=end.get("step"), metrics=end.get("metrics", {}))
+    return TaskReport(step=end["step"], metrics=end["metrics"])

@@ -1,0 +1,83 @@
+"""Tasks that harm the server, by bad luck or on purpose: what they write, and whom they stop.
+
+One real server for the whole file, which must be the same process to its end.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live import Server, eventually, live, until_state
+from topmast import Client
+
+FLEET = """
+regions:
+  north:
+    clusters:
+      spoil: {hosts: [{count: 1, gpu: SPOIL, gpus: 2}]}
+"""
+SETTINGS = {"min_runtime_s": "0", "backoff_s": "0.4", "suspect_s": "1"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Client]]:
+    """The server of this file; each test begins and ends with it alive."""
+    with live(tmp_path_factory.mktemp("hostile"), FLEET, SETTINGS) as both:
+        yield both
+
+
+@pytest.fixture
+def server(running: tuple[Server, Client]) -> Iterator[Server]:
+    """The server, which must not have ended."""
+    yield running[0]
+    assert running[0].running, running[0].log_tail()
+
+
+@pytest.fixture
+def client(running: tuple[Server, Client]) -> Client:
+    """A client of the server."""
+    return running[1]
+
+
+def submit(client: Client, run: str, **more: object) -> str:
+    """A job on one GPU that is not tried again."""
+    document = {"name": "spoil", "run": run, "max_restarts": 0, **more}
+    document.setdefault("resources", {"accelerators": "SPOIL:1"})
+    return client.submit(document).id
+
+
+def test_a_metric_whose_name_is_no_text_is_left_out(server: Server, client: Client) -> None:
+    """JSON can say half a character, and names of files are often used for metrics."""
+    report = r'{"step": 1, "metrics": {"loss": 0.5, "\ud800": 1.0, "file \udcff.bin": 2.0}}'
+    job = submit(
+        client,
+        f"""echo '{report}' >> "$TOPMAST_PROGRESS_FILE"
+        until [ -e "$TOPMAST_CHECKPOINT_DIR/go" ]; do sleep 0.05; done""",
+    )
+    eventually(lambda: client.job(job).step == 1, "the step is shown while the job runs")
+    assert client.job(job).metrics == {"loss": 0.5}
+    assert job in [view.id for view in client.jobs()]
+    (server.state / "checkpoints" / job / "go").touch()
+    assert until_state(client, job, "SUCCEEDED").metrics == {"loss": 0.5}
+
+
+def test_a_record_of_an_end_that_a_task_spoiled_is_read_for_what_it_says(tmp_path: Path) -> None:
+    """Whatever is in the file when a server starts, the server starts, and other jobs are told."""
+    with live(tmp_path, FLEET, SETTINGS) as (server, client):
+        held = submit(
+            client, 'until [ -e "$TOPMAST_CHECKPOINT_DIR/go" ]; do sleep 0.05; done; exit 3'
+        )
+        until_state(client, held, "RUNNING")
+        server.kill()
+        (server.state / "checkpoints" / held / "go").touch()
+        record = server.state / "engines" / "spoil" / "tasks" / f"{held}.1.0.end"
+        eventually(record.exists, "the job ends while no server runs")
+        spoiled = {"error": "\ud800", "step": [], "metrics": {"\ud800": 1, "loss": 2}}
+        record.write_text(json.dumps({**json.loads(record.read_bytes()), **spoiled}))
+        with server.up() as again:
+            view = until_state(again, held, "FAILED")
+            assert view.metrics == {"loss": 2.0}
+            until_state(again, submit(again, "exit 0"), "SUCCEEDED")
+        assert server.running
