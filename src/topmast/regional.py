@@ -162,12 +162,11 @@ class RegionalSystem:
 
     def _blob_path(self, digest: str) -> Path | None:
         """The archive of a work folder, fetched from the queue the first time."""
-        if self.blobs.path(digest) is None:
-            try:
-                self.blobs.put(digest, self.peer.get(f"/workdirs/{quote(digest)}"))
-            except TopmastError as error:
-                log.warning("the queue does not give a work folder", digest=digest, why=error)
-        return self.blobs.path(digest)
+        try:
+            return self.blobs.fetch(digest, lambda: self.peer.get(f"/workdirs/{quote(digest)}"))
+        except TopmastError as error:
+            log.warning("the queue does not give a work folder", digest=digest, why=error)
+            return None
 
 
 def _nobody_watches(rows: Sequence[HistoryRow]) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from topmast.model.errors import InvalidInput, TooLarge
@@ -14,11 +17,15 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Blobs:
-    """A folder of immutable files; a name says what must be inside."""
+    """A folder of immutable files; a name says what must be inside. Safe to use from any thread."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._locks: dict[str, threading.Lock] = {}
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _sync(root.parent)
+        for part in root.glob("*.part"):  # of a process that was killed
+            part.unlink(missing_ok=True)
 
     def path(self, digest: str) -> Path | None:
         """The file of a digest, None when it is not here."""
@@ -29,26 +36,59 @@ class Blobs:
 
     def put(self, digest: str, data: bytes) -> bool:
         """Store an archive durably; False when it was here already. Raises InvalidInput."""
+        _check(digest, data)
+        with self._lock(digest):
+            return self._keep(digest, data)
+
+    def fetch(self, digest: str, load: Callable[[], bytes]) -> Path | None:
+        """The file of a digest, loaded the first time; whoever asks meanwhile waits for that one load.
+
+        Raises what ``load`` and `put` raise. None when the digest is none.
+        """
         if not _DIGEST.fullmatch(digest):
-            raise InvalidInput("not a digest", field="workdir", remedy="sha256: and 64 hex digits")
-        if len(data) > MAX_BYTES:
-            raise TooLarge(
-                "larger than 100 MiB", field="workdir", remedy="ignore what is not needed"
-            )
-        if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
-            raise InvalidInput("the content has another digest", field="workdir")
+            return None
+        with self._lock(digest):
+            if self.path(digest) is None:
+                data = load()
+                _check(digest, data)
+                self._keep(digest, data)
+        return self.path(digest)
+
+    def _lock(self, digest: str) -> threading.Lock:
+        return self._locks.setdefault(digest, threading.Lock())
+
+    def _keep(self, digest: str, data: bytes) -> bool:
+        """Put a checked archive in its place, whole: no reader ever finds another thing there."""
         if self.path(digest) is not None:
             return False
-        file = self.root / digest.removeprefix("sha256:")
-        part = file.with_suffix(f".{os.getpid()}.part")
-        with part.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        part.rename(file)
-        folder = os.open(self.root, os.O_RDONLY)
+        number, name = tempfile.mkstemp(".part", dir=self.root)
+        part = Path(name)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            with os.fdopen(number, "wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            part.rename(self.root / digest.removeprefix("sha256:"))
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(self.root)
         return True
+
+
+def _check(digest: str, data: bytes) -> None:
+    """Raise InvalidInput unless ``data`` is what ``digest`` promises."""
+    if not _DIGEST.fullmatch(digest):
+        raise InvalidInput("not a digest", field="workdir", remedy="sha256: and 64 hex digits")
+    if len(data) > MAX_BYTES:
+        raise TooLarge("larger than 100 MiB", field="workdir", remedy="ignore what is not needed")
+    if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
+        raise InvalidInput("the content has another digest", field="workdir")
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

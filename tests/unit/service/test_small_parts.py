@@ -1,18 +1,13 @@
-"""Small parts of the service: usage, the board, the hub, the blobs."""
+"""Small parts of the service: usage, the board, the hub."""
 
 import asyncio
-import hashlib
-import stat
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from topmast.model import ids
-from topmast.model.errors import InvalidInput
 from topmast.model.messages import CopyProgress, HostUp, Progress
 from topmast.ports import AttemptRow, HistoryRow
-from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.hub import KEPT, Hub
 from topmast.service.usage import usage
@@ -182,45 +177,3 @@ def test_a_reader_who_leaves_is_forgotten() -> None:
         return len(hub._readers)
 
     assert asyncio.run(leave()) == 0
-
-
-# --- blobs ----------------------------------------------------------------------------------------------
-
-
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def test_an_archive_is_stored_once_under_its_digest(tmp_path: Path) -> None:
-    """A second upload changes nothing; only the owner may look."""
-    blobs = Blobs(tmp_path / "blobs")
-    assert blobs.path(_digest(b"x")) is None
-    assert blobs.put(_digest(b"x"), b"x")
-    assert not blobs.put(_digest(b"x"), b"x")
-    file = blobs.path(_digest(b"x"))
-    assert file is not None
-    assert file.read_bytes() == b"x"
-    assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
-    assert [path.name for path in (tmp_path / "blobs").iterdir()] == [file.name]
-
-
-@pytest.mark.parametrize(
-    "digest",
-    ["", "sha256:", "sha256:../../etc/passwd", f"md5:{'0' * 64}", f"sha256:{'G' * 64}",
-     f"sha256:{'0' * 64}\n", f"sha256:{'A' * 64}", f"sha256:{'0' * 63}"],
-)  # fmt: skip
-def test_what_is_no_digest_names_no_file(tmp_path: Path, digest: str) -> None:
-    """No path leads out of the folder."""
-    blobs = Blobs(tmp_path)
-    assert blobs.path(digest) is None
-    with pytest.raises(InvalidInput):
-        blobs.put(digest, b"x")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_content_must_be_what_its_name_says(tmp_path: Path) -> None:
-    """A transfer that was cut short is not kept."""
-    blobs = Blobs(tmp_path)
-    with pytest.raises(InvalidInput, match="another digest"):
-        blobs.put(_digest(b"whole"), b"who")
-    assert list(tmp_path.iterdir()) == []
