@@ -17,7 +17,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test check format bench crash-test docs lock hooks clean
+.PHONY: help venv demo test check format bench crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,12 @@ crash-test: $(DEV) ## kill the control plane N times and check what it promised
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+docs-output: $(DEV) ## write what commands print today into README and docs (PAGES="README.md"; SLOW=1 for slow ones too)
+	@TOPMAST_SLOW_PAGES=$(SLOW) $(PY) -m tests.support.pages.refresh $(PAGES)
+
+docs-test: $(DEV) ## run every block of README and docs, also the slow ones: minutes
+	@$(PY) -m pytest -q -m "" tests/integration/test_pages.py
 
 lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
 	@rm -f requirements/*.txt

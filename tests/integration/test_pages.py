@@ -1,0 +1,52 @@
+"""What README and the documentation show at a prompt is what is printed."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages.play import play
+from tests.support.pages.script import PAGES, REPO, steps
+
+pytestmark = pytest.mark.timeout(600)
+
+
+RUNNABLE = ("README.md", "docs/tutorial/first-job.md")
+"""Pages whose files are named, so that their blocks can be run; more are to come."""
+
+
+def _with(kind: str) -> list[Path]:
+    pages = [page for page in PAGES if _name(page) in RUNNABLE]
+    return [page for page in pages if any(step.kind == kind for step in steps(page))]
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(REPO).as_posix()
+
+
+@pytest.mark.parametrize("page", _with("run"), ids=_name)
+def test_a_page_shows_what_is_printed(page: Path, tmp_path: Path) -> None:
+    """Each command of each block does what the page says; `make docs-output` writes what is new."""
+    found = play(page, tmp_path / "page")
+    assert not found, "\n\n".join(str(difference) for difference in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", _with("slow"), ids=_name)
+def test_a_page_shows_what_is_printed_after_a_while(page: Path, tmp_path: Path) -> None:
+    """The same, with the blocks that take long."""
+    found = play(page, tmp_path / "page", slow=True)
+    assert not found, "\n\n".join(str(difference) for difference in found)
+
+
+def test_most_blocks_are_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A block is run, or says why it is not; how many of each there are is printed."""
+    blocks = [
+        step for page in PAGES for step in steps(page) if step.kind in ("run", "slow", "not run")
+    ]
+    count = Counter(step.kind for step in blocks)
+    reasons = Counter(step.words for step in blocks if step.kind != "run")
+    with capsys.disabled():
+        print(f"\nconsole blocks: {dict(count)}; why not: {dict(reasons)}")
+    assert all(len(reason) > len("because") for reason in reasons)
+    assert count["run"] > count["slow"] + count["not run"]

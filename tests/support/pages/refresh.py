@@ -1,0 +1,58 @@
+"""Write what commands print today into the pages: ``python -m tests.support.pages.refresh [PAGE ...]``.
+
+Run it after a change of what a command prints, and look at ``git diff docs README.md``: the difference
+is what a reader will see. What only differs by what varies from run to run is left as it is.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.pages.compare import updated
+from tests.support.pages.play import Difference, play
+from tests.support.pages.script import PAGES, steps
+
+
+def main(names: list[str]) -> int:
+    """Refresh the pages with these names, or all that have something to run."""
+    pages = [Path(name).resolve() for name in names] or [page for page in PAGES if _runs(page)]
+    slow = bool(os.environ.get("TOPMAST_SLOW_PAGES"))
+    left = 0
+    for page in pages:
+        with tempfile.TemporaryDirectory(prefix="topmast-pages-") as folder:
+            found = play(page, Path(folder) / "page", slow)
+        fit = [difference for difference in found if _can_be_shown(difference)]
+        _write(page, fit)
+        print(f"{page.name}: {len(fit)} outputs written anew", flush=True)
+        for difference in found:
+            if difference not in fit:
+                print(difference)
+                left += 1
+    return 1 if left else 0
+
+
+def _runs(page: Path) -> bool:
+    return any(step.kind == "run" for step in steps(page))
+
+
+def _can_be_shown(difference: Difference) -> bool:
+    """Whether the page shows the output of a command that fails where the page says that it fails."""
+    call = difference.call
+    return call.first >= 0 and (difference.status != 0) == call.fails
+
+
+def _write(page: Path, differences: list[Difference]) -> None:
+    """Put outputs into their page, the last first, so that the lines of the others stay where they are."""
+    lines = page.read_text("utf-8").splitlines()
+    for _, _, call, _, printed in sorted(differences, key=lambda d: d.call.first, reverse=True):
+        if call.command:
+            new = updated(call.shown, printed)
+        else:
+            new = updated(("...", *call.shown, "..."), printed)[1:-1]
+        lines[call.first : call.first + len(call.shown)] = new
+    page.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
