@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from topmast.adapters import archive
 from topmast.client.ignore import Ignored
 from topmast.model.errors import InvalidInput
 from topmast.model.units import format_bytes
 
 IGNORE_FILE = ".topmastignore"
-LIMIT_BYTES = 100 * 2**20
-LIMIT_FILES = 100_000
+LIMIT_BYTES = archive.MAX_BYTES
+LIMIT_FILES = archive.MAX_ENTRIES
 _SHOWN = 5
 _REMEDY = f"name what is not needed in {IGNORE_FILE}, or keep data in a dataset"
 
@@ -129,22 +130,22 @@ def _packed(entries: list[_Entry]) -> tuple[bytes, int]:
     packed, total_bytes = io.BytesIO(), 0
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=packed, mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for entry in entries:
             info = tarfile.TarInfo(entry.name)
             mode = entry.status.st_mode
             if stat.S_ISDIR(mode):
                 info.type, info.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(info)
+                tar.addfile(info)
             elif stat.S_ISLNK(mode):
                 info.type, info.mode = tarfile.SYMTYPE, 0o777
                 info.linkname = str(entry.path.readlink())
-                archive.addfile(info)
+                tar.addfile(info)
             else:
                 data = entry.path.read_bytes()
                 info.mode = 0o755 if mode & stat.S_IXUSR else 0o644
                 info.size = len(data)
                 total_bytes += len(data)
-                archive.addfile(info, io.BytesIO(data))
+                tar.addfile(info, io.BytesIO(data))
     return packed.getvalue(), total_bytes

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from topmast.adapters import archive
 from topmast.model.errors import InvalidInput, TooLarge
 
 MAX_BYTES = 100 * 1024 * 1024
@@ -84,6 +85,11 @@ def _check(digest: str, data: bytes) -> None:
         raise TooLarge("larger than 100 MiB", field="workdir", remedy="ignore what is not needed")
     if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
         raise InvalidInput("the content has another digest", field="workdir")
+    wrong = archive.fault(data)
+    if wrong:
+        raise InvalidInput(
+            wrong, field="workdir", remedy="pack a smaller folder, without such files"
+        )
 
 
 def _sync(folder: Path) -> None:

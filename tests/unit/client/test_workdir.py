@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from topmast.adapters.engines.local.archive import unpack
+from topmast.adapters.archive import unpack
 from topmast.client import workdir
 from topmast.client.workdir import Snapshot, snapshot
 from topmast.model.errors import InvalidInput

@@ -141,7 +141,7 @@ class Supervisor:
 
     def _unpack(self) -> None:
         # Imported here: it costs 10 ms, and few tasks need it.
-        from topmast.adapters.engines.local.archive import unpack
+        from topmast.adapters.archive import unpack
 
         unpack(self.plan["workdir"], str(self.work))
         os._exit(0)
