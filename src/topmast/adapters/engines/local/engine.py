@@ -392,8 +392,10 @@ class LocalEngine:
         if left:
             return False
         now = self._clock.now()
-        lost = [files.bury(self._layout, task.name, host.error, now) for task in victims]
-        return None not in lost
+        with contextlib.suppress(OSError):  # a full disk does not make them any less dead
+            lost = [files.bury(self._layout, task.name, host.error, now) for task in victims]
+            return None not in lost
+        return True
 
     def _set_down(self, host: Host, error: str) -> None:
         host.error = error

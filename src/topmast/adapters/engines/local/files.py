@@ -5,6 +5,7 @@ Standard library only: agents and supervisors live by this module, and are to be
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import math
@@ -17,6 +18,8 @@ PROGRESS_TAIL_BYTES = 1 << 20
 METRICS_MAX = 64
 METRIC_NAME_MAX = 128
 EXIT_CODE_MAX = 255
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""What a disk says that may take the same bytes later."""
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9]+")
 _TASK = re.compile(_ATTEMPT.pattern + r"\.[0-9]+")
@@ -123,9 +126,12 @@ def write_file(file: Path, content: bytes, *, durable: bool = True) -> None:
         write_all(fd, content)
         if durable:
             os.fsync(fd)
+        new.replace(file)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     finally:
         os.close(fd)
-    new.replace(file)
     if durable:
         sync_folder(file.parent)
 

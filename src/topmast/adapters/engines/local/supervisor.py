@@ -29,6 +29,7 @@ BLOCKED = frozenset({LOOK_AGAIN, HOST_DIED, signal.SIGTERM, signal.SIGCHLD})
 LEFTOVER_GRACE_S = 2.0
 LOCK_RETRY_S = 0.05
 KILL_RETRY_S = 0.02
+RECORD_RETRY_S = 1.0
 STOPPED_EARLY = "stopped before it started"
 
 
@@ -101,8 +102,19 @@ class Supervisor:
             return 126, f"could not be started: {error}"
 
     def _record(self, code: int | None, error: str) -> None:
+        """Write how the task ended, as soon as the disk takes it: unrecorded, it would run again."""
+        at_s = time.time()
         report = files.last_report(self.layout.progress(self.task))
-        files.record_end(self.layout, self.task, code, time.time(), error, report)
+        while True:
+            try:
+                files.record_end(self.layout, self.task, code, at_s, error, report)
+            except OSError as failure:
+                if failure.errno not in files.NO_ROOM:
+                    raise
+                self._sleep(RECORD_RETRY_S)
+                self._check_host()
+            else:
+                return
 
     def _tell(self, news: Json) -> None:
         os.write(self.news, json.dumps(news).encode() + b"\n")  # short: one write, not torn
