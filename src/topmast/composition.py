@@ -128,7 +128,7 @@ class System:
             self.blobs,
             self.board,
             self.hub,
-            self._pid_of,
+            self._process_of,
             regions,
             self.data_plans,
             self.capacity_plans,
@@ -269,9 +269,9 @@ class System:
         record = self.machines.queue.catalogue.datasets.get(dataset)
         return self.mover.local_path(region, record.spec.path) if record else None
 
-    def _pid_of(self, cluster: str, host: str) -> int | None:
+    def _process_of(self, cluster: str, host: str) -> tuple[int, bool] | None:
         engine = self.engines.get(cluster)
-        return engine.host_pid(host) if isinstance(engine, LocalEngine) else None
+        return engine.host_process(host) if isinstance(engine, LocalEngine) else None
 
     def _check_regions_apart(self) -> None:
         """Regions named apart are in the fleet; one may not move in or out while jobs run there."""

@@ -65,7 +65,7 @@ class ObedientEngine(LocalEngine):
         """Nothing is written."""
         return None
 
-    def host_pid(self, host: str) -> int | None:
+    def host_process(self, host: str) -> tuple[int, bool] | None:
         """No host has a process."""
         return None
 

@@ -25,7 +25,7 @@ from tests.contract.engines import (
     order,
     scripts_of,
 )
-from topmast.adapters.engines.local import files, processes
+from topmast.adapters.engines.local import files, processes, stops
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
@@ -165,6 +165,75 @@ def test_an_agent_nobody_needs_leaves(rig: Rig) -> None:
     rig.open()
     rig.news.wait(HostUp, host="h0")
     assert not rig.news.all(HostDown)
+
+
+# --- tasks that halt who watches over them -------------------------------------------------------
+
+HALTING = f"kill -STOP $PPID\n{FOREVER}"
+HALTS_FOR_EVER = f"trap '' TERM; while true; do kill -STOP $PPID; done &\n{FOREVER}"
+
+
+def test_a_task_that_halts_its_supervisor_can_be_stopped(rig: Rig) -> None:
+    """Who orders a stop wakes the supervisor first; it then does what it always does."""
+    rig.engine.start_gang(order("j1", HALTING))
+    rig.says("j1", "up")
+    supervisor = psutil.Process(supervisor_of(rig, "j1.1.0"))
+    eventually(lambda: supervisor.status() == psutil.STATUS_STOPPED, "the supervisor is halted")
+    rig.engine.stop("j1", 1, 20.0)
+    assert rig.end_of("j1").code in (137, 143)
+    assert not of_task(rig, "j1.1.0")
+
+
+def test_a_task_that_halts_its_supervisor_again_and_again_can_be_stopped(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor that does not obey is killed, and its agent sees to the rest."""
+    monkeypatch.setattr(stops, "OBEY_S", 0.5)
+    rig.engine.start_gang(order("j1", HALTS_FOR_EVER))
+    rig.started("j1")
+    rig.engine.stop("j1", 1, 0.0)
+    eventually(
+        lambda: rig.news.all(TaskExited, job="j1") or rig.news.all(TaskLost, job="j1"),
+        "the task ends",
+    )
+    assert not of_task(rig, "j1.1.0")
+    assert rig.truth().down_hosts == ()
+
+
+def test_a_supervisor_that_never_obeys_is_killed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that a debugger holds: waking it does not help."""
+    monkeypatch.setattr(stops, "OBEY_S", 0.5)
+    monkeypatch.setattr(processes, "wake_if_same", lambda who: None)
+    rig.engine.start_gang(order("j1", HALTING))
+    rig.says("j1", "up")
+    rig.engine.stop("j1", 1, 0.3)
+    assert "without a record" in rig.lost("j1").error
+    assert not of_task(rig, "j1.1.0")
+
+
+def test_a_task_that_halts_its_agent_too_can_be_stopped(rig: Rig) -> None:
+    """Its host is shown for what it is, and works again after the stop."""
+    rig.news.wait(HostUp, host="h0")
+    agent = agent_of(rig, "h0")
+    engine = rig.engine
+    assert isinstance(engine, LocalEngine)
+    assert engine.host_process("h0") == (agent, False)
+    rig.engine.start_gang(order("j1", f"kill -STOP {agent}\n{HALTING}"))
+    rig.says("j1", "up")
+    eventually(lambda: engine.host_process("h0") == (agent, True), "the agent is halted")
+    rig.engine.stop("j1", 1, 20.0)
+    assert rig.end_of("j1").code in (137, 143)
+    assert engine.host_process("h0") == (agent, False)
+    assert not rig.news.all(HostDown)
+
+
+def test_a_task_that_halts_its_supervisor_can_be_suspended(rig: Rig) -> None:
+    """Otherwise it would keep its GPUs in the turns of others."""
+    rig.engine.start_gang(order("j1", HALTING))
+    rig.says("j1", "up")
+    script = psutil.Process(int(rig.log("j1").split()[1]))
+    rig.engine.suspend("j1", 1)
+    eventually(lambda: script.status() == psutil.STATUS_STOPPED, "the script stands still")
 
 
 # --- Topmast dies ------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ One real server for the whole file, which must be the same process to its end.
 """
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.live import Server, eventually, live, until_state
+from tests.support.live import Server, eventually, live, tasks, until_state
 from topmast import Client
 
 FLEET = """
@@ -17,6 +19,7 @@ regions:
   north:
     clusters:
       spoil: {hosts: [{count: 1, gpu: SPOIL, gpus: 2}]}
+      halt: {hosts: [{count: 1, gpu: HALT, gpus: 1}]}
 """
 SETTINGS = {"min_runtime_s": "0", "backoff_s": "0.4", "suspect_s": "1"}
 
@@ -61,6 +64,40 @@ def test_a_metric_whose_name_is_no_text_is_left_out(server: Server, client: Clie
     assert job in [view.id for view in client.jobs()]
     (server.state / "checkpoints" / job / "go").touch()
     assert until_state(client, job, "SUCCEEDED").metrics == {"loss": 0.5}
+
+
+def test_a_job_that_halts_its_supervisor_can_be_cancelled_and_limited(
+    server: Server, client: Client
+) -> None:
+    """Both stops reach it: by its owner, and by the time limit."""
+    run = "kill -STOP $PPID; while true; do sleep 0.05 || true; done"
+    gpu = {"accelerators": "HALT:1"}
+    limited = submit(client, run, resources=gpu, time_limit=2, checkpoint={"grace": 1})
+    assert "time limit" in until_state(client, limited, "FAILED").cause
+    cancelled = submit(client, run, resources=gpu, checkpoint={"grace": 1})
+    until_state(client, cancelled, "RUNNING")
+    client.cancel(cancelled)
+    until_state(client, cancelled, "CANCELLED")
+    assert not tasks(server.state)
+
+
+def states(client: Client) -> dict[str, str]:
+    """The state of each host by name."""
+    return {host.name: host.state for host in client.hosts()}
+
+
+def test_a_host_whose_agent_is_halted_is_shown_so(server: Server, client: Client) -> None:
+    """It is neither healthy nor down: nothing starts there, and what runs goes on."""
+    eventually(lambda: states(client)["halt-0"] == "healthy", "the host is up")
+    host = next(host for host in client.hosts() if host.name == "halt-0")
+    assert host.agent_pid is not None
+    os.kill(host.agent_pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: states(client)["halt-0"] == "stopped", "the host is shown as stopped")
+        assert states(client)["spoil-0"] == "healthy"
+    finally:
+        os.kill(host.agent_pid, signal.SIGCONT)
+    eventually(lambda: states(client)["halt-0"] == "healthy", "the host goes on")
 
 
 def test_a_record_of_an_end_that_a_task_spoiled_is_read_for_what_it_says(tmp_path: Path) -> None:

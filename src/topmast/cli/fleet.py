@@ -27,7 +27,13 @@ RegionOption = Annotated[
     str | None, typer.Option("--region", metavar="NAME", help="Only those of one region.")
 ]
 
-_HOST_STYLES = {"healthy": "green", "suspect": "yellow", "draining": "yellow", "down": "red"}
+_HOST_STYLES = {
+    "healthy": "green",
+    "suspect": "yellow",
+    "draining": "yellow",
+    "down": "red",
+    "stopped": "red",
+}
 _HOST_COLUMNS = [
     Column("HOST", whole=True), Column("REGION"), Column("CLUSTER"), Column("STATE"),
     Column("GPU"), Column("FREE", right=True), Column("GPUS", right=True),

@@ -23,7 +23,9 @@ from topmast.model.views import (
 )
 
 Placers = Mapping[str, RegionalPlacer]
-Pids = Callable[[str, str], int | None]
+Processes = Callable[[str, str], tuple[int, bool] | None]
+"""The process that stands for a host of a cluster, and whether it is halted; None where there is none."""
+STOPPED = "stopped"
 """The process that stands for a host: (cluster, host) -> pid, where an engine has one."""
 
 Why = Callable[[str, str], str]
@@ -89,7 +91,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
     return tuple(found)
 
 
-def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
+def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView, ...]:
     """Every host with the jobs on it. O(hosts + tasks running), and a search for each that is to leave one."""
     found = []
     for placer in _sorted(placers):
@@ -102,12 +104,14 @@ def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
         free = columns.unheld_by_host()
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
+            agent_pid, stopped = process_of(cluster, spec.name) or (None, False)
+            state = columns.states[row]
             found.append(
                 HostView(
                     name=spec.name,
                     region=placer.region,
                     cluster=cluster,
-                    state=columns.states[row].value,
+                    state=STOPPED if stopped else state.value,
                     gpu_model=spec.model if spec.gpus else "",
                     gpus=spec.gpus,
                     free_gpus=int(free[row]) / MILLI,
@@ -115,10 +119,10 @@ def hosts(placers: Placers, pid_of: Pids, now: float) -> tuple[HostView, ...]:
                     pod=spec.pod,
                     rack=spec.rack,
                     jobs=tuple(jobs.get(spec.name, ())),
-                    agent_pid=pid_of(cluster, spec.name),
+                    agent_pid=agent_pid,
                     leaves_for=placer.state.assigned.get(spec.name),
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
-                    if columns.states[row] is HostState.DRAINING
+                    if state is HostState.DRAINING
                     else {},
                 )
             )

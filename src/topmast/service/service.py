@@ -57,7 +57,7 @@ class Service:
         blobs: Blobs,
         board: Board,
         hub: Hub,
-        pid_of: fleet.Pids,
+        process_of: fleet.Processes,
         regions: Regions | None = None,
         data_plans: DataPlans | None = None,
         capacity_plans: CapacityPlans | None = None,
@@ -71,7 +71,7 @@ class Service:
         self.blobs = blobs
         self.board = board
         self.hub = hub
-        self.pid_of = pid_of
+        self.process_of = process_of
         self.regions = regions or Regions(runtime.machines)
         self.data_plans = data_plans
         self.capacity_plans = capacity_plans
@@ -320,7 +320,7 @@ class Service:
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers),
             "clusters": lambda: fleet.clusters(placers),
-            "hosts": lambda: fleet.hosts(placers, self.pid_of, self.clock.now()),
+            "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
             "datasets": lambda: fleet.datasets(queue, self.board.of_copy, self._why),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import threading
@@ -21,11 +20,12 @@ from pathlib import Path
 
 import structlog
 
-from topmast.adapters.engines.local import files, processes
+from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import Host, HostState, launch_agents
 from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, Surroundings, make_plan
+from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -35,7 +35,6 @@ from topmast.ports import Clock, Post
 
 LOOK_S = 0.05
 REAP_S = 0.02
-SUPERVISOR_PATIENCE_S = 2.0
 TRUTH_PATIENCE_S = 5.0
 FORGET_EVERY = 100
 
@@ -101,6 +100,7 @@ class LocalEngine:
             files.make_folder(folder)
         self._post = post
         self._tasks = Tasks(self._layout, self._clock, post)
+        self._stops = Stops(self._layout, self._tasks)
         self._memory = Memory(self._layout, self._keep_attempts)
         self._adopt()  # here, so that a folder that cannot be read is an error of the start
         self._thread = threading.Thread(
@@ -141,13 +141,12 @@ class LocalEngine:
         file = self._layout.log(f"{attempt_name(job, epoch)}.{rank}")
         return file if file.is_file() else None
 
-    def host_pid(self, host: str) -> int | None:
-        """The process that stands for a host while it is up: killing it is losing the host."""
-        folder = self._layout.host(host)
-        if not files.is_locked(folder / "agent.lock"):
-            return None
-        pid = (files.read_json(folder / "agent.json") or {}).get("pid")
-        return pid if isinstance(pid, int) else None
+    def host_process(self, host: str) -> tuple[int, bool] | None:
+        """The process that stands for a host while it is up, and whether it was halted.
+
+        Killing it is losing the host; halted, it starts nothing and tells nothing.
+        """
+        return Host(host, self._layout).process
 
     def close(self) -> None:
         """Stop watching; tasks go on."""
@@ -199,6 +198,8 @@ class LocalEngine:
             times.append(self._truth_until_s)
         if self._tasks.running:
             times.append(self._progress_at_s)
+        if self._stops.next_s is not None:
+            times.append(self._stops.next_s)
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _tick(self) -> None:
@@ -211,6 +212,7 @@ class LocalEngine:
         if self._tasks.running and self._progress_at_s <= now_s:
             self._progress_at_s = now_s + self._progress_s
             self._tasks.poll()
+        self._stops.enforce()
         self._launch()
         self._tell_truth()
 
@@ -371,31 +373,10 @@ class LocalEngine:
         self._set(host, HostState.REAPING, 0.0)
 
     def _reap_step(self, host: Host) -> None:
-        if self._all_dead(host):
+        if self._stops.none_left(host, self._clock.now()):
             self._set_down(host, host.error)
         else:
             host.wake_s = time.monotonic() + REAP_S
-
-    def _all_dead(self, host: Host) -> bool:
-        """See to it that nothing of the host's tasks lives, and record that they are lost."""
-        victims = self._tasks.alive_on(host.name)
-        held = [task for task in victims if files.is_locked(self._layout.claim(task.name))]
-        if held:  # supervisors clear up when the agent dies, if they can
-            if time.monotonic() - host.since_s > SUPERVISOR_PATIENCE_S:
-                for task in held:
-                    note = files.read_json(self._layout.claim(task.name))
-                    processes.kill_if_same(note or {})
-            return False
-        # What is left by a supervisor that was killed together with the agent.
-        left = processes.marked({str(self._layout.claim(task.name)) for task in victims})
-        processes.send(left, signal.SIGKILL)
-        if left:
-            return False
-        now = self._clock.now()
-        with contextlib.suppress(OSError):  # a full disk does not make them any less dead
-            lost = [files.bury(self._layout, task.name, host.error, now) for task in victims]
-            return None not in lost
-        return True
 
     def _set_down(self, host: Host, error: str) -> None:
         host.error = error
@@ -463,6 +444,7 @@ class LocalEngine:
         plan = files.read_json(self._layout.plan(attempt)) or {"tasks": {}}
         for rank, seat_plan in plan["tasks"].items():
             self._tasks.know(f"{attempt}.{rank}", seat_plan["host"])
+        self._stops.ordered(attempt, max(0.0, grace_s))
         self._poke(attempt)
         for task in self._tasks.of_attempt(attempt):
             if task.end is not None:
@@ -491,6 +473,7 @@ class LocalEngine:
             self._post(Paced(job, epoch, max(steps), now))
 
     def _poke(self, attempt: str) -> None:
+        self._stops.wake(attempt)
         for host in sorted({task.host for task in self._tasks.of_attempt(attempt)}):
             if host in self._hosts:
                 self._hosts[host].tell({"op": "poke", "attempt": attempt})

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import topmast
-from topmast.adapters.engines.local import files
+from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 
 LAUNCH = (
@@ -109,6 +109,15 @@ class Host:
     def alive(self) -> bool:
         """Whether an agent has the host's lock."""
         return files.is_locked(self.folder / "agent.lock")
+
+    @property
+    def process(self) -> tuple[int, bool] | None:
+        """The agent's process while it is alive, and whether it was halted."""
+        if not self.alive:
+            return None
+        agent = files.read_json(self.folder / "agent.json") or {}
+        pid = agent.get("pid")
+        return (pid, processes.is_stopped(agent)) if isinstance(pid, int) else None
 
 
 def launch_agents(

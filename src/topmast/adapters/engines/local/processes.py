@@ -70,6 +70,24 @@ def identity(pid: int) -> dict[str, object]:
 
 def kill_if_same(who: dict[str, object]) -> None:
     """SIGKILL the process with this identity, and no other that has its number now."""
+    _send_if_same(who, signal.SIGKILL)
+
+
+def wake_if_same(who: dict[str, object]) -> None:
+    """SIGCONT to the process with this identity: it goes on, if it was halted."""
+    _send_if_same(who, signal.SIGCONT)
+
+
+def is_stopped(who: dict[str, object]) -> bool:
+    """Whether the process with this identity was halted by a signal or a debugger."""
+    pid = who.get("pid")
+    if not isinstance(pid, int) or who.get("boot") != boot_id():
+        return False
+    fields = _stat(pid)
+    return fields is not None and int(fields[19]) == who.get("start_ticks") and fields[0] in b"Tt"
+
+
+def _send_if_same(who: dict[str, object], number: int) -> None:
     pid = who.get("pid")
     if not isinstance(pid, int) or pid <= 1 or who.get("boot") != boot_id():
         return
@@ -80,7 +98,7 @@ def kill_if_same(who: dict[str, object]) -> None:
     try:
         # Asked only now that the descriptor holds on to the process: it cannot be another's.
         if start_ticks(pid) == who.get("start_ticks"):
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            signal.pidfd_send_signal(fd, number)
     except ProcessLookupError:
         pass
     finally:
