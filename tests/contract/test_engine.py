@@ -50,16 +50,16 @@ def test_a_script_fails_with_its_first_failure(rig: Rig, script: str, want_code:
 
 def test_a_gang_knows_its_ranks_and_hosts(rig: Rig) -> None:
     """Each task is told who it is, and all agree on where to meet."""
-    said = "echo $RANK/$WORLD_SIZE $LOCAL_RANK $TOPMAST_HOST $TOPMAST_HOSTS $CUDA_VISIBLE_DEVICES"
+    said = "echo $RANK/$WORLD_SIZE $LOCAL_RANK $TOPMAST_HOST $TOPMAST_HOSTS $CUDA_VISIBLE_DEVICES $TOPMAST_GPUS_PER_TASK"
     rig.engine.start_gang(order("j1", f"{said}; echo $MASTER_ADDR:$MASTER_PORT >&2", tasks=4))
     for rank in range(4):
         assert rig.end_of("j1", rank).code == 0
     logs = [rig.log("j1", rank).splitlines() for rank in range(4)]
     assert [log[0] for log in logs] == [
-        "0/4 0 h0 h0,h1 0",
-        "1/4 0 h1 h0,h1 1",
-        "2/4 1 h0 h0,h1 2",
-        "3/4 1 h1 h0,h1 3",
+        "0/4 0 h0 h0,h1 0 1",
+        "1/4 0 h1 h0,h1 1 1",
+        "2/4 1 h0 h0,h1 2 1",
+        "3/4 1 h1 h0,h1 3 1",
     ]
     assert len({log[1] for log in logs}) == 1
 

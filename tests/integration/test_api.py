@@ -59,7 +59,7 @@ def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     document: dict[str, Any] = answer.json()
-    assert document.keys() == PROBLEM
+    assert document.keys() - {"errors"} == PROBLEM
     assert document["status"] == status
     assert document["detail"]
     assert "\n" not in document["detail"]
@@ -161,6 +161,20 @@ def test_a_job_from_submission_to_its_log(http: httpx.Client, client: Client) ->
     assert (log.headers["x-complete"], log.headers["x-attempt"]) == ("1", "1")
     rest = http.get(f"{place}/logs", params={"offset": 6, "limit": 3, "task": 0, "attempt": 1})
     assert (rest.text, rest.headers["x-next-offset"]) == ("aga", "9")
+
+
+def test_every_error_of_a_job_is_answered(http: httpx.Client) -> None:
+    """A document with two errors is refused with both; one with a single error has no list."""
+    bad = {"run": "true", "num_nodes": 0, "resources": {"cloud": "x"}}
+    problem = problem_of(http.post("/jobs", json={"job": bad}), 422)
+    assert {fault["field"] for fault in problem["errors"]} == {"num_nodes", "resources.cloud"}
+    assert {
+        "detail": problem["detail"],
+        "field": problem["field"],
+        "remedy": problem["remedy"],
+    } == (problem["errors"][0])
+    del bad["num_nodes"]
+    assert "errors" not in problem_of(http.post("/jobs", json={"job": bad}), 422)
 
 
 def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:

@@ -7,6 +7,7 @@ import structlog
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from msgspec import UNSET
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from topmast.model.errors import (
@@ -17,7 +18,7 @@ from topmast.model.errors import (
     TopmastError,
     Unavailable,
 )
-from topmast.model.views import Problem
+from topmast.model.views import Fault, Problem
 
 _STATUS: dict[type[TopmastError], tuple[int, str]] = {
     TooLarge: (413, "Too large"),
@@ -30,9 +31,16 @@ _STATUS: dict[type[TopmastError], tuple[int, str]] = {
 log = structlog.get_logger(__name__)
 
 
-def problem(status: int, title: str, detail: str, field: str = "", remedy: str = "") -> Response:
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    field: str = "",
+    remedy: str = "",
+    faults: tuple[Fault, ...] = (),
+) -> Response:
     """A response with a problem document."""
-    body = Problem("about:blank", title, status, detail, field, remedy)
+    body = Problem("about:blank", title, status, detail, field, remedy, faults or UNSET)
     return Response(
         msgspec.json.encode(body), status_code=status, media_type="application/problem+json"
     )
@@ -46,7 +54,9 @@ async def _topmast_error(request: Request, error: Exception) -> Response:
         # One job of many is named; that a lone job is a job needs no saying.
         named = error.where not in ("", "job", "request")
         detail = f"{error.where}: {error.message}" if named else error.message
-        return problem(status, title, detail, error.field, error.remedy)
+        every = (error, *error.more) if error.more else ()
+        faults = tuple([Fault(one.message, one.field, one.remedy) for one in every])
+        return problem(status, title, detail, error.field, error.remedy, faults)
     return problem(status, title, str(error))
 
 

@@ -171,7 +171,8 @@ def _failed(error: Exception) -> int:
     if _debugging():
         raise error
     if isinstance(error, TopmastError):
-        note(f"{PROGRAM}: {error}")
+        for one in (error, *getattr(error, "more", ())):
+            note(f"{PROGRAM}: {one}")
         return MISUSE if isinstance(error, InvalidInput) else FAILED
     if isinstance(error, OSError):
         note(f"{PROGRAM}: {error}")

@@ -12,7 +12,7 @@ import msgspec
 
 from topmast.client.address import REMEDY, is_loopback
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
-from topmast.model.views import Problem
+from topmast.model.views import Fault, Problem
 
 T = TypeVar("T")
 
@@ -160,7 +160,12 @@ class Transport:
         text = problem.detail or problem.title
         status = answer.status_code
         if status in (400, 413, 422):
-            raise InvalidInput(text, field=problem.field, remedy=problem.remedy)
+            refusal = InvalidInput(text, field=problem.field, remedy=problem.remedy)
+            refusal.more = tuple(
+                InvalidInput(fault.detail, field=fault.field, remedy=fault.remedy)
+                for fault in (problem.errors or ())[1:]
+            )
+            raise refusal
         if problem.remedy:
             text = f"{text} ({problem.remedy})"
         if status == 404:
@@ -207,4 +212,7 @@ def _problem(answer: httpx.Response) -> Problem:
         name: str(given.get(name) or "") for name in ("type", "title", "detail", "field", "remedy")
     }
     texts["title"] = texts["title"] or title
-    return Problem(status=answer.status_code, **texts)
+    faults: tuple[Fault, ...] = ()
+    with suppress(msgspec.MsgspecError):
+        faults = msgspec.convert(given.get("errors", ()), tuple[Fault, ...])
+    return Problem(status=answer.status_code, **texts, errors=faults)

@@ -11,8 +11,12 @@ class InvalidInput(TopmastError):
     """A file, argument or request that cannot be accepted.
 
     ``field`` is the dotted path of the offending field (``resources.accelerators``), ``where`` the
-    place it was read from (``job.yaml:7``), ``remedy`` what to write instead.
+    place it was read from (``job.yaml:7``), ``remedy`` what to write instead. ``more`` are the other errors
+    of the same document; ``refers`` says that the field names something that is not defined elsewhere in it.
     """
+
+    more: tuple[InvalidInput, ...] = ()
+    refers = False
 
     def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
         self.message = message

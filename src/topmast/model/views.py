@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.reason import Change, ClusterVerdict
 
@@ -434,8 +434,19 @@ class EventView(Struct, frozen=True):
     detail: dict[str, Any]
 
 
+class Fault(Struct, frozen=True):
+    """One of several errors of a document."""
+
+    detail: str
+    field: str = ""
+    remedy: str = ""
+
+
 class Problem(Struct, frozen=True):
-    """RFC 9457 problem details, with the field at fault and the remedy."""
+    """RFC 9457 problem details, with the field at fault and the remedy.
+
+    ``errors`` is there when a document has several: all of them, the one that is told above included.
+    """
 
     type: str
     title: str
@@ -443,3 +454,4 @@ class Problem(Struct, frozen=True):
     detail: str
     field: str = ""
     remedy: str = ""
+    errors: tuple[Fault, ...] | UnsetType = UNSET

@@ -219,6 +219,14 @@ def test_logs_of_a_job_that_waits(server: FakeServer, call: Call) -> None:
     assert called.error == "nothing written yet: j1 is PENDING, InsufficientCapacity"
 
 
+def test_a_file_with_several_errors(call: Call, tmp_path: Path) -> None:
+    """A line for each, before any server is asked."""
+    (tmp_path / "bad.yaml").write_text("nmae: a\nrun: 3\n")
+    called = call("launch", str(tmp_path / "bad.yaml"))
+    assert (called.code, called.out) == (2, "")
+    assert [line.split(": ")[2] for line in called.err.splitlines()] == ["nmae", "run"]
+
+
 def test_logs_of_nothing(server: FakeServer, call: Call) -> None:
     """A task that the job does not have is an error."""
     server.on("GET", "/jobs/j1", running())

@@ -44,9 +44,16 @@ Scripted = Answer | Callable[[Request], Answer]
 Document = msgspec.Struct | dict[str, Any] | list[Any] | bytes
 
 
-def problem(status: int, detail: str, **more: str) -> Answer:
+def problem(
+    status: int,
+    detail: str,
+    field: str = "",
+    remedy: str = "",
+    faults: tuple[views.Fault, ...] = (),
+) -> Answer:
     """An error in the manner of RFC 9457."""
-    body = views.Problem(type="about:blank", title="Wrong", status=status, detail=detail, **more)
+    errors = faults or msgspec.UNSET
+    body = views.Problem("about:blank", "Wrong", status, detail, field, remedy, errors)
     return Answer(body, status, {"Content-Type": "application/problem+json"})
 
 

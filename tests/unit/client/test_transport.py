@@ -12,6 +12,7 @@ import pytest
 from tests.unit.client.fake import DROP, Answer, FakeServer, job, problem
 from topmast.client import Client
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.views import Fault
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ CASES = [
     Case("no JSON", Answer(b"{"), TopmastError, "do both have the same version?"),
     Case("problems of a kind", Answer([1], 400), InvalidInput, "400 Bad Request"),
 ]  # fmt: skip
+
+
+def test_all_errors_of_a_document_are_told(server: FakeServer, client: Client) -> None:
+    """The first is the error, and has the others."""
+    faults = (Fault("is no number", "skew", "0.7"), Fault("unknown field", "x"))
+    server.on("GET", "/jobs/j1", problem(422, "is no number", "skew", "0.7", faults))
+    with pytest.raises(InvalidInput) as caught:
+        client.job("j1")
+    assert str(caught.value) == "skew: is no number (0.7)"
+    assert [str(one) for one in caught.value.more] == ["x: unknown field"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TypeVar
 
 from topmast.model.errors import InvalidInput
-from topmast.model.files.source import Kind, Node
+from topmast.model.files.source import Kind, Node, kind_of_plain
 from topmast.model.units import show
 
 T = TypeVar("T")
@@ -59,6 +59,12 @@ class Value:
         line = line or self.node.line
         where = f"{self.source}:{line}" if line else self.source
         return InvalidInput(message, field=self.field, where=where, remedy=remedy)
+
+    def unknown(self, what: str, word: str, known: Collection[str]) -> InvalidInput:
+        """The error for a name that something else in the document would have to define."""
+        error = self.error(f"{what} {show(word)}", one_of(word, known))
+        error.refers = True
+        return error
 
     def wrong(self, wanted: str, remedy: str = "") -> InvalidInput:
         """The error for a value of the wrong type."""
@@ -222,6 +228,7 @@ class Value:
         return [
             Value(item, f"{self.field}[{index}]", self.source)
             for index, item in enumerate(self.node.items)
+            if item.kind is not Kind.ASIDE
         ]
 
     def entries(self, *, limit: int, wanted: str = "a mapping") -> dict[str, Value]:
@@ -230,7 +237,11 @@ class Value:
             raise self.wrong(wanted, "'name: value' lines, or {name: value}")
         if len(self.node.entries) > limit:
             raise self.error(f"has {len(self.node.entries):,} entries", f"at most {limit:,}")
-        return {key: self.part(key, node) for key, node in self.node.entries.items()}
+        return {
+            key: self.part(key, node)
+            for key, node in self.node.entries.items()
+            if node.kind is not Kind.ASIDE
+        }
 
     def part(self, key: str, node: Node) -> Value:
         """The value of field ``key``."""
@@ -253,24 +264,36 @@ class Record:
     def __init__(self, value: Value, known: Sequence[str], refused: Mapping[str, str]) -> None:
         self.value = value
         for key, node in value.node.entries.items():
-            if key in known:
+            if key in known or node.kind is Kind.ASIDE:
                 continue
             here = value.part(key, node)
             line = value.node.key_lines.get(key, 0)
             if key in refused:
                 raise here.error(refused[key], line=line)
-            raise here.error("unknown field", one_of(key, known), line=line)
+            remedy = nearest(key, known) or f"one of: {', '.join(known)}"
+            raise here.error("unknown field", remedy, line=line)
 
     def get(self, key: str) -> Value | None:
         """The value of an optional field."""
         node = self.value.node.entries.get(key)
-        return None if node is None or node.kind is Kind.NOTHING else self.value.part(key, node)
+        if node is None or node.kind in (Kind.NOTHING, Kind.ASIDE):
+            return None
+        return self.value.part(key, node)
 
-    def need(self, key: str, example: str = "") -> Value:
-        """The value of a required field."""
+    def need(self, key: str, example: str = "", instead: Sequence[str] = ()) -> Value:
+        """The value of a required field; ``example`` stands in for one that is set aside.
+
+        ``instead``: other fields, of which one that is set aside may have been meant.
+        """
         found = self.get(key)
         if found is None:
             missing = self.value.part(key, self.value.node)
+            entries = self.value.node.entries
+            aside = [
+                entries[name].kind is Kind.ASIDE for name in (key, *instead) if name in entries
+            ]
+            if example and any(aside):
+                return self.value.part(key, Node(kind_of_plain(example), text=example))
             remedy = f"for example {key}: {example}" if example else ""
             raise missing.error("missing", remedy)
         return found

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from topmast.model.dataset import Paths
-from topmast.model.files.fields import Record, Value, one_of
+from topmast.model.files.every import every_error
+from topmast.model.files.fields import Record, Value
 from topmast.model.files.hosts import Hosts
 from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, from_document, read_file
 from topmast.model.files.tenants import read_tenants
@@ -49,12 +50,13 @@ def read_fleet(path: Path) -> Fleet:
     """The fleet in the file at ``path``."""
     node = read_file(path, FLEET_LIMITS)
     where = str(path) if str(path).isprintable() else show(str(path))
-    return _fleet(Value(node, "", where))
+    return every_error(lambda n: _fleet(Value(n, "", where)), node)
 
 
 def parse_fleet(document: Mapping[str, Any], *, where: str = "request") -> Fleet:
     """The fleet in ``document``."""
-    return _fleet(Value(from_document(document, where, FLEET_LIMITS), "", where))
+    node = from_document(document, where, FLEET_LIMITS)
+    return every_error(lambda n: _fleet(Value(n, "", where)), node)
 
 
 def parse_dataset(
@@ -180,7 +182,7 @@ def _links(value: Value | None, regions: Collection[str]) -> tuple[Link, ...]:
 def _region_name(value: Value, regions: Collection[str]) -> str:
     name = value.name()
     if name not in regions:
-        raise value.error(f"there is no region {show(name)}", one_of(name, regions))
+        raise value.unknown("there is no region", name, regions)
     return name
 
 

@@ -1,6 +1,12 @@
-"""Fields that people know from elsewhere, chiefly SkyPilot, and what to write here instead."""
+"""Files and fields that people know from elsewhere, chiefly SkyPilot, and what to write here instead."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.source import Node
 
 _CHOSEN = "Topmast chooses the region and the cluster (leave it out)"
 _HARDWARE = "a fleet has the hosts it has (say what a task needs with accelerators, cpus, memory)"
@@ -10,9 +16,23 @@ _PREEMPTIBLE = "there are no spot machines (write preemptible: true at the top o
 _ALTERNATIVES = "alternatives are a list in order of preference (accelerators: [H100:8, A100:8])"
 _DATA = "storage is not mounted (put the code in workdir, and list what it reads under datasets)"
 _TAGS = "labels are not supported (tag recurring runs with group)"
+_NOTIFYING = "notifications are not supported (watch the job with: topmast wait)"
+_RESTARTS = "unknown field (write max_restarts)"
 _SERVING = "serving is not supported: a job runs to its end (leave it out)"
 
 TOP_FIELDS = {
+    "cloud": _CHOSEN,
+    "region": _CHOSEN,
+    "zone": _CHOSEN,
+    "infra": _CHOSEN,
+    "cluster": _CHOSEN,
+    "notify": _NOTIFYING,
+    "notifications": _NOTIFYING,
+    "mail": _NOTIFYING,
+    "email": _NOTIFYING,
+    "retries": _RESTARTS,
+    "max_retries": _RESTARTS,
+    "restarts": _RESTARTS,
     "depends_on": "not yet supported (submit the second job when the first has ended)",
     "sweep": "not yet supported (submit a job for each setting)",
     "min_count": "belongs to a group (write min_nodes)",
@@ -76,3 +96,54 @@ RESOURCE_FIELDS = {
     "cpu": "unknown field (write cpus)",
 }
 """In ``resources``."""
+
+_SCRIPTS = {
+    b"#SBATCH": "a Slurm batch script",
+    b"#PBS": "a PBS batch script",
+    b"#BSUB": "an LSF batch script",
+}
+_DIRECTIVE = re.compile(rb"^(#SBATCH|#PBS|#BSUB)\b", re.MULTILINE)
+
+_SKYPILOT = {
+    "file_mounts", "storage_mounts", "secrets", "service", "config", "pool", "resources.cloud", "resources.infra",
+    "resources.region", "resources.zone", "resources.use_spot", "resources.disk_size", "resources.image_id",
+    "resources.ports", "resources.any_of", "resources.ordered", "resources.instance_type",
+}  # fmt: skip
+
+
+def refuse_scripts(data: bytes, where: str) -> None:
+    """Refuse a file that is a script for another scheduler, or any script."""
+    found = _DIRECTIVE.search(data)
+    if found:
+        line = data.count(b"\n", 0, found.start()) + 1
+        directive = found[1].decode()
+        raise InvalidInput(
+            f"this looks like {_SCRIPTS[found[1]]}",
+            where=f"{where}:{line}",
+            remedy=f"write a job file: its commands under run, what its {directive} lines ask for under "
+            "num_nodes and resources",
+        )
+    if data.startswith(b"#!"):
+        remedy = "write a job file, such as run: bash SCRIPT"
+        raise InvalidInput("this looks like a script", where=f"{where}:1", remedy=remedy)
+
+
+def refuse_objects(node: Node, where: str) -> None:
+    """Refuse a Kubernetes object."""
+    if "apiVersion" not in node.entries:
+        return
+    line = node.key_lines.get("apiVersion", 0)
+    raise InvalidInput(
+        "this looks like a Kubernetes object",
+        where=f"{where}:{line}" if line else where,
+        remedy="write a job file: the command of its container under run, its GPUs under resources",
+    )
+
+
+def skypilot_hint(errors: Sequence[InvalidInput], where: str) -> tuple[InvalidInput, ...]:
+    """One more line for a file with several fields that only SkyPilot knows."""
+    known = [error for error in errors if error.field in _SKYPILOT]
+    if len(known) < 2:
+        return ()
+    message = "this looks like a SkyPilot task, and most of it runs here"
+    return (InvalidInput(message, where=where, remedy="change the fields named above"),)

@@ -16,9 +16,16 @@ from msgspec import UNSET, Struct
 from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accelerators import dump_accelerators, read_accelerators
+from topmast.model.files.every import every_error
 from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
-from topmast.model.files.foreign import RESOURCE_FIELDS, TOP_FIELDS
-from topmast.model.files.source import JOB_LIMITS, Node, from_document, read_file
+from topmast.model.files.foreign import (
+    RESOURCE_FIELDS,
+    TOP_FIELDS,
+    refuse_objects,
+    refuse_scripts,
+    skypilot_hint,
+)
+from topmast.model.files.source import JOB_LIMITS, Node, from_document, parse_text, read_bytes
 from topmast.model.job import (
     MILLI,
     Band,
@@ -79,8 +86,10 @@ class JobFile(Struct, frozen=True):
 
 def read_job(path: Path, *, tenant_default: str = "default", user: str = "") -> JobFile:
     """The job in the file at ``path``. A job without a name takes the file's."""
-    node = read_file(path, JOB_LIMITS)
     where = str(path) if str(path).isprintable() else show(str(path))
+    data = read_bytes(path, where, JOB_LIMITS)
+    refuse_scripts(data, where)
+    node = parse_text(data, where, JOB_LIMITS)
     name = re.sub(r"[^A-Za-z0-9._-]+|^[._-]+", "-", path.stem).strip("-._")[:100]
     return _job(node, where, tenant_default, user, name or DEFAULT_NAME)
 
@@ -98,6 +107,15 @@ def parse_job(
 
 
 def _job(node: Node, where: str, tenant_default: str, user: str, name_default: str) -> JobFile:
+    refuse_objects(node, where)
+    try:
+        return every_error(lambda n: _read(n, where, tenant_default, user, name_default), node)
+    except InvalidInput as error:
+        error.more += skypilot_hint([error, *error.more], where)
+        raise
+
+
+def _read(node: Node, where: str, tenant_default: str, user: str, name_default: str) -> JobFile:
     root = Value(node, "", where)
     job = root.record(_JOB_FIELDS, TOP_FIELDS)
     tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
@@ -139,7 +157,8 @@ def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
     listed = job.get("groups")
     if listed is None:
         count, fewest, most = _size(job, tuple(_SIZES_AT_TOP))
-        run = job.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES)
+        meant = ("groups", "command", "cmd")
+        run = job.need("run", "python train.py", meant).text(limit_bytes=SCRIPT_LIMIT_BYTES)
         only = TaskGroup(DEFAULT_GROUP, count, resources, run, setup, fewest, most)
         groups: tuple[TaskGroup, ...] = (only,)
     else:

@@ -46,6 +46,8 @@ class Kind(Enum):
     TEXT = "text"
     LIST = "a list"
     MAPPING = "a mapping"
+    ASIDE = "nothing that can be read"
+    """Set aside, for its error is known (see `every`)."""
 
 
 _NO_ENTRIES: Mapping[str, Any] = MappingProxyType({})
@@ -73,11 +75,11 @@ class Node(Struct, frozen=True, gc=False):
 def read_file(path: Path, limits: Limits) -> Node:
     """The document in the file at ``path``."""
     where = str(path) if str(path).isprintable() else show(str(path))
-    return parse_text(_bytes_of(path, where, limits), where, limits)
+    return parse_text(read_bytes(path, where, limits), where, limits)
 
 
-def _bytes_of(path: Path, where: str, limits: Limits) -> bytes:
-    """The content of a regular file; nothing else is opened, so that nothing can block."""
+def read_bytes(path: Path, where: str, limits: Limits) -> bytes:
+    """The content of the regular file at ``path``; nothing else is opened, so that nothing can block."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "a directory" if path.is_dir() else "not a regular file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from topmast.model.files.fields import Value, one_of
+from topmast.model.files.fields import Value
 from topmast.model.fleet import TenantSpec
 from topmast.model.units import show
 
@@ -58,8 +58,7 @@ def _gpus_by_model(value: Value, models: Collection[str]) -> dict[str, int]:
     entries = value.entries(limit=len(models) + 1_000, wanted=wanted)
     for model, count in entries.items():
         if model not in models:
-            message = f"no region has the GPU model {show(model)}"
-            raise count.error(message, one_of(model, models))
+            raise count.unknown("no region has the GPU model", model, models)
     return {model: count.integer(low=0, high=MAX_QUOTA) for model, count in entries.items()}
 
 
@@ -93,8 +92,7 @@ def _check_parents(value: Value, spec: TenantSpec, specs: Specs) -> None:
             if len(way) > 1:
                 return  # an error of that tenant, which has its own turn
             others = [name for name in specs if name != spec.name]
-            message = f"there is no tenant {show(spec.parent)}"
-            raise _field(value, "parent").error(message, one_of(spec.parent, others))
+            raise _field(value, "parent").unknown("there is no tenant", spec.parent, others)
         way.append(spec.parent)
         if spec.parent in way[:-1]:
             if spec.parent != way[0]:

@@ -161,6 +161,7 @@ def _tasks(gang: StartGang, layout: Layout, scripts: dict[str, tuple[str, str]])
             "TOPMAST_RANK": str(seat.rank),
             "TOPMAST_GROUP": seat.group,
             "TOPMAST_HOST": seat.host,
+            "TOPMAST_GPUS_PER_TASK": str(len(seat.slots)),
             "TOPMAST_PROGRESS_FILE": str(layout.progress(task)),
             processes.MARK: str(layout.claim(task)),
             "RANK": str(seat.rank),

@@ -1,0 +1,93 @@
+"""All errors of a document at once.
+
+A reader stops at the first error. So the part at fault is *set aside* and the document is read again, until
+nothing more is found. An optional field that is set aside counts as left out, a required one as the example
+that its error would name. What can only be wrong because something is set aside is not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import structs
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import Value
+from topmast.model.files.source import Kind, Node
+
+T = TypeVar("T")
+
+MAX_ERRORS = 20
+MAX_NODES_READ = 1_000_000
+"""How many values all readings together may look at: a large document is not read twenty times over."""
+
+
+def every_error(read: Callable[[Node], T], node: Node) -> T:
+    """What ``read`` makes of a document; its error has all others in ``more``. O(errors x document)."""
+    found: list[InvalidInput] = []
+    aside: set[str] = set()
+    lost = False
+    rounds = max(1, min(2 * MAX_ERRORS, MAX_NODES_READ // node.nodes))
+    for _ in range(rounds):
+        try:
+            result = read(node)
+        except InvalidInput as error:
+            place = error.field
+            follows = any(_is_within(one, place) for one in aside) or (lost and error.refers)
+            if not follows or not found:
+                found.append(error)
+            while place in aside:
+                place, lost = _above(node, place), True
+            if not place or len(found) == MAX_ERRORS:
+                break
+            aside.add(place)
+            node = _without(node, "", place)
+        else:
+            if not found:
+                return result
+            break
+    first, *more = sorted(found, key=_line)
+    first.more = tuple(more)
+    raise first
+
+
+def _line(error: InvalidInput) -> int:
+    line = error.where.rpartition(":")[2]
+    return int(line) if line.isdecimal() else 0
+
+
+def _is_within(place: str, other: str) -> bool:
+    """Whether ``place`` is ``other`` or a part of it; all is a part of the document, whose name is empty."""
+    return place == other or not other or place.startswith((f"{other}.", f"{other}["))
+
+
+def _parts(node: Node, name: str) -> list[tuple[str | int, str, Node]]:
+    """The parts of a list or mapping, each with its key or index and its whole name."""
+    here = Value(node, name, "")
+    if node.kind is Kind.LIST:
+        return [(i, f"{name}[{i}]", item) for i, item in enumerate(node.items)]
+    return [(key, here.part(key, part).field, part) for key, part in node.entries.items()]
+
+
+def _above(node: Node, place: str) -> str:
+    """The name of the list or mapping that ``place`` is in."""
+    name = ""
+    while True:
+        inner = [found for found in _parts(node, name) if _is_within(place, found[1])]
+        if not inner or inner[0][1] == place:
+            return name
+        _, name, node = inner[0]
+
+
+def _without(node: Node, name: str, place: str) -> Node:
+    """The document with the part ``place`` set aside, be it there or missing."""
+    for key, whole, part in _parts(node, name):
+        if _is_within(place, whole):
+            new = Node(Kind.ASIDE, part.line) if whole == place else _without(part, whole, place)
+            if isinstance(key, int):
+                items = (*node.items[:key], new, *node.items[key + 1 :])
+                return structs.replace(node, items=items)
+            return structs.replace(node, entries={**node.entries, key: new})
+    key = place.removeprefix(f"{name}.") if name else place
+    return structs.replace(node, entries={**node.entries, key: Node(Kind.ASIDE, node.line)})
