@@ -19,7 +19,7 @@ _LOOKS = re.compile(
 )
 _HELPERS = """
 stop() { kill -TERM "$SERVER"; wait "$SERVER"; }
-until_it_says() { local words="$1"; shift; for i in $(seq 100); do "$@" 2>&1 | grep -q -- "$words" && return 0; sleep 0.2; done; "$@"; return 1; }
+until_it_says() { local words="$1"; shift; for i in $(seq 60); do "$@" 2>&1 | grep -q -- "$words" && return 0; sleep 0.2; done; "$@"; return 1; }
 """
 
 

@@ -47,6 +47,7 @@ class Shell:
         return {
             "PATH": path, "HOME": str(self._home), "USER": USER, "LOGNAME": USER,
             "LANG": "C.UTF-8", "TZ": "UTC", "TERM": "dumb",
+            "PYTHONUNBUFFERED": "1",  # results and warnings come in the order in which people see them
         }  # fmt: skip
 
     def run(self, command: str) -> tuple[int, list[str]]:
@@ -65,6 +66,7 @@ class Shell:
         port = "" if "--port" in command else "--port 0"
         output, status = self._paths()
         log, pid = output.with_suffix(".log"), output.with_suffix(".pid")
+        output.touch()
         self._tell(f"{command} {port} >{output} 2>{log} </dev/null & echo $! >{pid}")
         self._await(pid, command)
         number = int(pid.read_text())
