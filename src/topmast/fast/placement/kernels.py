@@ -200,7 +200,7 @@ def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
     return best, at
 
 
-@kernel
+@inner
 def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
 
@@ -498,7 +498,7 @@ def room_on(
         room[host] = most
 
 
-@kernel
+@inner
 def first_with(a: Arrays, section: int, free: int) -> int:
     """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
     for i in range(a.member_start[section], a.member_start[section + 1]):

@@ -15,8 +15,10 @@ from topmast.fast.placement.allocation import Allocation, Hold
 from topmast.fast.placement.columns import Columns
 from topmast.fast.placement.compiled import choices_in
 from topmast.fast.placement.earliest import bounds_s
+from topmast.fast.placement.evictions import GOES
 from topmast.fast.placement.refused import EVERYWHERE, FREE_ONLY, Refused, regions_with_room
 from topmast.fast.placement.search import Search
+from topmast.fast.placement.victims import hunt
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -29,6 +31,7 @@ from topmast.model.job import (
     Topology,
 )
 from topmast.model.plan import Ask, GroupAsk
+from topmast.model.states import HostState
 from topmast.policies.options import Profile
 
 
@@ -68,6 +71,26 @@ def _load_victims() -> None:
             attempt = _hold(columns, held, search, cpus, preempt)
             assert search.best(_ask(cpus, preempt=True)).plan is not None
             columns.let_go(held.pop(attempt.plan.job))
+    _load_what_seldom_happens(columns, held, search)
+
+
+def _load_what_seldom_happens(
+    columns: Columns, held: dict[str, Allocation], search: Search
+) -> None:
+    """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
+    attempt = _hold(columns, held, search, 0.0, preempt=False)
+    single = Ask("", (GroupAsk("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True)
+    assert search.best(single).plan is not None
+    index = columns.lookup
+    cost = np.zeros(len(index.clusters))
+    ask, profile = _ask(0.0, preempt=True), search.profile
+    branching = hunt(index, ask, profile, profile.score, (0,), cost, 0.0)
+    row = index.holders.rows[columns.region, attempt.plan.job]
+    branching.offer(0, 0, {row: GOES})
+    for state in (HostState.DOWN, HostState.HEALTHY):
+        columns.set_state(columns.hosts[0].name, state)
+    index.refresh(0)
+    columns.let_go(held.pop(attempt.plan.job))
 
 
 def load_mixed() -> None:
