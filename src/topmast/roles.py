@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from topmast.api import create_api, create_regional_api
+from topmast.api.connections import limits_for
 from topmast.api.link import Door
 from topmast.cli import ServeOptions
 from topmast.client.address import checked_url
@@ -18,7 +19,7 @@ from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.regional import RegionalSystem
-from topmast.server import bind, configure_logs, serve
+from topmast.server import bind, configure_logs, raise_open_files, serve
 from topmast.service.regions import LogChunk, read_chunk
 from topmast.traces.throughputs import read_throughputs
 
@@ -32,6 +33,7 @@ def serve_queue(
     compose: type[System] = System,
 ) -> None:
     """Run the queue, and every placer that does not run apart, until a signal."""
+    limits = limits_for(raise_open_files())
     fleet = read_fleet(options.fleet) if options.fleet else None
     profile, token = _profile(options), read_token(options.token_file)
     table = read_throughputs(options.throughputs) if options.throughputs else None
@@ -49,9 +51,12 @@ def serve_queue(
         stack.callback(system.close)
         system.open()
         doors = {region: _queue_door(system, region) for region in apart}
-        api = create_api(system.service, doors, token)
+        api = create_api(system.service, doors, token, limits.streams)
         say = partial(_say, ready, system, options.json)
-        serve(api, options.state, listeners, say, system.hub.close)
+        serve(
+            api, options.state, listeners, say, system.hub.close,
+            most_connections=limits.connections,
+        )  # fmt: skip
 
 
 def serve_placer(
@@ -60,6 +65,7 @@ def serve_placer(
     compose: type[RegionalSystem] = RegionalSystem,
 ) -> None:
     """Run the placer of one region, with its clusters and their engines, until a signal."""
+    limits = limits_for(raise_open_files())
     profile, token = _profile(options), read_token(options.token_file)
     region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
     configure_logs()
@@ -75,7 +81,7 @@ def serve_placer(
             system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
         )
         api = create_regional_api(door, region, queue_url, token)
-        serve(api, options.state, [listener], ready)
+        serve(api, options.state, [listener], ready, most_connections=limits.connections)
 
 
 def _say(

@@ -8,10 +8,12 @@ import ipaddress
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -19,9 +21,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.api.connections import Connection, Connections, accept
 from topmast.model.errors import InvalidInput, Unavailable
 
 SERVER_FILE = "server.json"
+MOST_OPEN_FILES = 65_536
+"""Tasks inherit the limit, and some programs close every descriptor that it allows, one after the other."""
+TICKS_PER_SWEEP = 10
 
 
 def configure_logs(level: int = logging.INFO) -> None:
@@ -36,6 +42,16 @@ def configure_logs(level: int = logging.INFO) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def raise_open_files() -> int:
+    """Let this process have as many open files as it may; returns how many these are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def bind(host: str, port: int, *, token: str = "", field: str = "--host") -> socket.socket:
@@ -81,38 +97,66 @@ def serve(
     listeners: Sequence[socket.socket],
     ready: Callable[[str], None],
     leave: Callable[[], None] = lambda: None,
+    *,
+    most_connections: int,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
 
     The first listener is the one that clients on this machine are told of. ``leave`` ends what would
     keep the server from shutting down.
     """
+    connections = Connections(most_connections)
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        proxy_headers=False,  # nobody stands between whose word on the client's address would count
         ws="none",
         lifespan="off",
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=3,
     )
-    asyncio.run(_serve(_Server(config, leave), listeners, state, ready))
+    asyncio.run(_serve(_Server(config, connections, leave), listeners, state, ready))
 
 
 class _Server(uvicorn.Server):
     """Says when it has started, and ends the event streams first when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, connections: Connections, leave: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._leave = leave
+        self._accepting: list[asyncio.Task[None]] = []
         self.when_started: Callable[[], Awaitable[None]] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
-        await super().startup(sockets)
-        if self.started and self.when_started is not None:
+        """Begin to take connections, and say so."""
+        protocol = partial(
+            Connection, self._connections, config=self.config, server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )  # fmt: skip
+        self.servers = []
+        self._accepting = [
+            asyncio.create_task(accept(listener, self._connections, protocol))
+            for listener in sockets or ()
+        ]
+        self.started = True
+        if self.when_started is not None:
             await self.when_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and let go of those that there are."""
+        for task in self._accepting:
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: see whether to end, and now and then who takes too long."""
+        if counter % TICKS_PER_SWEEP == 0:
+            self._connections.sweep(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """SIGTERM or SIGINT: leave in good order; a second Ctrl-C waits for no request."""

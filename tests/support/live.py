@@ -41,11 +41,14 @@ class Server:
         snapshot_records: int | None = None,
         arguments: Sequence[str] = (),
         port: int = 0,
+        open_files: int | None = None,
     ) -> None:
         """``snapshot_records``: after how many records to save a snapshot, instead of very many.
 
         ``arguments``: more of them for `up`, for a process that is only a part of the system.
+        ``open_files``: how many it may have, as by `ulimit -n`.
         """
+        self.open_files = open_files
         self.arguments = tuple(arguments)
         self.port = port
         self.state = state
@@ -84,9 +87,12 @@ class Server:
         """Begin to start; `wait_ready` tells when it answers."""
         assert not self.running
         self.url = ""
+        command = self.command
+        if self.open_files is not None:
+            command = ["prlimit", f"--nofile={self.open_files}:{self.open_files}", *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def wait_ready(self, patience_s: float = PATIENCE_S) -> str:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 import topmast
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api import events, fleet, jobs, link, problems
+from topmast.api.bodies import LargeBodies
 from topmast.api.guard import LinkGuard
 from topmast.api.wire import answer, components
 from topmast.service.service import Service
@@ -23,9 +24,15 @@ HEALTH = "/health"
 
 
 def create_api(
-    service: Service, doors: Mapping[str, link.Door] | None = None, token: str = ""
+    service: Service,
+    doors: Mapping[str, link.Door] | None = None,
+    token: str = "",
+    most_streams: int = 256,
 ) -> ASGIApp:
-    """The ASGI application of a service, for loopback; and the links to regions apart."""
+    """The ASGI application of a service, for loopback; and the links to regions apart.
+
+    ``most_streams``: how many clients may follow the events at a time.
+    """
     app = FastAPI(
         title="Topmast",
         version=topmast.__version__,
@@ -33,9 +40,12 @@ def create_api(
         docs_url=None,
         redoc_url=None,
     )
+    app.state.large_bodies = LargeBodies()
     problems.install(app)
-    for module in (jobs, fleet, events):
-        app.include_router(module.routes(service), prefix=PREFIX)
+    for router in (
+        jobs.routes(service), fleet.routes(service), events.routes(service, most_streams),
+    ):  # fmt: skip
+        app.include_router(router, prefix=PREFIX)
     app.include_router(link.routes(doors or {}), prefix=LINK_PREFIX)
     plain = app.openapi
 
@@ -51,6 +61,7 @@ def create_api(
 def create_regional_api(door: link.Door, region: str, queue_url: str, token: str) -> ASGIApp:
     """The ASGI application of a region's process: its link, and whether it is alive."""
     app = FastAPI(title="Topmast", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.large_bodies = LargeBodies()
     problems.install(app)
     app.include_router(link.routes({region: door}), prefix=LINK_PREFIX)
 

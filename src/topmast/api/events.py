@@ -6,15 +6,18 @@ from collections.abc import AsyncIterator
 
 import msgspec
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from topmast.api.problems import problem
 from topmast.api.wire import replies, whole_number
 from topmast.service.service import Service
 
 
-def routes(service: Service) -> APIRouter:
-    """The route /events."""
+def routes(service: Service, most_streams: int) -> APIRouter:
+    """The route /events, for so many readers at a time."""
     router = APIRouter()
+    streams: dict[int, None] = {}
 
     @router.get(
         "/events",
@@ -23,16 +26,37 @@ def routes(service: Service) -> APIRouter:
         description="Server-sent events; the data of each is an EventView.",
         **replies(200, {"text/event-stream": {"schema": {"type": "string"}}}),
     )
-    async def events(request: Request, after: int | None = None) -> StreamingResponse:
+    async def events(request: Request, after: int | None = None) -> Response:
+        if len(streams) >= most_streams:
+            detail = f"{most_streams} clients follow the events already"
+            refusal = problem(503, "Unavailable", detail)
+            refusal.headers["Connection"] = "close"
+            return refusal
         resumed = request.headers.get("last-event-id", "")
         first = whole_number(resumed, "Last-Event-ID") if resumed else after
         start = service.hub.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(
-            _lines(service, start), media_type="text/event-stream", headers=headers
-        )
+        return _Stream(_lines(service, start), streams, headers)
 
     return router
+
+
+class _Stream(StreamingResponse):
+    """One stream; it counts from the moment that it is promised, not from its first event."""
+
+    def __init__(
+        self, lines: AsyncIterator[bytes], streams: dict[int, None], headers: dict[str, str]
+    ) -> None:
+        super().__init__(lines, media_type="text/event-stream", headers=headers)
+        self._streams = streams
+        streams[id(self)] = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the reader or the server goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            del self._streams[id(self)]
 
 
 async def _lines(service: Service, after: int) -> AsyncIterator[bytes]:

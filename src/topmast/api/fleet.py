@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from topmast.api.wire import answer, read_object, returns, takes, text, truth
+from topmast.api.bodies import read_object
+from topmast.api.wire import answer, returns, takes, text, truth
 from topmast.model import views as v
 from topmast.model.states import HostState
 from topmast.service.service import Service

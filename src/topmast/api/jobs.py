@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
 from topmast.api.wire import (
     accepts,
     answer,
     idempotency_key,
-    read_bytes,
-    read_object,
     replies,
     returns,
     takes,
@@ -61,7 +61,7 @@ def routes(service: Service) -> APIRouter:
         **returns(v.BulkReceipt, 201),
     )
     async def submit_many(request: Request) -> Response:
-        body = await read_object(request, _MANY)
+        body = await read_object(request, _MANY, BULK_BYTES)
         receipt = await service.submit_many(
             body.get("jobs"), text(body, "user"), idempotency_key(request)
         )
@@ -163,7 +163,7 @@ def _workdirs(router: APIRouter, service: Service) -> None:
     )
     async def put_workdir(digest: str, request: Request) -> Response:
         data = await read_bytes(request, MAX_BYTES)
-        new = service.blobs.put(digest, data)
+        new = await asyncio.to_thread(lambda: service.blobs.put(digest, bytes(data)))
         return answer({"workdir": digest}, 201 if new else 200)
 
     @router.head(

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from topmast.adapters.link import Batch, decode_batch, encode_receipt
 from topmast.adapters.link.wire import MAX_BATCH_BYTES
-from topmast.api.wire import answer, read_bytes
+from topmast.api.bodies import read_bytes
+from topmast.api.wire import answer
 from topmast.model.errors import NotFound
 from topmast.model.messages import Receipt
 from topmast.service.regions import LogChunk

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from msgspec import UNSET
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
 
 from topmast.model.errors import (
     Conflict,
@@ -73,6 +74,11 @@ async def _bad_parameter(request: Request, error: Exception) -> Response:
     return problem(422, "Invalid input", str(first["msg"]), field=str(first["loc"][-1]))
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client went away in the middle of its request: nobody reads this, and nothing is wrong here."""
+    return problem(400, "Refused", "the request was broken off")
+
+
 async def _bug(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, exc_info=error)
     return problem(500, "Internal error", "the server's log has the cause")
@@ -84,4 +90,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_parameter)
     app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _bug)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,9 +10,8 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from topmast.model import views
-from topmast.model.errors import InvalidInput, TooLarge, TopmastError
+from topmast.model.errors import InvalidInput
 
-MAX_BODY_BYTES = 128 * 1024 * 1024
 LONGEST_NUMBER = 18
 REF = "#/components/schemas/{name}"
 
@@ -45,56 +42,6 @@ SHOWN = (
 def answer(value: Any, status: int = 200) -> Response:
     """A value as JSON."""
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
-
-
-async def read_bytes(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body, refused as soon as it grows over the limit."""
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit_bytes:
-            raise TooLarge(f"the body is larger than {limit_bytes} bytes", field="body")
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-async def read_object(request: Request, fields: Collection[str] | None = None) -> dict[str, Any]:
-    """The body as a JSON object; an empty body is an empty object.
-
-    ``fields`` are those it may have, None if whoever takes the object checks that.
-    """
-    data = await read_bytes(request)
-    if not data:
-        return {}
-    try:
-        document = msgspec.json.decode(data)
-        json.loads(data, object_pairs_hook=_each_once)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidInput(f"not JSON: {error}", field="body") from None
-    if not isinstance(document, dict):
-        raise InvalidInput("must be a JSON object", field="body")
-    if fields is not None:
-        _refuse_unknown(document, fields)
-    return document
-
-
-def _refuse_unknown(document: Collection[str], fields: Collection[str]) -> None:
-    for name in document:
-        if name not in fields:
-            near = get_close_matches(name, fields, 1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(fields)}"
-            raise InvalidInput("unknown field", field=name[:100], remedy=remedy)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse a field given twice: which of the two counts, every reader decides for itself."""
-    if len(dict(pairs)) == len(pairs):
-        return
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise InvalidInput("given twice", field=name[:100], remedy="keep one of the two")
-        seen.add(name)
 
 
 def text(document: dict[str, Any], field: str, default: str = "") -> str:
@@ -179,6 +126,3 @@ def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
     return found
-
-
-__all__ = ["TopmastError", "answer", "components", "idempotency_key", "read_object", "text"]

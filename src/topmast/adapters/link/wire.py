@@ -62,7 +62,7 @@ def encode_batch(stream: str, peer: str, applied: int, parcels: list[bytes]) -> 
     return _encoder.encode({"stream": stream, "peer": peer, "applied": applied, "parcels": raw})
 
 
-def decode_batch(data: bytes, *, for_queue: bool) -> Batch:
+def decode_batch(data: bytes | bytearray, *, for_queue: bool) -> Batch:
     """The batch of a request; raises InvalidInput for what this side does not take."""
     decoder: msgspec.json.Decoder[_QueueBatch] | msgspec.json.Decoder[_PlacerBatch]
     decoder = _for_queue if for_queue else _for_placer

@@ -1,0 +1,204 @@
+"""Reading the bodies of requests: bounded, and off the event loop when they are long."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import math
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+from fastapi import Request
+
+from topmast.model.errors import InvalidInput, TooLarge, Unavailable
+
+SMALL_BYTES = 2 * 1024 * 1024
+"""What any route takes; those that take more say so."""
+BULK_BYTES = 128 * 1024 * 1024
+ALL_LARGE_BYTES = 256 * 1024 * 1024
+"""What bodies over `SMALL_BYTES` may take together, while they are read."""
+MOST_SEPARATORS = 2_000_000
+"""Commas and opening brackets in one document, also those in text: each value costs memory and time."""
+LONGEST_VALUE_BYTES = 2 * 1024 * 1024
+ON_LOOP_BYTES = 64 * 1024
+"""Larger documents are decoded by a thread, so that other requests do not wait for them."""
+
+
+class LargeBodies:
+    """What the large bodies of a process hold at a time."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+
+    @contextmanager
+    def room(self) -> Iterator[_Room]:
+        """Room for one body, for as long as it is looked at."""
+        room = _Room(self)
+        try:
+            yield room
+        finally:
+            self.held_bytes -= room.held_bytes
+
+
+class _Room:
+    def __init__(self, all_of_them: LargeBodies) -> None:
+        self._all = all_of_them
+        self.held_bytes = 0
+
+    def grow_to(self, size_bytes: int) -> None:
+        """Hold so much, as far as it counts. Raises Unavailable."""
+        if size_bytes <= SMALL_BYTES:
+            return
+        more = size_bytes - self.held_bytes
+        if self._all.held_bytes + more > ALL_LARGE_BYTES:
+            raise Unavailable("too many large requests at once; try again soon")
+        self._all.held_bytes += more
+        self.held_bytes = size_bytes
+
+
+async def read_bytes(request: Request, limit_bytes: int = SMALL_BYTES) -> bytearray:
+    """The body, refused as soon as it grows over the limit."""
+    data = bytearray()
+    bodies: LargeBodies = request.app.state.large_bodies
+    with bodies.room() as room:
+        async for chunk in _pieces(request, limit_bytes, room):
+            data += chunk
+    return data
+
+
+async def read_object(
+    request: Request, fields: Collection[str] | None = None, limit_bytes: int = SMALL_BYTES
+) -> dict[str, Any]:
+    """The body as a JSON object; an empty body is an empty object.
+
+    ``fields`` are those it may have, None if whoever takes the object checks that.
+    """
+    bodies: LargeBodies = request.app.state.large_bodies
+    text = Text()
+    with bodies.room() as room:
+        async for chunk in _pieces(request, limit_bytes, room):
+            text.add(chunk)
+        if not text.size_bytes:
+            return {}
+        if text.size_bytes > ON_LOOP_BYTES:
+            document = await asyncio.to_thread(text.document)
+        else:
+            document = text.document()
+    if not isinstance(document, dict):
+        raise InvalidInput("must be a JSON object", field="body")
+    if fields is not None:
+        _refuse_unknown(document, fields)
+    return document
+
+
+async def _pieces(request: Request, limit_bytes: int, room: _Room) -> AsyncIterator[bytes]:
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise TooLarge(f"the body is larger than {limit_bytes} bytes", field="body")
+        room.grow_to(size_bytes)
+        yield chunk
+
+
+class Text:
+    """A document as it arrives: refused before it is read when it would cost too much to read.
+
+    Threads take turns between the values of a document, so no single one of them may be large.
+    """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._pieces: list[str] = []
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._last = b""
+        self._separators = 0
+        self._unquoted_bytes = 0
+        self._has_surrogates = False
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next piece. Raises InvalidInput."""
+        self.size_bytes += len(chunk)
+        self._separators += chunk.count(b",") + chunk.count(b"{") + chunk.count(b"[")
+        if self._separators > MOST_SEPARATORS:
+            message = f"the body has more than {MOST_SEPARATORS:,} commas and brackets"
+            raise TooLarge(message, field="body", remedy="send several requests")
+        seen = self._last + chunk
+        # Whatever is a part of one text: a quotation mark in it has a backslash before it.
+        quotes = chunk.count(b'"') - seen.count(b'\\"', max(0, len(self._last) - 1))
+        self._unquoted_bytes = 0 if quotes > 0 else self._unquoted_bytes + len(chunk)
+        if self._unquoted_bytes > LONGEST_VALUE_BYTES:
+            message = f"a value is longer than {LONGEST_VALUE_BYTES:,} bytes"
+            raise TooLarge(message, field="body", remedy="a job file has at most 1 MiB")
+        self._has_surrogates |= b"\\ud" in seen or b"\\uD" in seen
+        self._last = seen[-2:]
+        try:
+            self._pieces.append(self._decoder.decode(chunk))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"not JSON: {error}", field="body") from None
+
+    def document(self) -> Any:
+        """What it says: JSON and nothing else, with no field twice. Raises InvalidInput.
+
+        One pass of the standard library, which comes by here for every object.
+        """
+        try:
+            self._pieces.append(self._decoder.decode(b"", final=True))
+            found = json.loads(
+                "".join(self._pieces),
+                object_pairs_hook=_each_once, parse_constant=_no_number, parse_float=_finite,
+            )  # fmt: skip
+            if self._has_surrogates:
+                _refuse_halves(found)
+        except (RecursionError, ValueError) as error:
+            raise InvalidInput(f"not JSON: {error}", field="body") from None
+        return found
+
+
+def _refuse_halves(document: Any) -> None:
+    """Halves of surrogate pairs are no text: nothing could write them. Raises UnicodeEncodeError."""
+    left = [document]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            value.encode()
+        elif isinstance(value, dict):
+            left += [*value, *value.values()]
+        elif isinstance(value, list):
+            left += value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is out of range")
+    return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a field given twice: which of the two counts, every reader decides for itself."""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            name = name[:100].encode(errors="replace").decode()
+            raise InvalidInput("given twice", field=name, remedy="keep one of the two")
+        seen.add(name)
+    return found
+
+
+def _refuse_unknown(document: Collection[str], fields: Collection[str]) -> None:
+    for name in document:
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(fields)}"
+            raise InvalidInput("unknown field", field=name[:100], remedy=remedy)

@@ -1,0 +1,236 @@
+"""Connections of the HTTP server: how many there may be, and how long one may keep it waiting.
+
+A client that sends nothing, or sends a byte now and then, or does not read its answer, would hold a
+connection for ever; with enough of them the process would run out of descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Struct
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from topmast.model.views import Problem
+
+log = structlog.get_logger(__name__)
+
+HEAD_S = 10.0
+"""How long a connection may be silent before its first request, and take for the head of each."""
+HEAD_BYTES = 64 * 1024
+BODY_WINDOW_S = 20.0
+BODY_WINDOW_BYTES = 200 * 1024
+"""What of a body must arrive in each window: 10 KiB/s, or all of it."""
+PAUSE_S = 0.1
+"""After a failure to take a connection."""
+UNREAD_S = 30.0
+"""How long a client may leave an answer, or a stream of events, unread."""
+MOST_CONNECTIONS = 1_024
+FEWEST_CONNECTIONS = 16
+
+
+def _refusal(status: int, title: str, detail: str) -> bytes:
+    """An answer that is written past the application."""
+    body = msgspec.json.encode(Problem("about:blank", title, status, detail))
+    head = (
+        f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
+        f"content-length: {len(body)}\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+TOO_MANY = _refusal(503, "Unavailable", "too many connections are open; try again soon")
+HEAD_TOO_LARGE = _refusal(431, "Too large", f"the head is larger than {HEAD_BYTES} bytes")
+
+
+class Limits(Struct, frozen=True):
+    """How many connections a process serves at a time; of those, how many may be streams of events."""
+
+    connections: int
+    streams: int
+
+
+def limits_for(open_files: int) -> Limits:
+    """Half of the descriptors at most: the journal, engines and what they start need the others."""
+    connections = max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, open_files // 2))
+    return Limits(connections, connections // 4)
+
+
+class Phase(IntEnum):
+    """What a connection waits for."""
+
+    NEW = 0  # its first request
+    KEPT = 1  # another one
+    BODY = 2  # the rest of a request
+    ANSWER = 3  # the server
+
+
+WAITED_FOR = (Phase.NEW, Phase.KEPT, Phase.BODY)
+
+
+class Connections:
+    """All connections of a process, by phase, and in each the one that is in it for longest first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._in: dict[Phase, dict[Connection, None]] = {phase: {} for phase in Phase}
+
+    def __len__(self) -> int:
+        return sum(len(some) for some in self._in.values())
+
+    def has_room(self) -> bool:
+        """Whether there is room for one more, once the one that is waited for longest is gone. O(1)."""
+        if len(self) < self.most:
+            return True
+        oldest = [next(iter(self._in[phase]), None) for phase in WAITED_FOR]
+        waited_for = [one for one in oldest if one is not None]
+        if waited_for:
+            self._drop(min(waited_for, key=lambda one: one.since_s))
+        return bool(waited_for)
+
+    def add(self, connection: Connection) -> None:
+        """One more; there was room for it."""
+        self._in[connection.phase][connection] = None
+
+    def move(self, connection: Connection, phase: Phase) -> None:
+        """It waits for something else from now on; nothing to do for one that is closed."""
+        if connection in self._in[connection.phase]:
+            del self._in[connection.phase][connection]
+            self._in[phase][connection] = None
+
+    def forget(self, connection: Connection) -> None:
+        """It is closed."""
+        self._in[connection.phase].pop(connection, None)
+
+    def sweep(self, now_s: float) -> None:
+        """Close those that keep the server waiting for too long; to be called about once a second. O(all)."""
+        for connection in [one for some in self._in.values() for one in some]:
+            if connection.is_overdue(now_s):
+                self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self.forget(connection)
+        connection.transport.abort()
+
+
+async def accept(
+    listener: socket.socket, connections: Connections, protocol: Callable[[], Connection]
+) -> None:
+    """Take connections one at a time, for ever: an event loop that takes all that wait would run out of files."""
+    loop = asyncio.get_running_loop()
+    listener.setblocking(False)
+    while True:
+        try:
+            client, _ = await loop.sock_accept(listener)
+        except ConnectionAbortedError:
+            continue
+        except OSError as error:
+            log.error("cannot take a connection", why=str(error))
+            await asyncio.sleep(PAUSE_S)
+            continue
+        if connections.has_room():
+            with suppress(OSError):  # gone already
+                await loop.connect_accepted_socket(protocol, client)
+            continue
+        with client, suppress(OSError):
+            client.send(TOO_MANY)
+        await asyncio.sleep(0)
+
+
+class Connection(HttpToolsProtocol):
+    """One connection, with an eye on the clock."""
+
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(**given)
+        self.all = connections
+        self.phase = Phase.NEW
+        self.since_s = self.loop.time()
+        """When the wait began that goes on now: for a head, or for a piece of a body."""
+        self._in_head = True
+        self._head_bytes = 0
+        self._window_bytes = 0
+        self._unread_since_s: float | None = None
+
+    def is_overdue(self, now_s: float) -> bool:
+        """Whether the client takes too long, with what it sends or with what it reads."""
+        if self._unread_since_s is not None:
+            return now_s - self._unread_since_s > UNREAD_S
+        waited_s = now_s - self.since_s
+        if self.phase in (Phase.NEW, Phase.KEPT):
+            return waited_s > HEAD_S
+        if self.phase is Phase.BODY and not self.flow.read_paused:
+            if waited_s > BODY_WINDOW_S and self._window_bytes < BODY_WINDOW_BYTES:
+                return True
+            if waited_s <= BODY_WINDOW_S:
+                return False
+        self._enter(self.phase)
+        return False
+
+    def _enter(self, phase: Phase) -> None:
+        """Begin to wait, for whatever it is."""
+        self.all.move(self, phase)
+        self.phase = phase
+        self.since_s, self._window_bytes = self.loop.time(), 0
+
+    # --- what uvicorn and its parser call -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is open."""
+        super().connection_made(transport)
+        self.all.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Make room for another."""
+        self.all.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless it is only a head that does not end."""
+        if self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > HEAD_BYTES:
+            self.transport.write(HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        """A request begins; its body comes next."""
+        self._in_head = False
+        self._enter(Phase.BODY)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """It goes on."""
+        self._window_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of a request is here; it may have been refused before."""
+        self._in_head, self._head_bytes = True, 0
+        if self.phase is Phase.BODY:
+            self._enter(Phase.ANSWER)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is written: the next request may come, if it is not here already."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._enter(Phase.KEPT)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._unread_since_s = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._unread_since_s = None
+        super().resume_writing()

@@ -1,0 +1,126 @@
+"""Bodies of requests: what is read, and what is refused before it costs anything."""
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+from fastapi import Request
+from starlette.applications import Starlette
+
+from topmast.api.bodies import (
+    ALL_LARGE_BYTES,
+    BULK_BYTES,
+    LONGEST_VALUE_BYTES,
+    MOST_SEPARATORS,
+    SMALL_BYTES,
+    LargeBodies,
+    Text,
+    read_bytes,
+    read_object,
+)
+from topmast.model.errors import InvalidInput, TooLarge, Unavailable
+
+CHUNK = 65_536
+
+
+def text_of(body: bytes, chunk_bytes: int = CHUNK) -> Text:
+    """A body that arrives in pieces."""
+    text = Text()
+    for at in range(0, len(body), chunk_bytes):
+        text.add(body[at : at + chunk_bytes])
+    return text
+
+
+def request_of(bodies: LargeBodies, body: bytes) -> Request:
+    """A request with a body, to a process with these large bodies under way."""
+    app = Starlette()
+    app.state.large_bodies = bodies
+    pieces = [body[at : at + CHUNK] for at in range(0, len(body), CHUNK)]
+
+    async def receive() -> dict[str, Any]:
+        piece = pieces.pop(0) if pieces else b""
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    return Request({"type": "http", "app": app, "headers": []}, cast(Any, receive))
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 7, CHUNK])
+def test_a_document_is_read_whatever_its_pieces(chunk_bytes: int) -> None:
+    """Characters, escapes and quotation marks may be cut in two."""
+    document = {"run": 'echo "ä€😀\\" \\\\', "n": [1, 2.5, -3e4, True, None], "more": {"a": {}}}
+    for ascii_only in (True, False):
+        body = json.dumps(document, ensure_ascii=ascii_only).encode()
+        assert text_of(body, chunk_bytes).document() == document
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 3, CHUNK])
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        (b'{"a": "\\ud800"}', "surrogates"),
+        (b'{"a": [["\\uDc00"]]}', "surrogates"),
+        (b'{"\\ud800": 1}', "surrogates"),
+        (b'{"a": "\xff"}', "not JSON"),
+        (b'{"a": "\xe2\x82', "not JSON"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": 1e999}', "out of range"),
+        (b'{"a": 1, "a": 2}', "given twice"),
+        (b'{"b": [{"a": 1, "a": 2}]}', "given twice"),
+        (b'{"a": "\n"}', "control character"),
+        (b"\xef\xbb\xbf{}", "BOM"),
+    ],
+)
+def test_what_others_might_read_differently_is_refused(
+    body: bytes, want: str, chunk_bytes: int
+) -> None:
+    """Also deep inside, and however it is cut."""
+    with pytest.raises(InvalidInput, match=want):
+        text_of(body, chunk_bytes).document()
+
+
+def test_a_document_of_very_many_values_is_refused_before_it_is_read() -> None:
+    """A few bytes each on the wire would be many in memory."""
+    with pytest.raises(TooLarge, match="commas and brackets"):
+        text_of(b'{"jobs":[' + b'{"":1},' * (MOST_SEPARATORS // 2 + 1))
+
+
+@pytest.mark.parametrize("filler", [b"x", b'\\"', b" ", b'\\\\\\"'])
+def test_a_single_value_without_end_is_refused_before_it_is_read(filler: bytes) -> None:
+    """No thread could take a turn while it is decoded; a quotation mark inside does not end it."""
+    body = b'{"run":"' + filler * (2 * LONGEST_VALUE_BYTES // len(filler))
+    for chunk_bytes in (CHUNK, CHUNK + 1):
+        with pytest.raises(TooLarge, match="a value is longer"):
+            text_of(body, chunk_bytes)
+
+
+def test_the_longest_script_that_a_job_may_have_is_read() -> None:
+    """Also when it is nothing but quotation marks and backslashes."""
+    for filler in ('"', "\\", '\\"'):
+        document = {"jobs": [{"run": filler * ((1 << 19) // len(filler))}] * 3}
+        assert text_of(json.dumps(document).encode()).document() == document
+
+
+def test_only_a_route_that_says_so_takes_more_than_two_mebibytes() -> None:
+    """What one needs to cancel a job is short."""
+    body = json.dumps({"user": ["x" * 1000] * (SMALL_BYTES // 1000)}).encode()
+    assert len(body) > SMALL_BYTES
+    with pytest.raises(TooLarge, match="2097152 bytes"):
+        asyncio.run(read_object(request_of(LargeBodies(), body)))
+    assert len(asyncio.run(read_object(request_of(LargeBodies(), body), None, BULK_BYTES))) == 1
+    with pytest.raises(TooLarge):
+        asyncio.run(read_bytes(request_of(LargeBodies(), body)))
+
+
+def test_large_bodies_share_their_room_and_give_it_back() -> None:
+    """Beyond it a large one has to come again, and a small one is read."""
+    bodies = LargeBodies()
+    bodies.held_bytes = ALL_LARGE_BYTES - SMALL_BYTES
+    large = b"x" * (SMALL_BYTES + CHUNK)
+    with pytest.raises(Unavailable, match="at once"):
+        asyncio.run(read_bytes(request_of(bodies, large), BULK_BYTES))
+    assert asyncio.run(read_bytes(request_of(bodies, large[:SMALL_BYTES]))) == large[:SMALL_BYTES]
+    assert bodies.held_bytes == ALL_LARGE_BYTES - SMALL_BYTES
+    bodies.held_bytes = 0
+    assert asyncio.run(read_bytes(request_of(bodies, large), BULK_BYTES)) == large
+    assert bodies.held_bytes == 0

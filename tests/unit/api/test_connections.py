@@ -1,0 +1,202 @@
+"""Connections: which are closed, which make room for others, and which are left alone."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from topmast.api.connections import (
+    BODY_WINDOW_BYTES,
+    BODY_WINDOW_S,
+    HEAD_BYTES,
+    HEAD_S,
+    UNREAD_S,
+    Connection,
+    Connections,
+    accept,
+    limits_for,
+)
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+FLOOD = b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n"
+WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class House:
+    """A server whose application answers at once, never (`/wait`), or with more than fits a socket (`/flood`)."""
+
+    def __init__(self, most: int = 10) -> None:
+        self.connections = Connections(most)
+        self.begun = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        self.begun += 1
+        while (await receive()).get("more_body"):
+            pass
+        if scope["path"] == "/wait":
+            await asyncio.sleep(60)
+        body = b"x" * (64 << 20) if scope["path"] == "/flood" else b"ok"
+        length = str(len(body)).encode()
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]}
+        )
+        await send({"type": "http.response.body", "body": body})
+
+    async def open(self) -> None:
+        """Begin to take connections."""
+        config = uvicorn.Config(self.app, lifespan="off", interface="asgi3")
+        config.load()
+        protocol = partial(
+            Connection, self.connections, config=config, server_state=ServerState(), app_state={}
+        )
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = listener.getsockname()
+        self.task = asyncio.create_task(accept(listener, self.connections, protocol))
+
+    async def client(self, said: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that said something, which has arrived."""
+        before = self.begun
+        reader, writer = await asyncio.open_connection(*self.address)
+        self._writers.append(writer)  # or it would be closed
+        writer.write(said)
+        await writer.drain()
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            if self.begun > before or not said.endswith(b"\r\n\r\n"):
+                break
+        await asyncio.sleep(0.05)
+        return reader, writer
+
+    def sweep_in(self, wait_s: float) -> None:
+        """As if so much time had passed."""
+        self.connections.sweep(asyncio.get_running_loop().time() + wait_s)
+
+
+def told(story: Callable[[House], Awaitable[None]], most: int = 10) -> None:
+    """Run a story to its end."""
+
+    async def run() -> None:
+        house = House(most)
+        await house.open()
+        try:
+            await asyncio.wait_for(story(house), 30)
+        finally:
+            house.task.cancel()
+
+    asyncio.run(run())
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    """Whether the server closed a connection, once what it wrote is read."""
+    try:
+        while await asyncio.wait_for(reader.read(1 << 20), 0.3):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize(
+    ("said", "after_s", "want_closed"),
+    [
+        (b"", HEAD_S - 2, False),
+        (b"", HEAD_S + 1, True),
+        (b"GET / HTTP/1.1\r\nHost", HEAD_S + 1, True),
+        (GET, HEAD_S + 1, True),
+        (POST + b"x", BODY_WINDOW_S - 2, False),
+        (POST + b"x", BODY_WINDOW_S + 1, True),
+        (POST + b"x" * BODY_WINDOW_BYTES, BODY_WINDOW_S + 1, False),
+        (WAIT, 1_000.0, False),
+        (FLOOD, UNREAD_S - 2, False),
+        (FLOOD, UNREAD_S + 1, True),
+    ],
+    ids=[
+        "silent for a while", "silent", "half a head", "idle after its answer", "a body that begins",
+        "a body that does not go on", "a body that does", "waits for the server", "unread for a while",
+        "an unread answer",
+    ],
+)  # fmt: skip
+def test_who_keeps_the_server_waiting_is_closed(
+    said: bytes, after_s: float, want_closed: bool
+) -> None:
+    """A client has its time for a head, for each piece of a body, and to read; the server has all it needs."""
+
+    async def story(house: House) -> None:
+        reader, _ = await house.client(said)
+        assert len(house.connections) == 1
+        house.sweep_in(after_s)
+        await asyncio.sleep(0.05)
+        assert len(house.connections) == (0 if want_closed else 1)
+        if want_closed:
+            assert await is_closed(reader)
+
+    told(story)
+
+
+def test_who_keeps_the_server_waiting_for_longest_makes_room() -> None:
+    """Whether for a first request, for another, or for the rest of a body; never one that is being answered."""
+
+    async def story(house: House) -> None:
+        answering, _ = await house.client(WAIT)
+        sending, _ = await house.client(POST)
+        silent, _ = await house.client()
+        asked, _ = await house.client(GET)
+        left = [sending, silent, asked]
+        while left:
+            assert len(house.connections) == 4
+            await house.client(WAIT)
+            assert await is_closed(left.pop(0))
+            assert [await is_closed(reader) for reader in left] == [False] * len(left)
+        assert not await is_closed(answering)
+
+    told(story, most=4)
+
+
+def test_beyond_what_is_being_answered_nobody_is_let_in() -> None:
+    """They are told so; as soon as one is answered there is room again."""
+
+    async def story(house: House) -> None:
+        _, first = await house.client(WAIT)
+        await house.client(WAIT)
+        reader, _ = await house.client(GET)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"too many connections" in answer
+        first.close()
+        await asyncio.sleep(0.05)
+        reader, _ = await house.client(GET)
+        assert (await reader.read(15)).startswith(b"HTTP/1.1 200")
+
+    told(story, most=2)
+
+
+def test_a_head_without_end_is_refused() -> None:
+    """It may not fill the memory meanwhile."""
+
+    async def story(house: House) -> None:
+        reader, _ = await house.client(b"GET / HTTP/1.1\r\nA: " + b"x" * (HEAD_BYTES + 1))
+        assert (await reader.read(12)) == b"HTTP/1.1 431"
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("open_files", "connections", "streams"),
+    [(64, 32, 8), (1_024, 512, 128), (65_536, 1_024, 256)],
+)
+def test_most_descriptors_are_for_other_things(
+    open_files: int, connections: int, streams: int
+) -> None:
+    """However few there are, half of them are left for the journal and for engines."""
+    limits = limits_for(open_files)
+    assert (limits.connections, limits.streams) == (connections, streams)
