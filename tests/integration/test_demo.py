@@ -17,9 +17,10 @@ from topmast.demo.digits import IMAGES, LABELS, export
 
 COMMAND = [sys.executable, "-m", "topmast.app", "demo"]
 TRAIN = [sys.executable, "-m", "topmast.demo.train", "--step-s", "0.01"]
-LIMIT_S = 90.0
+LIMIT_S = 1500.0
+"""More than the demo may take by its own limits: it is the demo that has to give up, not the test."""
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(LIMIT_S + 60.0)
 
 
 def left_over(state: Path) -> list[str]:
@@ -47,7 +48,7 @@ class Ran:
         self.state = state
         self.done = subprocess.run(
             [*COMMAND, "--json", "--keep", "--state", str(state)],
-            capture_output=True, text=True, timeout=140, check=False,
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
         self.document: dict[str, Any] = json.loads(self.done.stdout or "{}")
 
@@ -60,18 +61,25 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(tmp_path_factory.mktemp("demo") / "state")
 
 
-def test_it_ends_in_time_with_status_0(ran: Ran) -> None:
+def test_it_ends_with_status_0(ran: Ran) -> None:
     """Everything it claims happened, or it would not say 0."""
     assert ran.done.returncode == 0, ran.done.stderr
-    assert ran.document["wall_s"] < LIMIT_S
     assert "did not happen" not in ran.done.stderr
+
+
+def test_it_waits_until_every_job_has_ended(ran: Ran) -> None:
+    """However slow the machine is; and it says where the time went."""
+    assert (ran.document["gave_up"], ran.document["unfinished"]) == ("", [])
+    took = ran.document["took"]
+    assert 0.0 < took["server_s"] < took["jobs_s"]
+    assert sum(took.values()) < ran.document["wall_s"]
 
 
 def test_the_document_has_every_key(ran: Ran) -> None:
     """One JSON document on stdout, and nothing else."""
     assert set(ran.document) == {
         "jobs", "preemptions", "resumes", "host_losses", "copies", "copied_bytes", "explained",
-        "wall_s",
+        "wall_s", "took", "gave_up", "unfinished",
     }  # fmt: skip
     for job in ran.document["jobs"]:
         assert set(job) == {

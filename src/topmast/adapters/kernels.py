@@ -11,7 +11,9 @@ from topmast.fast.placement import warm
 from topmast.policies.options import Profile
 from topmast.policies.registry import NO_SHARES
 
-FIRST_TIME = "compiling the search kernels for the first time: up to a minute"
+FIRST_TIME = (
+    "compiling the search kernels for the first time: up to a minute, longer on a busy machine"
+)
 
 
 def _to_stderr(line: str) -> None:
@@ -28,16 +30,28 @@ def load_solvers(profile: Profile) -> None:
 
 
 def load_kernels(say: Callable[[str], object] = _to_stderr) -> None:
-    """Load what was compiled before, or compile it and ``say`` so.
+    """Load what was compiled before, or compile it and ``say`` so."""
+    compile_kernels(say)
+    warm.warm_up()
+
+
+def compile_kernels(say: Callable[[str], object] = _to_stderr) -> bool:
+    """Compile what was not compiled before, and ``say`` so; whether there was anything to compile.
 
     Two processes compile a half of the kernels each, and leave them in the files of the cache.
     """
-    if not warm.is_compiled():
-        say(FIRST_TIME)
-        for process in [_start(part) for part in ("one-group", "mixed")]:
-            if process is not None:
-                process.wait()
-    warm.warm_up()
+    if warm.is_compiled():
+        return False
+    say(FIRST_TIME)
+    processes = [found for part in ("one-group", "mixed") if (found := _start(part)) is not None]
+    try:
+        for process in processes:
+            process.wait()
+    finally:
+        for process in processes:  # still there only if this one is being stopped
+            process.kill()
+            process.wait()
+    return True
 
 
 def _start(part: str) -> subprocess.Popen[bytes] | None:

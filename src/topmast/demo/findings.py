@@ -64,6 +64,10 @@ class Findings(Struct, frozen=True):
     decisions: tuple[Decision, ...]
     explanation: Explanation | None
     first_losses: dict[str, float]
+    gave_up: str
+    """Why the demo waited no longer for jobs; empty: all that can end have ended."""
+    unfinished: tuple[str, ...]
+    """The jobs that it waited for, each with its state."""
 
     @property
     def missing(self) -> tuple[Claim, ...]:
@@ -78,6 +82,9 @@ class Inquest:
         self.seen = seen
         self.names = watch.names
         self.began_s = watch.began_s
+        self.unfinished = tuple(
+            f"{view.name} ({view.state})" for view in watch.unfinished(but=cast.IMPOSSIBLE)
+        )
         self.stories = {name: client.story(view.id) for name, view in watch.jobs.items()}
         self.datasets: list[DatasetView] = client.datasets()
         self.first_losses = {
@@ -101,6 +108,8 @@ class Inquest:
             decisions=tuple(self._decisions()),
             explanation=self.seen.explanation,
             first_losses=self.first_losses,
+            gave_up=self.seen.gave_up,
+            unfinished=self.unfinished,
         )
 
     # --- reading ------------------------------------------------------------------------------------
@@ -156,9 +165,10 @@ class Inquest:
             yield Claim(what, find())
 
     def _spread(self) -> str | None:
-        attempts = [a for story in self.stories.values() for a in story.attempts]
-        regions, clusters = {a.region for a in attempts}, {a.cluster for a in attempts}
-        tenants = {story.job.tenant for story in self._succeeded()}
+        placed = list(self._lines("placed"))
+        regions = {line.detail["region"] for _, line in placed}
+        clusters = {line.detail["cluster"] for _, line in placed}
+        tenants = {self.stories[name].job.tenant for name, _ in placed}
         if (len(regions), len(clusters), len(tenants)) != (3, 5, 3):
             return None
         return f"{', '.join(sorted(clusters))}; {', '.join(sorted(tenants))}"

@@ -23,6 +23,10 @@ from topmast.model.units import format_bytes
 from topmast.model.views import Explanation, TenantView
 
 LOOK_S = 0.15
+QUIET_S = 120.0
+"""When nothing has happened for so long, nothing more is expected: slow machines take their time, but move on."""
+LIMIT_S = 900.0
+"""What a play takes at most, whatever still happens."""
 WORTH_STEPS = 30
 """How far a job must have come before something happens to it: far enough to lose something."""
 
@@ -37,6 +41,8 @@ class Seen(Struct):
     killed: str = ""
     """The host that was killed."""
     explanation: Explanation | None = None
+    gave_up: str = ""
+    """Why the demo waited no longer; empty: every job that can end has ended."""
 
 
 class Cause(Struct):
@@ -45,6 +51,27 @@ class Cause(Struct):
     due: Callable[[], bool]
     do: Callable[[], str]
     done: bool = False
+
+
+class Patience:
+    """How long to wait for jobs: as long as something happens, within a limit."""
+
+    def __init__(self, quiet_s: float, limit_s: float, now_s: float) -> None:
+        self._quiet_s = quiet_s
+        self._limit_s = limit_s
+        self._began_s = now_s
+        self._moved_s = now_s
+        self._progress: object = None
+
+    def is_over(self, progress: object, now_s: float) -> str:
+        """Why it is over, in words; empty as long as it is not. ``progress``: equal while nothing happens."""
+        if progress != self._progress:
+            self._progress, self._moved_s = progress, now_s
+        if now_s - self._began_s >= self._limit_s:
+            return f"the jobs have had {self._limit_s:.0f} s"
+        if now_s - self._moved_s >= self._quiet_s:
+            return f"nothing has happened for {self._quiet_s:.0f} s"
+        return ""
 
 
 class Play:
@@ -65,13 +92,17 @@ class Play:
             Cause(self._found_impossible, self._explain),
         ]
 
-    def run(self, until_s: float) -> Seen:
-        """Perform until every job that can end has ended, or the clock (monotonic) says ``until_s``."""
+    def run(self) -> Seen:
+        """Perform until every job that can end has ended, or too little happens to wait for it."""
         self._stage()
         self.client.submit_many(cast.opening())
-        while time.monotonic() < until_s:
+        patience = Patience(QUIET_S, LIMIT_S, time.monotonic())
+        while True:
             self.screen.show(self.watch, self.watch.look())
-            if not self._inject() and self.watch.all_over(but=cast.IMPOSSIBLE):
+            if not self._inject() and not self.watch.unfinished(but=cast.IMPOSSIBLE):
+                break
+            self.seen.gave_up = patience.is_over(self.watch.progress(), time.monotonic())
+            if self.seen.gave_up:
                 break
             time.sleep(LOOK_S)
         self.screen.show(self.watch, self.watch.look())

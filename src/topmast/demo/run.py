@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from topmast.adapters.kernels import compile_kernels
 from topmast.client import Client
 from topmast.demo import tables
 from topmast.demo.findings import Findings, Inquest
@@ -30,14 +31,21 @@ SETTINGS = {
     "min_runtime_s": "1",
     "score.data": "3600",
 }
-GIVE_UP_S = 80.0
-"""What has not happened by then will not happen any more."""
+
+
+class Took(Struct, frozen=True):
+    """How long each part of a demo took."""
+
+    kernels_s: float
+    server_s: float
+    jobs_s: float
 
 
 class Outcome(Struct, frozen=True):
     """What `perform` brings back."""
 
     findings: Findings
+    took: Took
     wall_s: float
     kept: Path | None
 
@@ -45,24 +53,36 @@ class Outcome(Struct, frozen=True):
 def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
     """`topmast demo`: show everything, tell the result, 0 if all of it happened. Raises TopmastError."""
     outcome = perform(state, keep=keep)
-    findings, wall_s = outcome.findings, outcome.wall_s
+    findings = outcome.findings
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(document(findings, wall_s)) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(document(outcome)) + b"\n")
         sys.stdout.flush()
     else:
         console = tables.result_console()
         tables.show_result(console, findings)
-        tables.show_claims(console, findings, wall_s)
+        tables.show_claims(console, findings, outcome.wall_s)
         tables.show_commands(console, findings.explanation, outcome.kept)
+    if findings.gave_up:
+        sys.stderr.write(time_is_up(findings, outcome.took) + "\n")
     for claim in findings.missing:
-        sys.stderr.write(f"did not happen: {claim.what}\n")
+        sys.stderr.write(f"{tables.verdict(findings)}: {claim.what}\n")
     if findings.missing and outcome.kept is not None:
         sys.stderr.write(f"what there is to look at is in {outcome.kept}\n")
     return 1 if findings.missing else 0
 
 
-def document(findings: Findings, wall_s: float) -> dict[str, object]:
+def time_is_up(findings: Findings, took: Took) -> str:
+    """That the demo waited no longer, for what, and where the time went."""
+    left = ", ".join(findings.unfinished) or "no job"
+    return (
+        f"time is up: {findings.gave_up}; not ended: {left}. Compiling took {took.kernels_s:.0f} s, "
+        f"the server's start {took.server_s:.0f} s, the jobs {took.jobs_s:.0f} s"
+    )
+
+
+def document(outcome: Outcome) -> dict[str, object]:
     """The result for programs."""
+    findings = outcome.findings
     return {
         "jobs": findings.jobs,
         "preemptions": findings.preemptions,
@@ -71,7 +91,10 @@ def document(findings: Findings, wall_s: float) -> dict[str, object]:
         "copies": findings.copies,
         "copied_bytes": findings.copied_bytes,
         "explained": findings.explained,
-        "wall_s": round(wall_s, 3),
+        "wall_s": round(outcome.wall_s, 3),
+        "took": outcome.took,
+        "gave_up": findings.gave_up,
+        "unfinished": findings.unfinished,
     }
 
 
@@ -82,7 +105,7 @@ def perform(state: Path | None, *, keep: bool) -> Outcome:
     kept = keep
     try:
         with _ending_by_sigterm():
-            findings = _perform_in(folder, began_s + GIVE_UP_S)
+            findings, took = _perform_in(folder)
         kept = keep or bool(findings.missing)
     except TopmastError:
         kept = True
@@ -91,28 +114,39 @@ def perform(state: Path | None, *, keep: bool) -> Outcome:
     finally:
         if not kept:
             _remove(folder, whole=state is None)
-    return Outcome(findings, time.monotonic() - began_s, folder if kept else None)
+    return Outcome(findings, took, time.monotonic() - began_s, folder if kept else None)
 
 
-def _perform_in(folder: Path, until_s: float) -> Findings:
+def _perform_in(folder: Path) -> tuple[Findings, Took]:
     screen = open_screen()
     server = Server(folder, fleet_file(), SETTINGS)
     try:
+        began_s = time.monotonic()
+        # Compiled here and not by the server, which says nothing before it is ready.
+        compile_kernels(screen.note)
+        compiled_s = time.monotonic()
         screen.note("starting a server with three regions and five clusters")
-        return _perform_on(server, screen, until_s)
+        url = server.start()
+        started_s = time.monotonic()
+        findings = _perform_on(url, server, screen)
+        took = Took(
+            kernels_s=round(compiled_s - began_s, 3),
+            server_s=round(started_s - compiled_s, 3),
+            jobs_s=round(time.monotonic() - started_s, 3),
+        )
+        return findings, took
     finally:
         with _uninterrupted():
             screen.close()
             server.stop()
 
 
-def _perform_on(server: Server, screen: Screen, until_s: float) -> Findings:
-    url = server.start()
+def _perform_on(url: str, server: Server, screen: Screen) -> Findings:
     feed = Feed(url)
     try:
         with Client(url) as client:
             watch = Watch(client, feed)
-            seen = Play(client, server, watch, screen).run(until_s)
+            seen = Play(client, server, watch, screen).run()
             return Inquest(client, watch, seen).findings()
     finally:
         feed.close()

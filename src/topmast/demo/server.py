@@ -17,7 +17,8 @@ import psutil
 
 from topmast.model.errors import Unavailable
 
-START_S = 240.0
+START_S = 600.0
+"""Generous: a slow machine that is busy with other things takes minutes."""
 STOP_S = 10.0
 GONE_S = 10.0
 LOG = "server.log"

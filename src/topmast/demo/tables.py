@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from topmast.demo.findings import Claim, Decision, Findings
+from topmast.demo.findings import Decision, Findings
 from topmast.demo.screen import STYLES
 from topmast.model.states import JobState
 from topmast.model.units import format_bytes
@@ -37,7 +37,7 @@ def show_result(console: Console, findings: Findings) -> None:
 def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
     """What the demo promises, point by point."""
     console.print(_title("What had to happen"))
-    console.print(_claims(findings.claims))
+    console.print(_claims(findings))
     console.print(
         f"preemptions {findings.preemptions}, resumes {findings.resumes}, "
         f"host losses {findings.host_losses}, copies {findings.copies} "
@@ -117,13 +117,18 @@ def _show_explanation(console: Console, findings: Findings) -> None:
         console.print(Text(f"  would help: {help_}", "dim"))
 
 
-def _claims(claims: Sequence[Claim]) -> Table:
+def verdict(findings: Findings) -> str:
+    """What is to be said of a claim without evidence."""
+    return "not seen before time was up" if findings.gave_up else "did not happen"
+
+
+def _claims(findings: Findings) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
-    for claim in claims:
+    for claim in findings.claims:
         happened = claim.evidence is not None
         table.add_row(
             Text("yes", "green") if happened else Text("NO", "bold red"),
             claim.what,
-            Text(claim.evidence or "it did not happen", "dim"),
+            Text(claim.evidence or verdict(findings), "dim"),
         )
     return table

@@ -76,7 +76,12 @@ class Watch:
         kinds = (e.kind for e in self.events if view is not None and e.job == view.id)
         return "checkpointed" in kinds
 
-    def all_over(self, but: str) -> bool:
-        """Whether every job has ended, except one."""
-        others = [JobState(v.state) for name, v in self.jobs.items() if name != but]
-        return all(state in TERMINAL for state in others)
+    def unfinished(self, but: str) -> tuple[JobView, ...]:
+        """The jobs that have not ended, except one."""
+        others = (view for name, view in self.jobs.items() if name != but)
+        return tuple(view for view in others if JobState(view.state) not in TERMINAL)
+
+    def progress(self) -> tuple[object, ...]:
+        """Something that changes whenever anything happens to a job, its steps included."""
+        steps = sum(view.step or 0 for view in self.jobs.values())
+        return len(self.events), steps, tuple(view.state for view in self.jobs.values())
