@@ -271,6 +271,16 @@ def test_a_host_is_drained_and_returned(http: httpx.Client) -> None:
     assert problem_of(http.post("/hosts/west-a-0/drain", json={"now": 1}), 422)
     assert problem_of(http.post("/hosts/west-a-0/cordon", json={"now": True}), 422)
     assert http.post("/hosts/west-a-0/uncordon").json()["state"] == "healthy"
+    both = {"also": ["east-a-1"]}
+    assert http.post("/hosts/east-a-0/drain", json=both).json()["state"] == "draining"
+    states = {h["name"]: (h["state"], h["free_gpus"]) for h in http.get("/hosts").json()["hosts"]}
+    assert states["east-a-1"] == ("draining", 0.0), "what takes no work has nothing free"
+    assert http.get("/hosts/east-a-0/drain?also=east-a-1").json()["moves"] == []
+    for name in ("east-a-0", "east-a-1"):
+        assert http.post(f"/hosts/{name}/uncordon").json()["free_gpus"] == 2.0
+    assert problem_of(http.post("/hosts/east-a-0/drain", json={"also": ["west-a-0"]}), 422)
+    assert problem_of(http.post("/hosts/east-a-0/drain", json={"also": "east-a-1"}), 422)
+    assert problem_of(http.get("/hosts/east-a-0/drain?also=west-a-9"), 404)
     assert "west-a-9" in problem_of(http.get("/hosts/west-a-9/drain"), 404)["detail"]
     near = problem_of(http.post("/hosts/west-a-9/drain"), 404)
     assert "west-a-9" in near["detail"]

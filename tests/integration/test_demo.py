@@ -71,7 +71,8 @@ def test_it_waits_until_every_job_has_ended(ran: Ran) -> None:
     """However slow the machine is; and it says where the time went."""
     assert (ran.document["gave_up"], ran.document["unfinished"]) == ("", [])
     took = ran.document["took"]
-    assert 0.0 < took["server_s"] < took["jobs_s"]
+    assert took["server_s"] > 0.0
+    assert took["jobs_s"] > 0.0
     assert sum(took.values()) < ran.document["wall_s"]
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, returns, takes, text, truth
+from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.states import HostState
 from topmast.service.service import Service
@@ -29,7 +29,8 @@ _HOST_STATES = {
 }
 _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
-_DRAIN = {**_BY, "now": {"type": "boolean"}}
+_HOSTS = {"type": "array", "items": _TEXT}
+_DRAIN = {**_BY, "now": {"type": "boolean"}, "also": _HOSTS}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -80,8 +81,9 @@ def routes(service: Service) -> APIRouter:
         summary="What a drain of a host does now, or would do",
         **returns(v.DrainView),
     )
-    async def drain_plan(host: str) -> Response:
-        return answer(await service.drain_plan(host))
+    async def drain_plan(host: str, also: str = "") -> Response:
+        others = [name for name in also.split(",") if name]
+        return answer(await service.drain_plan(host, others))
 
     @router.get(
         "/usage",
@@ -120,8 +122,9 @@ def _lister(service: Service, what: str) -> Callable[[], Awaitable[Response]]:
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
     async def set_host(host: str, request: Request) -> Response:
         body = await read_object(request, _DRAIN if state is HostState.DRAINING else _BY)
-        at_once = truth(body, "now")
-        return answer(await service.set_host(host, state, text(body, "user"), at_once=at_once))
+        at_once, also = truth(body, "now"), texts(body, "also")
+        by = text(body, "user")
+        return answer(await service.set_host(host, state, by, at_once=at_once, also=also))
 
     return set_host
 

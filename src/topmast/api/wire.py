@@ -60,6 +60,14 @@ def truth(document: dict[str, Any], field: str) -> bool:
     return value
 
 
+def texts(document: dict[str, Any], field: str) -> tuple[str, ...]:
+    """A list of texts; empty if it is absent. Raises InvalidInput."""
+    value = document.get(field, [])
+    if not isinstance(value, list):
+        raise InvalidInput("must be a list of texts", field=field)
+    return tuple(text({field: item}, field) for item in value)
+
+
 def whole_number(digits: str, field: str) -> int:
     """A number that the server once gave out, as text; it never gave out a longer one."""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER):

@@ -51,9 +51,9 @@ def add(app: typer.Typer) -> None:
     )(hosts)  # fmt: skip
     command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
     command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
-    command(app, "cordon", panel=FLEET, example="topmast cordon east-1-h0")(cordon)
-    command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-h0")(uncordon)
-    command(app, "drain", panel=FLEET, example="topmast drain east-1-h0 east-1-h1 --dry-run")(drain)
+    command(app, "cordon", panel=FLEET, example="topmast cordon east-1-0")(cordon)
+    command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-0")(uncordon)
+    command(app, "drain", panel=FLEET, example="topmast drain east-1-0 east-1-1 --dry-run")(drain)
 
 
 def regions(session: Session) -> None:
@@ -262,13 +262,25 @@ def drain(
     A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
     One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
-    if dry_run:
-        with session.client() as client, for_each(hosts) as attempt:
-            plans = attempt(client.drain_plan)
+    with session.client() as client, for_each(hosts) as attempt:
+        regions = {row.name: row.region for row in client.hosts()}
+        known = attempt(lambda name: values.required(name, regions, "host"))
+        beside = {
+            name: [other for other in known if other != name and regions[other] == regions[name]]
+            for name in known
+        }
+        if dry_run:
+            plans = [client.drain_plan(name, also=beside[name]) for name in known]
             if plans:
-                session.show({"drains": plans}, lambda: _say_drains(plans))
-        return
-    _put_aside(session, hosts, lambda client, host: client.drain(host, now=now))
+                session.show({"drains": plans}, lambda: _say_drains(plans, at_once=now))
+            return
+        # One order for all hosts of a region: none of them is a place for what leaves another.
+        for region in dict.fromkeys(regions[name] for name in known):
+            first = next(name for name in known if regions[name] == region)
+            client.drain(first, now=now, also=beside[first])
+        found = [row for row in client.hosts() if row.name in known]
+        if found:
+            session.show({"hosts": found}, lambda: _say_hosts(found))
 
 
 def _put_aside(
@@ -293,10 +305,12 @@ def _say_hosts(found: Sequence[HostView]) -> None:
     say_table(_HOST_COLUMNS, rows)
     for row in found:
         for job, why in row.stays.items():
-            say(f"{job} is still on {row.name}: {why}")
+            say(f"{job} is still on {row.name}: it {why}")
+        for job in row.kept_for:
+            say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 
 
-def _say_drains(plans: Sequence[DrainView]) -> None:
+def _say_drains(plans: Sequence[DrainView], at_once: bool) -> None:
     columns = [
         Column("JOB", whole=True), Column("FROM"), Column("TO"), Column("COSTS GPU-S", right=True),
         Column("WHY NOT"),
@@ -305,10 +319,10 @@ def _say_drains(plans: Sequence[DrainView]) -> None:
         [
             move.job, _listed(move.hosts),
             f"{move.to_cluster}: {_listed(move.to_hosts)}" if move.moves else "",
-            f"{move.cost_gpu_s:.0f}", move.why,
+            f"{move.cost_gpu_s:.0f}",
+            f"{move.why}: is stopped, and waits" if at_once and move.may_stop and move.why else move.why,
         ]
-        for plan in plans
-        for move in plan.moves
+        for move in {move.job: move for plan in plans for move in plan.moves}.values()
     ]  # fmt: skip
     if rows:
         say_table(columns, rows)

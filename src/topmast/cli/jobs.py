@@ -33,7 +33,10 @@ STATE_STYLES = {
     "SUCCEEDED": "blue", "FAILED": "red", "CANCELLED": "dim",
 }  # fmt: skip
 FINISHED = ("SUCCEEDED", "FAILED", "CANCELLED")
+WAITING = ("PENDING", "RECOVERING")
 _PAGE_JOBS = 1000
+COUNTED_ENDED = 10_000
+"""So many jobs that have ended a server keeps in memory, and counts."""
 
 _QUEUE_COLUMNS = [
     Column("ID", whole=True), Column("NAME"), Column("TENANT", spare=3), Column("BAND", spare=2),
@@ -41,6 +44,7 @@ _QUEUE_COLUMNS = [
     Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
 ]  # fmt: skip
+_ENDED = Column("ENDED", whole=True)
 
 
 def add(app: typer.Typer) -> None:
@@ -70,7 +74,10 @@ def queue(
         int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")
     ] = 1000,
 ) -> None:
-    """The jobs that run, and those that wait, by rank."""
+    """The jobs that hold GPUs, then those that wait, by rank.
+
+    With --all, or where --only names a state that ends a job, the newest come first.
+    """
     states = [state.strip().upper() for state in only.split(",") if state.strip()] if only else []
     if not states and not every:
         states = ["active"]
@@ -79,29 +86,30 @@ def queue(
         if tenant is not None and not page.jobs:
             values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
-    known = sum(count for state, count in page.counts.items() if state not in FINISHED)
-    ranked = states == ["active"] and known > len(page.jobs)
-    if limit and len(page.jobs) >= limit and (ranked or page.next_cursor is not None):
-        note(f"only the first {plural(len(page.jobs), 'job')}: --limit 0 shows all")
+    if not page.jobs and not session.json:
+        hint = "no jobs: submit one with `topmast launch JOB.yaml`"
+        note("no such jobs" if any(page.counts.values()) else hint)
+    if page.next_cursor is not None and page.total != len(page.jobs):
+        of = "the newest" if page.total is None else f"{page.total:,}"
+        note(f"showing {len(page.jobs):,} of {of} jobs: --limit 0 shows all")
 
 
 def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int) -> JobPage:
-    """As many jobs as asked for, as one page: by rank as far as the server ranks them."""
+    """As many jobs as asked for, as one page: by rank, unless it is about jobs that have ended."""
     from msgspec.structs import replace
 
-    order = "queue" if states == ["active"] else None
-    first = min(_PAGE_JOBS, limit) if limit else _PAGE_JOBS
-    page = client.job_page(states=states, tenant=tenant, order=order, limit=first)
-    found = {job.id: job for job in page.jobs}
-    if len(found) < first:
-        return page
-    cursor = page.next_cursor
-    while (order or cursor) and (not limit or len(found) < limit):
-        # The server ranks one page; what comes after it comes newest first.
+    order = "queue" if states and not any(state in FINISHED for state in states) else None
+    found: dict[str, JobView] = {}
+    cursor: str | None = None
+    pages = 0
+    while not pages or (cursor and (not limit or len(found) < limit)):
         room = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
-        more = client.job_page(states=states, tenant=tenant, limit=room, cursor=cursor)
-        found |= {job.id: job for job in more.jobs if job.id not in found}
-        order, cursor = None, more.next_cursor
+        page = client.job_page(states=states, tenant=tenant, order=order, limit=room, cursor=cursor)
+        found |= {job.id: job for job in page.jobs}
+        cursor, pages = page.next_cursor, pages + 1
+    if order and pages > 1 and not limit:
+        # A job that changed its rank between two pages may be on none of them; by number none is missed.
+        found |= {job.id: job for job in client.jobs(states=states, tenant=tenant)}
     return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
 
 
@@ -109,16 +117,36 @@ def _say_queue(page: JobPage) -> None:
     import sys
 
     say_jobs(page.jobs)
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and page.jobs:
         say()
-        counts = ", ".join(f"{count:,} {state}" for state, count in page.counts.items() if count)
-        say(clean(counts or "no jobs: submit one with `topmast launch job.yaml`"))
+        say(clean(counts_line(page.counts)))
+
+
+def counts_line(counts: dict[str, int]) -> str:
+    """Jobs by state; of those that have ended, the server counts only the newest."""
+    going = [
+        f"{count:,} {state}" for state, count in counts.items() if count and state not in FINISHED
+    ]
+    ended = [f"{counts[state]:,} {state}" for state in FINISHED if counts.get(state)]
+    parts = [", ".join(going) or "no job waits or runs"]
+    if ended:
+        all_known = sum(counts.get(state, 0) for state in FINISHED) < COUNTED_ENDED
+        whose = "ended" if all_known else f"of the newest {COUNTED_ENDED:,} that ended"
+        parts.append(f"{whose}: {', '.join(ended)}")
+    return "; ".join(parts)
 
 
 def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
     """A line for each job, as it stood at a time (None: now)."""
     now_s = time.time() if at_s is None else at_s
-    say_table(_QUEUE_COLUMNS, [_queue_row(job, now_s) for job in jobs])
+    rows = [_queue_row(job, now_s) for job in jobs]
+    if any(job.finish_s is not None for job in jobs):
+        ended = [moment(job.finish_s) for job in jobs]
+        say_table(
+            [*_QUEUE_COLUMNS, _ENDED], [[*row, at] for row, at in zip(rows, ended, strict=True)]
+        )
+    else:
+        say_table(_QUEUE_COLUMNS, rows)
 
 
 def _queue_row(job: JobView, now_s: float) -> Row:
@@ -135,7 +163,12 @@ def state_cell(state: str) -> Cell:
 
 
 def where(job: JobView) -> str:
-    """The region and cluster of a job that has a place."""
+    """The region and cluster of a job that has a place, or had one when it ended."""
+    return "" if job.state in WAITING else last_place(job)
+
+
+def last_place(job: JobView) -> str:
+    """The region and cluster where a job is, or was last."""
     return f"{job.region}/{job.cluster}" if job.region else ""
 
 
@@ -161,13 +194,14 @@ def _say_story(story: JobStory) -> None:
     from topmast.model.units import format_duration
 
     job = story.job
+    waits = job.state in WAITING
     say_fields(
         [
             ("job", f"{job.id}  {job.name}"),
             ("state", job.state + (f"  {job.reason}" if job.reason else "")),
             ("cause", job.cause),
-            ("where", where(job)),
-            ("hosts", ", ".join(job.hosts)),
+            ("was last in" if waits else "where", last_place(job)),
+            ("on hosts" if waits else "hosts", ", ".join(job.hosts)),
             ("gpus", f"{number(job.gpus)} {job.gpu_model or ''}".strip() if job.gpus else ""),
             ("tasks", _tasks_line(job)),
             ("tenant", f"{job.tenant}{' (over its quota)' if job.over_quota else ''}"),

@@ -86,6 +86,12 @@ def _hint(option: str) -> str | None:
     return f"'{option}'" if option else None
 
 
+def required(name: str, names: Iterable[str], what: str) -> str:
+    """A name that has to be one of those that there are; else NotFound, with the nearest."""
+    known(name, names, what)
+    return name
+
+
 def known(name: str | None, names: Iterable[str], what: str) -> None:
     """Refuse a name, if one is given, of something that there is not."""
     there = sorted(set(names))

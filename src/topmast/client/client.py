@@ -181,7 +181,7 @@ class Client:
         """One page of jobs, and how many there are in each state.
 
         ``states`` are names of states, or ``active`` for all that have not ended; ``order`` is
-        ``queue`` for the waiting jobs first, in the order of their rank.
+        ``queue`` for the jobs that hold GPUs, then those that wait, by rank; else the newest come first.
         """
         wanted = states if isinstance(states, str) else ",".join(states)
         return self._transport.get(
@@ -196,7 +196,10 @@ class Client:
         tenant: str | None = None,
         order: str | None = None,
     ) -> Iterator[JobView]:
-        """All jobs, as `job_page` selects them, fetched page by page."""
+        """All jobs, as `job_page` selects them, fetched page by page.
+
+        By rank, a job that changes its place while pages are fetched may be missed or come twice; newest first, none is.
+        """
         cursor = None
         wanted = states if isinstance(states, str) else tuple(states)
         while True:
@@ -313,17 +316,23 @@ class Client:
         """Let a host take work again."""
         return self._transport.post(HostView, _path("hosts", host, "uncordon"), self._me)
 
-    def drain(self, host: str, *, now: bool = False) -> HostView:
+    def drain(self, host: str, *, now: bool = False, also: Iterable[str] = ()) -> HostView:
         """Place nothing more on a host, and move away what runs there as soon as it has another place.
 
-        With ``now``, work that has no other place is stopped as well, and waits.
+        With ``now``, work that has no other place is stopped as well, and waits. Hosts of the same region
+        that are to be empty too are drained ``also``: none of them is a place for another's work.
         """
-        body = {**self._me, "now": True} if now else self._me
+        body: dict[str, object] = {**self._me}
+        if now:
+            body["now"] = True
+        if others := list(also):
+            body["also"] = others
         return self._transport.post(HostView, _path("hosts", host, "drain"), body)
 
-    def drain_plan(self, host: str) -> DrainView:
-        """What a drain of a host does now, or would do."""
-        return self._transport.get(DrainView, _path("hosts", host, "drain"))
+    def drain_plan(self, host: str, *, also: Iterable[str] = ()) -> DrainView:
+        """What a drain of a host does now, or would do, with others drained ``also``."""
+        others = ",".join(also) or None
+        return self._transport.get(DrainView, _path("hosts", host, "drain"), also=others)
 
     # ------------------------------------------------------------------------------------ datasets
 

@@ -258,15 +258,21 @@ class EnlargeAttempt(Message, frozen=True):
 
 
 class SetHost(Message, frozen=True):
-    """An operator cordons, drains or returns a host.
+    """An operator cordons, drains or returns a host, and ``also`` more hosts of the region, all at once.
 
-    A drain stops what has a place elsewhere; with ``at_once`` also what has none.
+    A drain stops what has a place elsewhere, which is on none of these hosts; with ``at_once`` also what has none.
     """
 
     host: str
     state: HostState
     by: str = ""
     at_once: bool = False
+    also: tuple[str, ...] | UnsetType = UNSET
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
 
 class AssignHosts(Message, frozen=True):
@@ -325,10 +331,12 @@ class DropHolds(Message, frozen=True):
     """These jobs were placed elsewhere, or not at all: what is held for them is free again.
 
     ``quiet``: whoever found no place on their account was not refused for that, and need not hear of it.
+    ``places``: what was kept for them while they moved is free again, too.
     """
 
     jobs: tuple[str, ...]
     quiet: bool = False
+    places: bool = False
 
 
 class LinkUp(Message, frozen=True):

@@ -56,11 +56,16 @@ class JobView(Struct, frozen=True):
 
 
 class JobPage(Struct, frozen=True):
-    """A page of jobs, newest first; ``next_cursor`` None ends the listing."""
+    """A page of jobs; ``next_cursor`` None ends the listing.
+
+    ``counts``: all jobs that the server has in memory, by state: those that have not ended, and the newest that
+    have. ``total``: how many jobs all pages together have; None where some of them may have left memory.
+    """
 
     jobs: tuple[JobView, ...]
     next_cursor: str | None
     counts: dict[str, int]
+    total: int | None = None
 
 
 class Receipt(Struct, frozen=True):
@@ -210,8 +215,9 @@ class ClusterView(Struct, frozen=True):
 class HostView(Struct, frozen=True):
     """A host. ``agent_pid`` is the process that stands for it, where an engine has one.
 
-    ``stays``: of a host that is drained, why each job that still runs there does, by job. ``leaves_for``: the
-    cluster to which it goes when it is empty.
+    ``free_gpus`` is 0 where the host takes no work now. ``stays``: of a host that is drained, why each job that
+    still runs there does, by job. ``leaves_for``: the cluster to which it goes when it is empty. ``kept_for``: jobs
+    that are being moved, and for which GPUs are kept here until they start, or for a minute or two.
     """
 
     name: str
@@ -228,12 +234,14 @@ class HostView(Struct, frozen=True):
     agent_pid: int | None = None
     stays: dict[str, str] = {}
     leaves_for: str | None = None
+    kept_for: tuple[str, ...] = ()
 
 
 class MoveView(Struct, frozen=True):
     """What a drain does with a job: it ``moves`` to ``to_hosts`` of ``to_cluster``, or ``why`` not.
 
-    ``cost_gpu_s``: its work since the last checkpoint and its restart, weighted by its band.
+    ``cost_gpu_s``: its work since the last checkpoint and its restart, weighted by its band. ``may_stop``: a drain
+    at once stops it, also if it has no other place.
     """
 
     job: str
@@ -243,6 +251,7 @@ class MoveView(Struct, frozen=True):
     to_hosts: tuple[str, ...]
     cost_gpu_s: float
     why: str
+    may_stop: bool = False
 
 
 class DrainView(Struct, frozen=True):

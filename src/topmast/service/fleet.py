@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from topmast.fast.placement.layers import outer
 from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI
 from topmast.model.states import WAITING, HostState
 from topmast.model.views import (
@@ -101,6 +102,10 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
         for allocation in placer.state.allocations.values():
             for host in allocation.plan.hosts:
                 jobs.setdefault(outer(host), []).append(allocation.job)
+        kept: dict[str, list[str]] = {}
+        for job, place in placer.state.places.items():
+            for host in place.plan.hosts:
+                kept.setdefault(outer(host), []).append(job)
         free = columns.unheld_by_host()
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
@@ -114,13 +119,14 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     state=STOPPED if stopped else state.value,
                     gpu_model=spec.model if spec.gpus else "",
                     gpus=spec.gpus,
-                    free_gpus=int(free[row]) / MILLI,
+                    free_gpus=int(free[row]) / MILLI if columns.available[row] else 0.0,
                     datacenter=spec.datacenter,
                     pod=spec.pod,
                     rack=spec.rack,
                     jobs=tuple(jobs.get(spec.name, ())),
                     agent_pid=agent_pid,
                     leaves_for=placer.state.assigned.get(spec.name),
+                    kept_for=tuple(kept.get(spec.name, ())),
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
@@ -134,8 +140,30 @@ def _staying(placer: RegionalPlacer, now: float) -> dict[str, str]:
     return {x.job: x.why for x in placer.departures(placer.drained_hosts(), now) if x.why}
 
 
-def drain_plan(placer: RegionalPlacer, host: str, now: float) -> DrainView:
-    """What a drain of a host does now, or would do. O(attempts + region + a search for each of its jobs)."""
+def together(
+    views: Sequence[HostView], host: str, also: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """The region of a host, and the others, which have to be there as well. Raises NotFound, InvalidInput."""
+    regions = {view.name: view.region for view in views}
+    for name in (host, *also):
+        if name not in regions:
+            raise NotFound(f"no host '{name}'")
+        if regions[name] != regions[host]:
+            raise InvalidInput(
+                f"host '{name}' is in region '{regions[name]}', not in '{regions[host]}'",
+                field="also",
+                remedy="name hosts of one region",
+            )
+    return regions[host], tuple(also)
+
+
+def drain_plan(
+    placer: RegionalPlacer, host: str, now: float, also: tuple[str, ...] = ()
+) -> DrainView:
+    """What a drain of a host does now, or would do, with others drained ``also``.
+
+    O(attempts + region + a search for each of their jobs).
+    """
     moves = tuple(
         MoveView(
             job=leaving.job,
@@ -145,8 +173,10 @@ def drain_plan(placer: RegionalPlacer, host: str, now: float) -> DrainView:
             to_hosts=tuple(map(outer, leaving.to.hosts)) if leaving.to else (),
             cost_gpu_s=leaving.cost_gpu_s,
             why=leaving.why,
+            may_stop=leaving.may_stop,
         )
-        for leaving in placer.departures((host,), now)
+        for leaving in placer.departures((host, *also), now)
+        if host in map(outer, leaving.hosts)
     )
     return DrainView(host, placer.region, placer.host_state(host).value, moves)
 

@@ -63,7 +63,7 @@ def select(
 def _states(names: tuple[str, ...]) -> tuple[JobState, ...]:
     found: list[JobState] = []
     for name in names:
-        if name == "active":
+        if name.lower() == "active":
             found += [state for state in JobState if state not in TERMINAL]
         elif name.upper() in JobState.__members__:
             found.append(JobState[name.upper()])
@@ -83,6 +83,13 @@ def counts(queue: GlobalQueue) -> dict[str, int]:
     return found
 
 
+def total(queue: GlobalQueue, wanted: Selection) -> int | None:
+    """How many jobs are wanted, on all pages; None if some of them may have left memory. O(jobs)."""
+    if wanted.may_be_archived and queue.has_forgotten:
+        return None
+    return sum(wanted.takes(job.state, job.spec.tenant) for job in queue.jobs.values())
+
+
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     """The newest wanted jobs in memory. O(jobs log limit)."""
     before = wanted.cursor
@@ -96,7 +103,7 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 
 
 def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
-    """Wanted jobs from the head of the queue on: waiting by rank, then running, then finished.
+    """Wanted jobs in the order of the queue: those that hold GPUs, then waiting ones by rank, then finished ones.
 
     O(jobs log (limit + cursor)).
     """
@@ -109,8 +116,8 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
         if record.finished:
             return (2.0, -(record.finish_s or 0.0), -float(record.number))
         if record.state in WAITING and record.plan is None:
-            return (0.0, *queue.rank_key(record))
-        return (1.0, -float(record.band), record.submit_s, float(record.number))
+            return (1.0, *queue.rank_key(record))
+        return (0.0, -float(record.band), record.submit_s, float(record.number))
 
     return heapq.nsmallest(skipped + wanted.limit, chosen, key=key)[skipped:]
 

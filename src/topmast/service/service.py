@@ -240,7 +240,7 @@ class Service:
         )
         full = len(found) == wanted.limit
         cursor_after = str(ids.job_number(found[-1].id)) if full else None
-        return v.JobPage(tuple(found), cursor_after, page.counts)
+        return v.JobPage(tuple(found), cursor_after, page.counts, page.total)
 
     def _page(self, wanted: listing.Selection) -> v.JobPage:
         queue = self.machines.queue
@@ -251,7 +251,7 @@ class Service:
             seen = (wanted.cursor or 0) + len(found)
             cursor = str(seen if wanted.queue_order else found[-1].number)
         views = tuple(self._view(record) for record in found)
-        return v.JobPage(views, cursor, listing.counts(queue))
+        return v.JobPage(views, cursor, listing.counts(queue), listing.total(queue, wanted))
 
     async def explain(self, job: str) -> v.Explanation:
         """Why a job stands where it stands."""
@@ -328,19 +328,17 @@ class Service:
         return await self._ask(questions[what])
 
     async def set_host(
-        self, host: str, state: HostState, by: str, *, at_once: bool = False
+        self, host: str, state: HostState, by: str, at_once: bool = False, also: Sequence[str] = ()
     ) -> v.HostView:
-        """Cordon, drain or return a host; a drain ``at_once`` stops also what has no place elsewhere."""
-        views: tuple[v.HostView, ...] = await self.list("hosts")
-        region = next((h.region for h in views if h.name == host), None)
-        if region is None:
-            raise NotFound(f"no host '{host}'")
+        """Cordon, drain or return a host, and ``also`` others; ``at_once`` stops what has no place elsewhere."""
+        region, others = fleet.together(await self.list("hosts"), host, also)
         absence = self.machines.queue.reach.absent.get(region)
         if absence is not None:
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
-        await self._tell(ids.placer(region), m.SetHost(host, state, by, at_once))
+        order = m.SetHost(host, state, by, at_once, others or msgspec.UNSET)
+        await self._tell(ids.placer(region), order)
         for _ in range(HOST_LOOKS):
-            views = await self.list("hosts")
+            views: tuple[v.HostView, ...] = await self.list("hosts")
             found = next(h for h in views if h.name == host)
             if not self.regions.is_apart(region) or found.state == state.value:
                 break
@@ -362,18 +360,12 @@ class Service:
             for row in rows
         )
 
-    async def drain_plan(self, host: str) -> v.DrainView:
-        """What a drain of a host does now, or would do."""
-        await self.regions.look()
+    async def drain_plan(self, host: str, also: Sequence[str] = ()) -> v.DrainView:
+        """What a drain of a host does now, or would do, if others are drained ``also``."""
+        region, others = fleet.together(await self.list("hosts"), host, also)
         now = self.clock.now()
-
-        def plan() -> v.DrainView:
-            for placer in self.regions.placers.values():
-                if placer.columns.has(host):
-                    return fleet.drain_plan(placer, host, now)
-            raise NotFound(f"no host '{host}'")
-
-        return await self._ask(plan)
+        placer = self.regions.placers[region]
+        return await self._ask(lambda: fleet.drain_plan(placer, host, now, others))
 
     # --- datasets -------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from tests.unit.client.fake import (
     problem,
     running,
 )
+from topmast.cli.jobs import COUNTED_ENDED, counts_line
+from topmast.fast.queue.applying import FINISHED_KEPT
 from topmast.model.views import AttemptView, HistoryView, JobStory, JobView
 
 NASTY = "[red]x[/] \x1b[2J\x07"
@@ -37,7 +39,7 @@ def test_the_queue_is_a_plain_table_in_a_pipe(server: FakeServer, call: Call) ->
     assert called.err == ""
     header, *lines = called.out.splitlines()
     assert header.split() == [
-        "ID", "NAME", "TENANT", "BAND", "STATE", "REASON", "WHERE", "GPUS", "TRIES", "STEP", "AGE",
+        "ID", "NAME", "TENANT", "BAND", "STATE", "REASON", "WHERE", "GPUS", "TRIES", "STEP", "AGE", "ENDED",
     ]  # fmt: skip
     first, second, third = (re.split(r"  +", line.strip()) for line in lines)
     assert first[:9] == [
@@ -46,7 +48,7 @@ def test_the_queue_is_a_plain_table_in_a_pipe(server: FakeServer, call: Call) ->
     assert second[1] == "[red]x[/] \\x1b[2J\\x07"
     assert second[4:7] == ["PENDING", "WaitingForQuota", "-"]
     assert third[4] == "FAILED"
-    assert third[-2:] == ["90", "1m40s"], "what has ended no longer grows old"
+    assert third[-3:-1] == ["90", "1m40s"], "what has ended no longer grows old"
 
 
 def test_the_queue_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None:
@@ -83,48 +85,107 @@ def test_what_users_write_does_not_reach_a_terminal(
     [
         ([], {"state": "active", "order": "queue", "limit": "1000"}),
         (["--all"], {"limit": "1000"}),
-        (["--only", "running, pending"], {"state": "RUNNING,PENDING", "limit": "1000"}),
+        (["--only", "running, pending"], {"state": "RUNNING,PENDING", "order": "queue", "limit": "1000"}),
+        (["--only", "pending,failed"], {"state": "PENDING,FAILED", "limit": "1000"}),
         (["--tenant", "t", "-n", "5"], {"state": "active", "order": "queue", "tenant": "t", "limit": "5"}),
     ],
 )  # fmt: skip
 def test_the_queue_selects(
     arguments: list[str], want: dict[str, str], server: FakeServer, call: Call
 ) -> None:
-    """What waits and runs by default, by rank; else what was asked for, newest first."""
+    """What waits and runs by rank; where jobs that have ended are wanted too, newest first."""
     server.on("GET", "/jobs", page(job(tenant="t")))
     assert call("queue", *arguments).code == 0
     assert server.requests[0].query == want
 
 
-def many(total: int) -> Callable[[Request], Answer]:
-    """A server with many jobs, that ranks one page of them and pages through all."""
+def many(total: int, moves: bool = False) -> Callable[[Request], Answer]:
+    """A server with many jobs, ranked from the last to the first; ``moves``: one of them goes to the front."""
     jobs: list[JobView] = [job(f"j{number}") for number in range(total)]
+    ranked = jobs[::-1]
 
     def serve(request: Request) -> Answer:
         limit, start = int(request.query["limit"]), int(request.query.get("cursor", 0))
-        if request.query.get("order") == "queue":
-            found, cursor = jobs[::-1][:limit], None
-        else:
-            found = jobs[start : start + limit]
-            cursor = str(start + limit) if start + limit < total else None
+        order = ranked if request.query.get("order") == "queue" else jobs
+        found = order[start : start + limit]
+        cursor = str(start + limit) if start + limit < total else None
+        if moves and order is ranked and not start:
+            ranked.append(ranked.pop(0))  # what was not listed yet moves up
+            ranked.insert(0, ranked.pop(limit))
         return Answer(
-            msgspec.structs.replace(page(*found, cursor=cursor), counts={"PENDING": total})
+            msgspec.structs.replace(
+                page(*found, cursor=cursor), counts={"PENDING": total}, total=total
+            )
         )
 
     return serve
 
 
 def test_a_long_queue(server: FakeServer, call: Call) -> None:
-    """--limit 0 shows all, each once, those that the server ranked first; less says that it is less."""
+    """--limit 0 shows all, each once, by rank on every page; less says that it is less."""
     server.on("GET", "/jobs", many(2500))
     found = call("queue", "--limit", "0", "--json").document["jobs"]
-    assert len(found) == len({one["id"] for one in found}) == 2500
-    assert [one["id"] for one in found[:2]] == ["j2499", "j2498"]
+    assert [one["id"] for one in found] == [f"j{number}" for number in reversed(range(2500))]
     called = call("queue")
     assert called.out.count("\n") == 1001
-    assert called.error == "only the first 1,000 jobs: --limit 0 shows all"
-    assert len(call("queue", "--limit", "1700", "--json").document["jobs"]) == 1700
+    assert called.error == "showing 1,000 of 2,500 jobs: --limit 0 shows all"
+    some = call("queue", "--limit", "1700", "--json").document["jobs"]
+    assert [one["id"] for one in some] == [f"j{number}" for number in range(2499, 799, -1)]
     assert call("queue", "--limit", "0").err == ""
+
+
+def test_a_job_that_moves_while_pages_are_fetched_is_listed(server: FakeServer, call: Call) -> None:
+    """It is on no page of the ranked listing any more, and is not left out."""
+    server.on("GET", "/jobs", many(2500, moves=True))
+    found = call("queue", "--limit", "0", "--json").document["jobs"]
+    assert sorted(one["id"] for one in found) == sorted(f"j{number}" for number in range(2500))
+
+
+@pytest.mark.parametrize(
+    ("counts", "want"),
+    [
+        ({"RUNNING": 9, "PENDING": 1204}, "9 RUNNING, 1,204 PENDING"),
+        ({"RUNNING": 1, "FAILED": 2, "SUCCEEDED": 3}, "1 RUNNING; ended: 3 SUCCEEDED, 2 FAILED"),
+        ({"CANCELLED": 3}, "no job waits or runs; ended: 3 CANCELLED"),
+        (
+            {"PENDING": 4, "SUCCEEDED": 788, "CANCELLED": 9212},
+            "4 PENDING; of the newest 10,000 that ended: 788 SUCCEEDED, 9,212 CANCELLED",
+        ),
+    ],
+)
+def test_counts_say_what_they_count(counts: dict[str, int], want: str) -> None:
+    """Of jobs that have ended the server counts the newest, and no more."""
+    assert counts_line(counts) == want
+    assert COUNTED_ENDED == FINISHED_KEPT
+
+
+def test_jobs_that_have_ended_show_when(server: FakeServer, call: Call) -> None:
+    """A column more, where there is such a job."""
+    server.on("GET", "/jobs", page(ended("j3", "FAILED"), job("j2")), page(job("j2")))
+    header, first, second = call("queue", "--all").out.splitlines()
+    assert header.split()[-1] == "ENDED"
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", first)
+    assert second.split()[-1] == "-"
+    assert "ENDED" not in call("queue").out
+
+
+def test_a_job_that_waits_is_nowhere(server: FakeServer, call: Call) -> None:
+    """The place that it had before is not shown as one that it has; its story still names it."""
+    waits = job("j2", region="east", cluster="east-1", hosts=("east-1-0",), attempts=1)
+    server.on("GET", "/jobs", page(waits))
+    server.on("GET", "/jobs/j2/story", JobStory(waits, (), ()))
+    assert "east" not in call("queue").out
+    assert "was last in  east/east-1" in call("status", "j2").out
+
+
+def test_an_empty_queue_says_so(server: FakeServer, call: Call) -> None:
+    """Beside the table, so that a script reads no more than its header."""
+    nothing = page()
+    server.on("GET", "/jobs", nothing, msgspec.structs.replace(nothing, counts={"FAILED": 2}))
+    called = call("queue")
+    assert called.out.count("\n") == 1
+    assert called.error == "no jobs: submit one with `topmast launch JOB.yaml`"
+    assert call("queue").error == "no such jobs"
 
 
 def test_the_queue_as_json(server: FakeServer, call: Call) -> None:

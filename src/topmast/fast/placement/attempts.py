@@ -135,6 +135,7 @@ def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
 def announce(placer: RegionAnswers) -> None:
     """Tell the queue, once an event, that something came free; hosts that are drained go first."""
     if placer.health_changed:
+        _give_up_places(placer)
         tell_out_of_service(placer)
     if placer.freed:
         placer.freed = False
@@ -145,6 +146,15 @@ def announce(placer: RegionAnswers) -> None:
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
+
+
+def _give_up_places(placer: RegionAnswers) -> None:
+    """A place on a host that takes no work is none: what else it has is free again. O(places)."""
+    columns = placer.columns
+    for job, place in list(placer.state.places.items()):
+        rows = [columns.index.get(host) for host in place.plan.hosts]
+        if not all(row is not None and columns.available[row] for row in rows):
+            placer.decide(PlaceGivenUp(job, used=False))
 
 
 def _rebalance(placer: RegionAnswers) -> None:

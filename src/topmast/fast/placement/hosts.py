@@ -33,15 +33,17 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
 
 
 def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
-    """An operator cordons, drains or returns a host."""
-    if not placer.columns.has(event.host):
-        return NotFound(f"no host '{event.host}' in region '{placer.region}'")
-    trusted = event.host not in placer.state.suspect
-    known = placer.state.wanted.get(event.host, HostState.HEALTHY) is event.state
-    if not known or (event.state is HostState.HEALTHY and not trusted):
-        placer.decide(HostSet(event.host, event.state))
+    """An operator cordons, drains or returns hosts: all are out of service before any work moves."""
+    for host in event.hosts:
+        if not placer.columns.has(host):
+            return NotFound(f"no host '{host}' in region '{placer.region}'")
+    for host in event.hosts:
+        trusted = host not in placer.state.suspect
+        known = placer.state.wanted.get(host, HostState.HEALTHY) is event.state
+        if not known or (event.state is HostState.HEALTHY and not trusted):
+            placer.decide(HostSet(host, event.state))
     if event.state is HostState.DRAINING:
-        drain(placer, (event.host,), event.at_once)
+        drain(placer, event.hosts, event.at_once)
     announce(placer)
     return None
 

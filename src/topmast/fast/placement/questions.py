@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from topmast.fast.placement.answers import RegionAnswers
 from topmast.fast.placement.attempts import announce
+from topmast.fast.placement.facts import PlaceGivenUp
 from topmast.fast.placement.layers import asked, offered
 from topmast.model import ids
 from topmast.model import messages as m
@@ -70,6 +71,9 @@ def _offer_held(placer: RegionAnswers, event: m.AskPlans, ask: Ask) -> m.Offer:
 
 def drop_holds(placer: RegionAnswers, event: m.DropHolds) -> None:
     """Hold nothing for these jobs any more; those who found no place meanwhile may find one now."""
+    for job in event.jobs:
+        if event.places and job in placer.state.places:
+            placer.decide(PlaceGivenUp(job, used=False))
     dropped = [placer.holds.drop(placer.columns, job) for job in event.jobs]
     if not event.quiet:
         if any(dropped):

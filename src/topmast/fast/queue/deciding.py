@@ -16,6 +16,7 @@ from topmast.fast.queue.auction import Asking, Nearby, earliest, most_hopeful, w
 from topmast.fast.queue.datasets import begin_copy
 from topmast.fast.queue.fetches import waits_since_s
 from topmast.fast.queue.kin import Refusal
+from topmast.fast.queue.lifecycle import release_place
 from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
@@ -135,6 +136,8 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
         return
     epoch = record.epoch + 1
     expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
+    if plan.region != record.region:
+        release_place(queue, record)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota))
     queue.ahead.take(plan.region, hold, plan.gpus_milli)
     if guest := queue.rounds.guest_of(record.id):

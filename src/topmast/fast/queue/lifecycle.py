@@ -39,6 +39,7 @@ def _cancel_one(queue: QueueViews, record: JobRecord, cause: str) -> None:
     if record.finished or record.cancelling:
         return
     if record.plan is None:
+        release_place(queue, record)
         queue.decide(f.Moved(record.id, JobState.CANCELLED, cause))
         return
     if record.state in HOLDING:
@@ -131,9 +132,18 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     partner = partner_of(queue, record)
     account_for(queue, [record] if partner is None else [record, partner])
     queue.decide(what_becomes(queue, record, event))
+    if record.finished:
+        release_place(queue, record)
     if queue.rounds.left(record.id):
         queue.pending.reopen()  # those who had to stop have: what is free is there for all
     _grow_if_due(queue)
+
+
+def release_place(queue: QueueViews, record: JobRecord) -> None:
+    """Have the place given up that its last region keeps for a job, which does not come."""
+    if record.moves and record.region is not None:
+        drop = m.DropHolds((record.id,), places=True)
+        queue.send(ids.placer(record.region), drop)
 
 
 def _grow_if_due(queue: QueueViews) -> None:

@@ -159,3 +159,146 @@ def test_a_job_that_stays_is_told_why() -> None:
     assert "drained" not in told["j2"]
     (region,) = listing.regions(world.queue, world.machines.placers)
     assert (region.places_kept, region.places_used, region.places_missed) == (0, 1, 0)
+
+
+def _spread(obedient: bool = True) -> World:
+    """Four hosts of 8 GPUs: a job on each of the first two, an idle third, a fourth with 2 GPUs left."""
+    world = World(fleet(cluster("east-1", hosts=4)), profile(), obedient=obedient)
+    for name, gpus in (("a", 8), ("b", 4), ("c", 6)):
+        world.submit(job(name, gpus=gpus))
+    for name in ("j1", "j2", "j3"):
+        if not obedient:
+            world.start(name)
+    return world
+
+
+def _drain(world: World, *hosts: str, at_once: bool = False) -> None:
+    first, *others = hosts
+    order = m.SetHost(first, HostState.DRAINING, "ann", at_once, tuple(others))
+    world.tell(ids.placer("east"), order)
+
+
+def test_hosts_that_are_drained_together_are_no_place_for_each_other() -> None:
+    """All are out of service before any work moves; what has no place elsewhere runs on, in its first attempt."""
+    world = _spread()
+    homes = {j: world.jobs[j].hosts[0] for j in ("j1", "j2", "j3")}
+    assert len(set(homes.values())) == 3
+    idle = next(h for h in (f"east-1-{n}" for n in range(4)) if h not in homes.values())
+    drained = (homes["j1"], idle, homes["j2"])
+    shown = {
+        move.job: move
+        for host in drained
+        for move in listing.drain_plan(world.placer("east"), host, world.now, drained).moves
+    }
+    _drain(world, *drained)
+    assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 1)
+    assert world.jobs["j1"].hosts == (homes["j1"],)
+    moved = {job for job in homes if world.jobs[job].epoch > 1}
+    assert {job for job, move in shown.items() if move.moves} == moved
+    assert shown.keys() == {"j1", "j2"}
+    invariants.check_rest(world)
+    invariants.check_rebuilds(world)
+
+
+def test_a_drain_of_hosts_does_what_its_plan_says() -> None:
+    """The largest job takes the only place; the other is told that it has none, and stays."""
+    world = World(fleet(cluster("east-1", hosts=3)), profile())
+    for gpus in (5, 6):
+        world.submit(job(gpus=gpus))
+    hosts = tuple(world.jobs[j].hosts[0] for j in ("j1", "j2"))
+    placer = world.placer("east")
+    shown = [listing.drain_plan(placer, host, world.now, hosts).moves for host in hosts]
+    assert [[(move.job, move.moves) for move in moves] for moves in shown] == [
+        [("j1", False)], [("j2", True)],
+    ]  # fmt: skip
+    _drain(world, *hosts)
+    assert world.jobs["j2"].hosts == shown[1][0].to_hosts
+    assert (world.jobs["j1"].hosts[0], world.jobs["j1"].epoch) == (hosts[0], 1)
+
+
+def test_hosts_of_another_region_are_refused_and_nothing_is_drained() -> None:
+    """All or none."""
+    world = _spread()
+    _drain(world, "east-1-0", "west-1-0")
+    assert world.placer("east").host_state("east-1-0") is HostState.HEALTHY
+
+
+def _moving_to() -> tuple[World, str]:
+    """A job that is being stopped, and the host on which a place is kept for it."""
+    world = World(fleet(cluster("east-1", hosts=2), cluster("west-1")), profile(), obedient=False)
+    world.submit(job("a", gpus=8))
+    world.start("j1")
+    (home,) = world.jobs["j1"].hosts
+    region = world.region_of(home)
+    world.tell(ids.placer(region), m.SetHost(home, HostState.DRAINING, "ann"))
+    (place,) = world.placer(region).state.places.values()
+    return world, place.plan.hosts[0]
+
+
+def _kept(world: World) -> dict[str, tuple[str, ...]]:
+    """For which jobs GPUs are kept, by host, as `topmast hosts` shows it."""
+    rows = listing.hosts(world.machines.placers, lambda *_: None, world.now)
+    return {row.name: row.kept_for for row in rows if row.kept_for}
+
+
+def _free(world: World, host: str) -> float:
+    rows = listing.hosts(world.machines.placers, lambda *_: None, world.now)
+    return next(row.free_gpus for row in rows if row.name == host)
+
+
+def test_a_place_that_is_kept_is_shown() -> None:
+    """Else a host would have no free GPUs, and no job, for no reason that anybody could see."""
+    world, host = _moving_to()
+    assert _kept(world) == {host: ("j1",)}
+    assert _free(world, host) == 0.0
+
+
+def test_a_place_on_a_host_that_leaves_service_is_kept_no_more() -> None:
+    """Once it is back, others have its GPUs at once."""
+    for state in (HostState.DRAINING, HostState.CORDONED):
+        world, host = _moving_to()
+        world.set_host(host, state)
+        assert _kept(world) == {}
+        world.set_host(host, HostState.HEALTHY)
+        assert _free(world, host) == 8.0
+        invariants.check_rebuilds(world)
+
+
+def test_a_place_on_a_host_that_is_lost_is_kept_no_more() -> None:
+    """The job is placed like any other when it has stopped."""
+    world, host = _moving_to()
+    world.lose(host)
+    assert _kept(world) == {}
+
+
+def test_a_job_that_is_cancelled_while_it_moves_leaves_no_place_behind() -> None:
+    """Whether it is still being stopped, or waits already."""
+    world, host = _moving_to()
+    world.cancel("j1")
+    world.finish("j1", None)
+    assert world.state("j1") is JobState.CANCELLED
+    assert _kept(world) == {}
+    assert _free(world, host) == 8.0
+    invariants.check_rebuilds(world)
+
+
+def test_a_job_that_goes_elsewhere_leaves_no_place_behind() -> None:
+    """The place is on a host that the job avoids by now; it starts in another region, and the GPUs are free."""
+    world = World(fleet(cluster("east-1", hosts=2), cluster("west-1")), profile(), obedient=False)
+    world.submit(job("a", gpus=8))
+    world.start("j1")
+    (bad,) = world.jobs["j1"].hosts
+    region = world.region_of(bad)
+    world.lose(bad)
+    world.revive(bad)
+    (home,) = world.jobs["j1"].hosts
+    assert world.region_of(home) == region
+    world.start("j1")
+    world.advance(3600.0)
+    world.set_host(home, HostState.DRAINING)
+    assert _kept(world) == {bad: ("j1",)}
+    world.finish("j1", None)
+    assert world.region_of(world.jobs["j1"].hosts[0]) != region
+    assert _kept(world) == {}
+    assert _free(world, bad) == 8.0
+    invariants.check_rebuilds(world)
