@@ -62,9 +62,15 @@ def test_jobs_run_on_while_the_server_is_away(tmp_path: Path, how: str) -> None:
             server.kill()
         (ends.folder / "go").touch()
         eventually(lambda: not is_alive(pids[1]), "it ends, and nobody sees it")
+        time.sleep(0.5)
+        back_s = time.time()
         server.start()
         server.wait_ready()
         assert ends.until("SUCCEEDED").attempts == 1
+        record = server.state / "engines" / "east-a" / "tasks" / f"{ends.id}.1.0.end"
+        ended_s = json.loads(record.read_bytes())["at_s"]
+        story = client.story(ends.id)
+        assert story.job.finish_s == story.attempts[0].end_s == ended_s < back_s
         assert (stays.until("RUNNING").attempts, is_alive(pids[0])) == (1, True)
         waits.started()
         waits.end()

@@ -94,7 +94,8 @@ class Trail:
     def _finish(self, record: JobRecord | None, now: float) -> None:
         if record is not None and record.finished:
             view = msgspec.json.encode(record.view(now, None)).decode()
-            self.jobs.append(JobRow(record.id, record.number, now, view))
+            finish_s = now if record.finish_s is None else record.finish_s
+            self.jobs.append(JobRow(record.id, record.number, finish_s, view))
 
     def _checkpointed(self, fact: f.Checkpointed, event: Message, now: float) -> None:
         self._line(now, fact.job, "checkpointed", f"checkpoint at step {fact.step}", step=fact.step)

@@ -25,6 +25,7 @@ class Task(Struct, gc=False):
     seat: Seat
     phase: TaskPhase = TaskPhase.WAITING
     code: int | None = None
+    ended_s: float | UnsetType = UNSET
 
 
 class AttemptPhase(StrEnum):
@@ -155,6 +156,12 @@ class Attempt(Struct, gc=False):
     def ended(self) -> bool:
         """Whether no task can run any more."""
         return all(task.phase is TaskPhase.ENDED for task in self.tasks)
+
+    @property
+    def ended_s(self) -> float:
+        """When the last of its tasks ended that did; its start if none did."""
+        times = (task.ended_s for task in self.tasks)
+        return max((t for t in times if not isinstance(t, UnsetType)), default=self.opened_s)
 
     @property
     def up(self) -> bool:

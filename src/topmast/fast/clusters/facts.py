@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from topmast.fast.machine import Fact
 from topmast.model.states import Outcome
@@ -27,7 +27,7 @@ class TaskUp(Fact, frozen=True):
 
 
 class TaskDown(Fact, frozen=True):
-    """A task ended; ``code`` None: without a status."""
+    """A task ended; ``code`` None: without a status. ``at_s``: absent if at the time of the record."""
 
     job: str
     epoch: int
@@ -35,6 +35,7 @@ class TaskDown(Fact, frozen=True):
     code: int | None
     step: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    at_s: float | UnsetType = UNSET
 
 
 class GangUp(Fact, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.clusters.facts import (
@@ -130,11 +130,19 @@ class ClusterManager(EventMachine):
     # --- news of tasks ------------------------------------------------------------------------
 
     def _task_exited(self, event: m.TaskExited) -> None:
-        report = event.report
+        key, report = (event.job, event.epoch, event.rank), event.report
+        at_s = self._when(event)
         self._task_ended(
-            TaskDown(event.job, event.epoch, event.rank, event.code, report.step, report.metrics),
+            TaskDown(*key, event.code, report.step, report.metrics, at_s),
             cause=event.error or f"task {event.rank} exited with status {event.code}",
         )
+
+    def _when(self, event: m.TaskExited) -> float | UnsetType:
+        """When a task ended: as its engine says, while nobody listened, or now if that cannot be."""
+        attempt = self._attempt(event.job, event.epoch)
+        if attempt is not None and attempt.opened_s < event.at_s < self.now:
+            return event.at_s
+        return UNSET
 
     def _task_lost(self, event: m.TaskLost) -> None:
         self._task_ended(
@@ -240,9 +248,10 @@ class ClusterManager(EventMachine):
     def _close(self, attempt: Attempt) -> None:
         """Report the end; what was never stopped has succeeded, for every status was 0."""
         outcome = attempt.why or Outcome.SUCCEEDED
+        end_s = attempt.ended_s
         kept_until_s = attempt.kept_until_s or attempt.opened_s
         if outcome is Outcome.SUCCEEDED:
-            kept_until_s = self.now
+            kept_until_s = end_s
         turns = attempt.turns
         self.decide(Closed(attempt.job, attempt.epoch))
         self._ordered.pop(attempt.job, None)
@@ -252,14 +261,14 @@ class ClusterManager(EventMachine):
                 epoch=attempt.epoch,
                 outcome=outcome,
                 start_s=attempt.opened_s,
-                end_s=self.now,
-                kept_s=attempt.ran_s(min(kept_until_s, self.now)),
+                end_s=end_s,
+                kept_s=attempt.ran_s(min(kept_until_s, end_s)),
                 cause=attempt.cause,
                 exit_code=attempt.exit_code,
                 step=attempt.step,
                 metrics=attempt.metrics,
                 suspects=attempt.suspects,
-                suspended_s=UNSET if turns is None else turns.paused_until_s(self.now),
+                suspended_s=UNSET if turns is None else turns.paused_until_s(end_s),
             )
         )
 
@@ -388,6 +397,7 @@ class ClusterManager(EventMachine):
         task = attempt.tasks[fact.rank]
         task.phase = TaskPhase.ENDED
         task.code = fact.code
+        task.ended_s = self.now if isinstance(fact.at_s, UnsetType) else fact.at_s
         if fact.step is not None:
             attempt.step = fact.step
         if fact.metrics and (fact.rank == 0 or not attempt.metrics):

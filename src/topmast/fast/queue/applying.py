@@ -121,7 +121,7 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
             record.first_start_s = queue.now
         queue.drifts.note(queue.pending, record, queue.now)
     if record.finished:
-        _retire(queue, record)
+        _retire(queue, record, queue.now)
 
 
 def _migrates(queue: QueueState, fact: f.Migrates, event: m.Message) -> None:
@@ -135,14 +135,14 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
         record.state = to
 
 
-def _retire(queue: QueueState, record: JobRecord) -> None:
+def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     """A job is over: out of its line, and after a while out of memory."""
     queue.waits_no_more(record)
     queue.durations.over(record.id)
     queue.binding.forget(record.id, queue.now)
     queue.rounds.forget(record.id)
     queue.elastic.forget(record.id)
-    record.finish_s = queue.now
+    record.finish_s = finish_s
     queue.finished.append(record.id)
     if len(queue.finished) > FINISHED_KEPT:
         for job in queue.finished[: FINISHED_KEPT // 10]:
@@ -170,7 +170,10 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         record.worked_s += worked_s
         queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
-    record.start_s, record.stopped_s = None, queue.now
+    end_s = queue.now
+    if record.start_s is not None and record.start_s < event.end_s < queue.now:
+        end_s = event.end_s  # before anyone listened; by another's clock it may also be any time
+    record.start_s, record.stopped_s = None, end_s
     if event.step is not None:
         record.step = event.step
     if event.metrics:
@@ -192,7 +195,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         if queue.services.learn(record, gpus):
             queue.pending.order_changed(queue.now)
     if record.finished:
-        _retire(queue, record)
+        _retire(queue, record, end_s)
     else:
         record.over_quota = False
         queue.enqueue(record)

@@ -228,6 +228,39 @@ def test_a_success_keeps_all_its_time() -> None:
     assert (manager.end().start_s, manager.end().end_s, manager.end().kept_s) == (0.0, 50.0, 50.0)
 
 
+@pytest.mark.parametrize(
+    ("story", "ended_s", "want_s"),
+    [
+        ("they ended long before anyone heard of it", (20.0, 30.0), 30.0),
+        ("only one ended unheard", (20.0, 50.0), 50.0),
+        ("a clock runs ahead", (20.0, 70.0), 50.0),
+        ("a clock was set back to before the start", (5.0, 4.0), 50.0),
+        ("their engine cannot tell", (0.0, 0.0), 50.0),
+    ],
+)
+def test_a_gang_ends_when_its_last_task_did(
+    story: str, ended_s: tuple[float, float], want_s: float
+) -> None:
+    """Not when it was heard of, for the server may have been down; but never before its start."""
+    manager = Manager()
+    manager.now = 10.0
+    manager.run()
+    manager.now = 50.0
+    manager.tell(*(m.TaskExited("j1", 1, rank, 0, at_s) for rank, at_s in enumerate(ended_s)))
+    assert (manager.end().end_s, manager.end().kept_s) == (want_s, want_s - 10.0)
+
+
+def test_an_end_that_the_truth_tells_has_its_time() -> None:
+    """Also one that only a reconciliation finds."""
+    manager = Manager()
+    manager.run()
+    manager.now = 50.0
+    manager.ask_truth()
+    ends = (m.TruthTask("j1", 1, rank, running=False, code=0, at_s=20.0 + rank) for rank in (0, 1))
+    manager.tell(m.EngineTruth(tuple(ends)))
+    assert manager.end().end_s == 21.0
+
+
 def test_a_failure_keeps_what_was_checkpointed() -> None:
     """The rest is lost; the furthest checkpoint counts, in whatever order they are heard."""
     manager = Manager()
