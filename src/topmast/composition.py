@@ -300,14 +300,20 @@ class System:
     def _check_clusters_in_use(self) -> None:
         """A cluster that still runs jobs may not disappear from the fleet file."""
         listed = {c.name for region in self.fleet.regions for c in region.clusters}
+        left: dict[str, list[str]] = {}
         for placer in self.machines.placers.values():
             for held in placer.state.allocations.values():
-                if outer(held.plan.cluster) not in listed:
-                    raise InvalidInput(
-                        f"cluster '{outer(held.plan.cluster)}' is gone from it but still runs {held.job}",
-                        field="fleet",
-                        remedy="keep the cluster until its hosts are drained",
-                    )
+                left.setdefault(outer(held.plan.cluster), []).append(held.job)
+        for cluster, jobs in left.items():
+            if cluster not in listed:
+                named = f"{', '.join(jobs[:3])}{' and more' if len(jobs) > 3 else ''}"
+                raise InvalidInput(
+                    f"cluster '{cluster}' is gone from it, and ran {named} when this server was stopped",
+                    field="--fleet",
+                    remedy="start once without --fleet: a job that has ended since is noticed then; wait for the "
+                    "others (topmast wait JOB) or cancel them, stop the server, and start it with --fleet; "
+                    "or use another folder (--state DIR)",
+                )
 
     def _with_datasets_found(self, fleet: Fleet) -> Fleet:
         """The fleet without replicas it names that are not there: no job may start on them."""
