@@ -17,6 +17,7 @@ from topmast.model import messages as m
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.ports import Audit, HistoryRow, Record
 from topmast.runtime import loop
+from topmast.runtime.codec import decode_facts
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 
@@ -28,7 +29,7 @@ ends_the_process = pytest.mark.filterwarnings(
 
 
 class Disk(MemoryJournal):
-    """A journal that can be slow, or broken."""
+    """A journal that can be slow, or broken, and notes the facts that it was given when it has them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,15 +37,20 @@ class Disk(MemoryJournal):
         self.ready.set()
         self.waiting = threading.Event()
         self.broken = False
+        self.breaks_at = ""
+        """The first commit with a fact of this type fails, and so do all after it."""
         self.log: list[str] = []
+        """Types of facts that were committed, of messages that left, and answers, in order."""
 
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         self.waiting.set()
         assert self.ready.wait(PATIENCE_S)
+        facts = [type(f).__name__ for r in records for f in decode_facts(r.machine, r.facts)]
+        self.broken = self.broken or self.breaks_at in facts
         if self.broken:
             raise OSError("no space left on device")
         super().append(records, audit)
-        self.log.append("append")
+        self.log += facts
 
 
 class Clock:
@@ -123,16 +129,44 @@ def test_an_answer_comes_when_it_is_on_the_disk() -> None:
         assert process.disk.written
 
 
-def test_an_order_leaves_when_its_cause_is_on_the_disk() -> None:
-    """No engine hears of a decision that a crash could undo."""
+def test_every_order_leaves_when_its_own_cause_is_on_the_disk() -> None:
+    """No engine hears of a decision that a crash could undo: not of a start, and not of a stop."""
     with running() as process:
-        process.disk.log.clear()
         process.call(m.SubmitJobs((job(),)))
         process.until(lambda: process.orders(m.StartGang))
+        process.runtime.post("cluster/east-1", m.TaskStarted("j1", 1, 0, 0.0))
+        process.call(m.CancelJobs(("j1",)))
+        process.until(lambda: process.orders(m.StopTasks))
         log = process.disk.log
-        assert log.index("StartGang") > log.index("append")
-        committed = b"".join(record.facts for record in process.disk.written)
-        assert b"Opened" in committed
+        assert log.index("Opened") < log.index("StartGang")
+        assert log.index("Stopping") < log.index("StopTasks")
+
+
+def test_every_answer_follows_its_own_commit() -> None:
+    """A client that holds the id of a job can rely on it: the job is on the disk before."""
+    with running() as process:
+        log = process.disk.log
+        process.disk.ready.clear()
+        answer = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        answer.add_done_callback(lambda _: log.append("answer"))
+        process.disk.ready.set()
+        process.until(lambda: "answer" in log)
+        assert log.index("Admitted") < log.index("answer")
+
+
+@ends_the_process
+@pytest.mark.parametrize("fact", ["Admitted", "Opened"])
+def test_of_a_commit_that_fails_nothing_gets_out(fact: str) -> None:
+    """Neither the answer, nor the order that the same commit was to cause, nor a line for people."""
+    with running() as process:
+        process.disk.breaks_at = fact
+        answer = process.runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))
+        assert process.ended.wait(PATIENCE_S)
+        assert isinstance(process.failed[0], OSError)
+        assert fact not in process.disk.log
+        assert answer.done() is (fact == "Opened")
+        assert process.orders(m.StartGang) == []
+        assert process.seen == process.disk.rows
 
 
 def test_events_that_wait_together_share_a_commit() -> None:
