@@ -17,7 +17,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test check format bench crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test check format bench crash-test docs docs-output docs-test lock hooks clean bounds
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,13 @@ bench: $(RUNTIME) ## measure submission, recovery and ranking, as JSON
 
 crash-test: $(DEV) ## kill the control plane N times and check what it promised
 	@$(PY) -m tests.crash.run --kills $(N)
+
+bounds: $(DEV) ## run the tests of compiled kernels with every index checked: minutes
+	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/.bounds $(PYTEST) --timeout 900 $(BOUNDS)
+
+# In a cache of its own: code that checks its indices must not be taken for the usual one.
+BOUNDS := tests/unit/fast/placement $(patsubst %,tests/properties/test_%.py, \
+          ahead bulk explanations mixed_gangs resizing search search_is_exhaustive victims)
 
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

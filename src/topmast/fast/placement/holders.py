@@ -53,8 +53,14 @@ class Holders:
         holdings.link_all_of(*self.arrays, *self.held, row)
 
     def count_anew(self, region: str, job: str) -> None:
-        """Count the hosts of an attempt anew. O(their slots and entries)."""
-        holdings.refresh_all_of(*self.arrays, *self.held, self.rows[region, job])
+        """Count the hosts of an attempt anew; raises `RuntimeError` when it holds what another holds.
+
+        O(slots and entries of its hosts)
+        """
+        try:
+            holdings.refresh_all_of(*self.arrays, *self.held, self.rows[region, job])
+        except RuntimeError as error:
+            raise RuntimeError(f"job {job} in region {region}: {error}") from error
 
     def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
         """An entry for each host, followed by those of its shares."""

@@ -18,6 +18,7 @@ from topmast.fast.placement.kernels import F64, I64, MILLI, Arrays, count_whole
 from topmast.model.job import Band
 
 NONE = -1
+OVERDRAWN = "two attempts hold the same GPUs of a host: the books are wrong"
 THRESHOLDS = np.array([Band.LOW, Band.NORMAL, Band.HIGH, Band.CRITICAL, 1_000_000], np.int64)
 """The last stands for any band."""
 
@@ -171,14 +172,22 @@ def _count_whole_in(a: Arrays, host: int, change: int) -> None:
 
 @kernel
 def refresh(a: Arrays, h: Holdings, host: int) -> None:
-    """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries)."""
+    """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries).
+
+    Raises `RuntimeError` when more GPUs would come free than there are: ``cleared_hist`` has no place for
+    such a host, and to count it would overwrite what others hold.
+    """
     served = a.available[host]
     if served:
         _count_whole_in(a, host, -1)
         _count_in(a, h, host, -1)
     a.whole[host] = count_whole(a, host)
+    gpus = a.offset[host + 1] - a.offset[host]
     for k in range(h.cleared.shape[0]):
-        h.cleared[k, host] = _count_cleared(a, h, host, THRESHOLDS[k])
+        cleared = _count_cleared(a, h, host, THRESHOLDS[k])
+        if cleared > gpus:
+            raise RuntimeError(OVERDRAWN)
+        h.cleared[k, host] = cleared
     if served:
         _count_whole_in(a, host, 1)
         _count_in(a, h, host, 1)
