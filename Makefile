@@ -17,7 +17,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test check format bench crash-test docs docs-output docs-test lock hooks clean bounds
+.PHONY: help venv demo test check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -51,7 +51,7 @@ bench: $(RUNTIME) ## measure submission, recovery and ranking, as JSON
 	@$(VENV)/bin/topmast bench recover --jobs 100000 --json
 	@$(VENV)/bin/topmast bench ranking --jobs 1000000 --json
 
-crash-test: $(DEV) ## kill the control plane N times and check what it promised
+crash-test: $(DEV) ## kill servers N times, hosts and tasks too, and check what was promised
 	@$(PY) -m tests.crash.run --kills $(N)
 
 bounds: $(DEV) ## run the tests of compiled kernels with every index checked: minutes
@@ -60,6 +60,9 @@ bounds: $(DEV) ## run the tests of compiled kernels with every index checked: mi
 # In a cache of its own: code that checks its indices must not be taken for the usual one.
 BOUNDS := tests/unit/fast/placement $(patsubst %,tests/properties/test_%.py, \
           ahead bulk explanations mixed_gangs resizing search search_is_exhaustive victims)
+
+mutants: $(DEV) ## break each promise in a copy of the source, and see that a test notices: minutes
+	@$(PY) -m tests.mutants.run $(ARGS)
 
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

@@ -1,8 +1,10 @@
 """One task of the crash test: a small program that leaves proof of what happened to it.
 
-It holds a lock named after its job and rank for as long as it lives, so that a second copy cannot
-but notice the first, and appends what it does to one file, a line in a single write. It goes on
-from the step at which an earlier attempt was told to stop. Standard library only: it starts often.
+For as long as anything of it lives it holds a lock named after its job and rank, and locks on the GPUs
+that it was given; and of each attempt it leaves a file that is made once. So a second copy, or another
+task on the same GPU, cannot but notice. It appends what it does to one file, a line in a single write,
+and goes on from the step at which an earlier attempt was told to stop. Standard library only: it
+starts often.
 """
 
 import fcntl
@@ -15,20 +17,29 @@ import time
 from pathlib import Path
 
 STEP_S = 0.05
-GANG_PATIENCE_S = 30.0
+GANG_PATIENCE_S = 60.0
 DIGESTS = "digests.json"
 """The file of a dataset that names the SHA-256 of each of the others."""
 FAILED, ALONE, DOUBLE = 3, 5, 6
+PARTS = 4
+"""A GPU is shared by quarters: each has a lock of its own."""
+DAEMON_S = 600.0
 
 
 class Probe:
-    """Proof goes to ``folder``; the job is called ``name``, and ends after ``steps`` as ``mode`` says."""
+    """Proof goes to ``folder``; the job is called ``name``, and ends after ``steps`` as ``mode`` says.
 
-    def __init__(self, folder: Path, name: str, mode: str, steps: int) -> None:
+    ``share``: how much of each of its GPUs it was given.
+    """
+
+    def __init__(self, folder: Path, name: str, mode: str, steps: int, share: float) -> None:
         self.folder = folder
         self.name = name
         self.mode = mode
         self.steps = steps
+        self.share = share
+        self.host = os.environ["TOPMAST_HOST"]
+        self.slots = [slot for slot in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if slot]
         self.job = os.environ["TOPMAST_JOB_ID"]
         self.epoch = int(os.environ["TOPMAST_EPOCH"])
         self.rank = int(os.environ["TOPMAST_RANK"])
@@ -39,13 +50,13 @@ class Probe:
     def run(self) -> int:
         """Work; the exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        lock = os.open(self.folder / "locks" / f"{self.name}.{self.rank}", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.say("double")
+        broken = self.not_alone()
+        if broken:
+            self.say(broken)
             return DOUBLE
         self.say("start")
+        if self.mode == "daemon":
+            self.leave_a_daemon()
         self.read_data()
         if self.size > 1 and not self.meet():
             if self.told:
@@ -53,6 +64,41 @@ class Probe:
             self.say("alone")
             return ALONE
         return self.work()
+
+    def not_alone(self) -> str:
+        """Take all locks; what there is of another copy, or of another on the same GPU."""
+        attempt = self.folder / "attempts" / f"{self.job}.{self.epoch}.{self.rank}"
+        try:
+            os.close(os.open(attempt, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return "again"
+        if not self.lock(f"{self.name}.{self.rank}"):
+            return "double"
+        for slot in self.slots:
+            left = round(self.share * PARTS)
+            for part in range(PARTS):
+                left -= left > 0 and self.lock(f"gpu.{self.host}.{slot}.{part}")
+            if left:
+                return "crowded"
+        return ""
+
+    def lock(self, name: str) -> bool:
+        """Hold a lock until the end of this process and its children; False when it is held."""
+        lock = os.open(self.folder / "locks" / name, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        return True
+
+    def leave_a_daemon(self) -> None:
+        """A child in a session of its own that holds the same locks and stays when its parent ends."""
+        if os.fork() == 0:
+            os.setsid()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            time.sleep(DAEMON_S)
+            os._exit(0)
 
     def read_data(self) -> None:
         """Where there is a dataset, there is all of it."""
@@ -118,6 +164,7 @@ class Probe:
         line = {
             "kind": kind, "name": self.name, "job": self.job, "epoch": self.epoch,
             "rank": self.rank, "pid": os.getpid(), "at_s": time.monotonic(),
+            "host": self.host, "size": self.size,
         }  # fmt: skip
         append(self.folder / "proof", line)
 
@@ -137,5 +184,5 @@ def append(file: Path, line: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    _, where, who, how, much = sys.argv
-    sys.exit(Probe(Path(where), who, how, int(much)).run())
+    _, where, who, how, much, part = sys.argv
+    sys.exit(Probe(Path(where), who, how, int(much), float(part)).run())

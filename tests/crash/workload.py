@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.crash import probe
-from tests.crash.verdict import Submission
+from tests.crash.verdict import LIMIT_S, Submission
 from topmast import Client
 from topmast.model.errors import Conflict, TopmastError, Unavailable
 from topmast.model.states import TERMINAL
@@ -39,7 +39,12 @@ tenants:
   blue: {quota: {H100: 4, A100: 2}, borrow_limit: {H100: 4, A100: 4}}
   green:
 """
-SETTINGS = {"min_runtime_s": "0.3", "restart_cost_s": "1", "backoff_s": "0.2"}
+SETTINGS = {
+    "min_runtime_s": "0.3", "restart_cost_s": "1", "backoff_s": "0.2", "backoff_cap_s": "2",
+    "suspect_s": "1", "elastic.every_s": "0.5", "elastic.settle_s": "1", "elastic.gain": "0.1",
+}  # fmt: skip
+MAX_RESTARTS = 20
+"""Tasks are killed too, and that counts as their own failure."""
 
 TENANTS = ("red", "blue", "green")
 
@@ -58,6 +63,8 @@ class Kind:
     tasks: int = 1
     steady: bool = False
     cancel: bool = False
+    limited: bool = False
+    elastic: bool = False
     data: bool = False
     packed: bool = False
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +83,19 @@ KINDS = (
     Kind("fail-once", 8, (1, 6), mode="fail-once"),
     Kind("fail", 3, (1, 4), mode="fail", wants=("FAILED",), more={"max_restarts": 1}),
     Kind("cancelled", 8, (10, 60), wants=("CANCELLED", "SUCCEEDED"), cancel=True),
-    Kind("limited", 2, (600, 600), wants=("FAILED",), more={"time_limit": 1.0}),
+    Kind("limited", 2, (600, 600), wants=("FAILED",), limited=True, more={"time_limit": LIMIT_S}),
+    # Leaves a process behind that holds on to all it has.
+    Kind("daemon", 6, (1, 6), mode="daemon"),
+    # Has one to three tasks, now so many and now so many.
+    Kind(
+        "elastic",
+        6,
+        (10, 40),
+        ("H100:1", "A100:1"),
+        tasks=2,
+        elastic=True,
+        more={"min_nodes": 1, "max_nodes": 3},
+    ),
     Kind("share", 4, (2, 20), ("H100:0.5", "A100:0.25")),
     Kind("cpu", 4, (1, 10), ({},)),
     # Reads a dataset of its own, which is in another region.
@@ -91,17 +110,19 @@ DATA_BYTES = (1, 100_000, 300_000)
 def document(kind: Kind, name: str, folder: Path, rng: random.Random) -> dict[str, Any]:
     """The job file of one more job of a kind."""
     steps = rng.randint(*kind.steps)
-    run = f"exec {sys.executable} -I -S {probe.__file__} {folder} {name} {kind.mode} {steps}"
+    accelerators = rng.choice(kind.accelerators)
+    share = _share(accelerators)
+    run = f"exec {sys.executable} -I -S {probe.__file__} {folder} {name} {kind.mode} {steps} {share:g}"
     found = {
         "name": name,
         "tenant": rng.choice(TENANTS),
         "num_nodes": kind.tasks,
         "priority": rng.choice(kind.bands),
         "checkpoint": {"grace": 20},
+        "max_restarts": MAX_RESTARTS,
         "run": run,
         **kind.more,
     }
-    accelerators = rng.choice(kind.accelerators)
     if accelerators:
         found["resources"] = {"accelerators": accelerators}
     if kind.data:
@@ -110,6 +131,13 @@ def document(kind: Kind, name: str, folder: Path, rng: random.Random) -> dict[st
         found["run"] = f"grep -qx {name} packed\n{run}"
         found["workdir"] = str(pack(name, folder))
     return found
+
+
+def _share(accelerators: Any) -> float:
+    """How much a task has of each GPU that it is given."""
+    if not isinstance(accelerators, str):
+        return 1.0
+    return min(1.0, float(accelerators.partition(":")[2]))
 
 
 def make_dataset(name: str, folder: Path, rng: random.Random) -> Path:
@@ -246,7 +274,10 @@ class Submitter(Worker):
         """A job with a name of its own, and the note of it."""
         self.count += 1
         name = f"{kind.name}-{self.number}-{self.count}"
-        sent = Submission(name, f"key-{name}", kind.wants, kind.tasks, kind.steady)
+        sent = Submission(
+            name, f"key-{name}", kind.wants, None if kind.elastic else kind.tasks,
+            kind.steady, kind.limited, fetches=kind.data or kind.packed,
+        )  # fmt: skip
         self.load.sent.append(sent)
         if kind.data:
             self.add_dataset(name)
@@ -268,11 +299,17 @@ class Submitter(Worker):
 
 
 class Watcher(Worker):
-    """Looks at the jobs again and again: what has ended once must never look different."""
+    """Looks at the jobs again and again: what has ended once must never look different.
 
-    def __init__(self, load: Load) -> None:
+    ``is_whole`` tells whether all of the control plane is up.
+    """
+
+    def __init__(self, load: Load, is_whole: Callable[[], bool]) -> None:
         super().__init__(load, "watcher")
+        self.is_whole = is_whole
         self.ended: dict[str, str] = {}
+        self.answers: list[float] = []
+        """When it got an answer of all of the control plane, by the monotonic clock."""
 
     def work(self) -> None:
         """Sample until the load is over."""
@@ -289,6 +326,8 @@ class Watcher(Worker):
                 self.load.active = sum(
                     count for state, count in page.counts.items() if state not in TERMINAL
                 )
+                if self.is_whole():
+                    self.answers.append(time.monotonic())
                 for view in page.jobs:
                     self.compare(view)
 

@@ -1,16 +1,15 @@
 """The queue and the placers of its regions as processes of their own, killed and started again."""
 
 import os
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support.held import Held
-from tests.support.live import Server, eventually, is_alive
+from tests.support.live import Server, eventually, free_ports, is_alive
 from topmast import Client
 from topmast.model.errors import TopmastError
 from topmast.model.views import RegionVerdict
@@ -22,15 +21,6 @@ regions:
   home: {clusters: {home-a: {hosts: [{count: 1, gpu: L4, gpus: 2}]}}}
 """
 SETTINGS = {"min_runtime_s": "0", "backoff_s": "0.2", "suspect_s": "1"}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class Apart:
@@ -179,8 +169,15 @@ def test_a_region_apart_is_one_like_the_others_to_those_who_look(
     assert client.dry_run(job).regions[0].reachable
 
 
+NOT_THE_TOKEN = (
+    None, "", "Bearer", "Bearer wrong", "a-token-for-tests-only",
+    "Bearer a-token-for-tests-onl", "Bearer a-token-for-tests-only2", "Bearer A-TOKEN-FOR-TESTS-ONLY",
+)  # fmt: skip
+"""What is shown by those who do not have it: nothing, another one, a part of it, or more."""
+
+
 def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -> None:
-    """Strangers get 401, whatever they ask; the state of a placer is no state for another region."""
+    """Strangers get 401, whatever they ask and show; the state of a placer is no state for another region."""
     (port,) = free_ports(1)
     arguments = ["--role", "placer", "--region", "east", "--queue", "http://127.0.0.1:9"]
     placer = Server(tmp_path / "east", None, port=port, arguments=arguments)
@@ -191,9 +188,12 @@ def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -
     finally:
         del os.environ["TOPMAST_TOKEN"]
     try:
-        for path in ("/api/link/v1/east/books", "/api/link/v1/east/log", "/api/link/v1/west"):
-            assert httpx.get(url + path).status_code == 401
-        assert httpx.post(f"{url}/api/link/v1/east", content=b"{}").status_code == 401
+        for shown in NOT_THE_TOKEN:
+            stranger_says = {} if shown is None else {"Authorization": shown}
+            for path in ("/api/link/v1/east/books", "/api/link/v1/east/log", "/api/link/v1/west"):
+                assert httpx.get(url + path, headers=stranger_says).status_code == 401, shown
+            link = f"{url}/api/link/v1/east"
+            assert httpx.post(link, content=b"{}", headers=stranger_says).status_code == 401, shown
         good = {"Authorization": "Bearer a-token-for-tests-only"}
         assert httpx.get(f"{url}/api/link/v1/east/books", headers=good).status_code == 200
         assert httpx.post(f"{url}/api/link/v1/east", content=b"{", headers=good).status_code == 422

@@ -14,14 +14,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.held import HOLD, Held
-from tests.support.live import Server, end_agents, eventually, is_alive, kill, live, until_state
+from tests.support.live import (
+    PATIENCE_S,
+    Server,
+    end_agents,
+    eventually,
+    is_alive,
+    kill,
+    live,
+    until_state,
+)
 from topmast import Client
 from topmast.adapters.store import open_journal
 from topmast.model.errors import Unavailable
 from topmast.model.views import EventView
+from topmast.replay import replay_state
 
 FLEET = """
 regions:
@@ -39,7 +50,7 @@ def server_on(folder: Path, fleet: str = FLEET) -> Iterator[tuple[Server, Client
         yield server, client
 
 
-def run(*arguments: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
     """The command line."""
     command = [sys.executable, "-m", "topmast.app", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -226,7 +237,7 @@ def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     """One line that names the first; which does not notice."""
     with server_on(tmp_path) as (server, client):
         second = subprocess.run(
-            server.command, capture_output=True, text=True, timeout=30, check=False
+            server.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert second.returncode == 1
         assert second.stdout == ""
@@ -248,7 +259,7 @@ def test_a_fleet_may_change_between_two_starts(tmp_path: Path) -> None:
                          "[{count: 1, gpu: A100, gpus: 1}]}}}}")  # fmt: skip
         remembered, server.fleet = server.fleet, other
         refused = subprocess.run(
-            server.command, capture_output=True, text=True, timeout=30, check=False
+            server.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert "cluster 'east-a' is gone" in refused.stderr
@@ -287,13 +298,15 @@ def test_hosts_that_report_first_of_all_belong_to_their_region(tmp_path: Path) -
 
 def replayed(server: Server, until_s: float | None) -> dict[str, Any]:
     """What `topmast replay` says, while the server runs."""
-    arguments = ["replay", "--state", str(server.state), "--json"]
-    if until_s is not None:
-        arguments += ["--until", repr(until_s)]
-    said = run(*arguments)
+    document = replay_state(server.state, until_s)
+    return dict(json.loads(msgspec.json.encode(document)))
+
+
+def replayed_by_command(server: Server, until_s: float) -> dict[str, Any]:
+    """The same, from the command line."""
+    said = run("replay", "--state", str(server.state), "--json", "--until", repr(until_s))
     assert (said.returncode, said.stderr) == (0, "")
-    document: dict[str, Any] = json.loads(said.stdout)
-    return document
+    return dict(json.loads(said.stdout))
 
 
 def test_the_past_is_rebuilt(tmp_path: Path) -> None:
@@ -312,6 +325,7 @@ def test_the_past_is_rebuilt(tmp_path: Path) -> None:
         job.end()
         second.end()
         before, then, now = (replayed(server, s) for s in (running_s - 3600, running_s, None))
+        assert replayed_by_command(server, running_s) == then
         assert before["jobs"] == []
         assert {j["id"]: j["state"] for j in then["jobs"]} == {job.id: "RUNNING"}
         assert then["jobs"][0]["hosts"] == list(client.job(job.id).hosts)

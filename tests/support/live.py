@@ -2,12 +2,15 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,14 +20,43 @@ from topmast.model.states import TERMINAL
 from topmast.model.views import JobView
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+"""For what takes a second or two on a machine that is not busy."""
 LOG_TAIL_BYTES = 4_000
-EAGER = """
+BELOW_OUTGOING_PORTS = range(20_000, 32_000)
+SLOW_COMMIT = """
+import time
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.store.journal import SqlJournal
 from topmast.runtime import loop
-loop.SNAPSHOT_RECORDS = {}
+
+def append(journal, records, audit, commit=SqlJournal.append):
+    time.sleep({commit_s})
+    commit(journal, records, audit)
+
+SqlJournal.append = append
+loop.SNAPSHOT_RECORDS = {snapshot_records}
+LocalEngine.__init__.__kwdefaults__["host_return_s"] = {host_return_s}
 from topmast.app import main
 main()
 """
+
+
+@dataclass
+class Tuning:
+    """What a server is given that a test wants otherwise than people do.
+
+    ``commit_s``: how long each commit takes at least, so that a kill may well come before or in one.
+    """
+
+    snapshot_records: int = 50_000
+    commit_s: float = 0.0
+    host_return_s: float = 10.0
+
+    @property
+    def program(self) -> str:
+        """The server's main program."""
+        return SLOW_COMMIT.format(**asdict(self))
 
 
 class Server:
@@ -38,12 +70,12 @@ class Server:
         state: Path,
         fleet: Path | None,
         settings: Mapping[str, str] | None = None,
-        snapshot_records: int | None = None,
+        tuning: Tuning | None = None,
         arguments: Sequence[str] = (),
         port: int = 0,
         open_files: int | None = None,
     ) -> None:
-        """``snapshot_records``: after how many records to save a snapshot, instead of very many.
+        """``tuning`` may be changed between two starts.
 
         ``arguments``: more of them for `up`, for a process that is only a part of the system.
         ``open_files``: how many it may have, as by `ulimit -n`.
@@ -54,9 +86,7 @@ class Server:
         self.state = state
         self.fleet = fleet
         self.settings = dict(settings or {})
-        self.program = ["-m", "topmast.app"]
-        if snapshot_records is not None:
-            self.program = ["-c", EAGER.format(snapshot_records)]
+        self.tuning = tuning
         self.log = state.with_name(f"{state.name}.server.log")
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +105,8 @@ class Server:
     @property
     def command(self) -> list[str]:
         """What is run to start it."""
-        command = [sys.executable, *self.program, "up", "--state", str(self.state)]
+        program = ["-m", "topmast.app"] if self.tuning is None else ["-c", self.tuning.program]
+        command = [sys.executable, *program, "up", "--state", str(self.state)]
         command += ["--port", str(self.port), *self.arguments]
         if self.fleet is not None:
             command += ["--fleet", str(self.fleet)]
@@ -156,6 +187,20 @@ class Server:
         if self.running:
             self.kill()
         end_agents(self.state)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, and that no outgoing connection is given while a server is away."""
+    found: list[int] = []
+    with ExitStack() as stack:
+        for port in random.sample(BELOW_OUTGOING_PORTS, len(BELOW_OUTGOING_PORTS)):
+            probe = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+            if len(found) == count:
+                break
+    return found
 
 
 def tasks(state: Path) -> list[int]:
