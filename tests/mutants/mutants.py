@@ -1,0 +1,121 @@
+"""Ways to break what Topmast promises, each with the test that must notice.
+
+A mutant replaces one piece of the source. A row whose piece is not found any more is an error: the source
+was changed, and somebody has to see to it that the promise is still tested.
+"""
+
+from dataclasses import dataclass
+
+LOOP = "runtime/loop.py"
+TEST_LOOP = "tests/unit/runtime/test_loop.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In ``file`` below src/topmast, ``old`` becomes ``new``; then ``test`` must fail."""
+
+    promise: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTANTS = (
+    Mutant(
+        "orders leave after their commit",
+        LOOP,
+        "        if records:\n            self.journal.append(",
+        "        for send in outbox:\n            self._release(send)\n        outbox = []\n"
+        "        if records:\n            self.journal.append(",
+        f"{TEST_LOOP}::test_every_order_leaves_when_its_own_cause_is_on_the_disk",
+    ),
+    Mutant(
+        "nothing leaves when a commit fails",
+        LOOP,
+        "        if records:\n            self.journal.append(",
+        "        for send in outbox:\n            self._release(send)\n        outbox = []\n"
+        "        if records:\n            self.journal.append(",
+        f"{TEST_LOOP}::test_of_a_commit_that_fails_nothing_gets_out",
+    ),
+    Mutant(
+        "answers are given after their commit",
+        LOOP,
+        "        self._commit()\n        for answer, reply in replies:\n"
+        "            _resolve(answer, reply)\n",
+        "        for answer, reply in replies:\n            _resolve(answer, reply)\n"
+        "        self._commit()\n",
+        f"{TEST_LOOP}::test_every_answer_follows_its_own_commit",
+    ),
+    Mutant(
+        "a journal that fails ends the process",
+        LOOP,
+        "            self.journal.append(records, Audit(trail.history, trail.attempts, trail.jobs))\n",
+        "            try:\n"
+        "                self.journal.append(\n"
+        "                    records, Audit(trail.history, trail.attempts, trail.jobs)\n"
+        "                )\n"
+        "            except OSError:\n"
+        "                pass\n",
+        f"{TEST_LOOP}::test_a_disk_that_fails_ends_the_process",
+    ),
+    Mutant(
+        "a commit is on the disk when it returns",
+        "adapters/store/sqlite.py",
+        '"synchronous=FULL"',
+        '"synchronous=OFF"',
+        "tests/unit/adapters/store/test_sqlite.py"
+        "::test_a_commit_is_synced_before_append_returns_and_so_are_the_names",
+    ),
+    Mutant(
+        "a damaged record is refused",
+        "adapters/store/journal.py",
+        "if _crc(record) != row.crc:",
+        "if False:",
+        "tests/contract/test_journal.py",
+    ),
+    Mutant(
+        "one process owns a journal",
+        "adapters/store/owner.py",
+        "            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            pass\n",
+        "tests/contract/test_journal.py",
+    ),
+    Mutant(
+        "a plan is held against the books when it is committed",
+        "fast/placement/commits.py",
+        '    if plan.job in placer.state.allocations:\n        return "the job holds slots already"\n',
+        '    if plan.job in placer.state.allocations:\n        return "the job holds slots already"\n'
+        '    return ""\n',
+        "tests/unit/fast/placement",
+    ),
+    Mutant(
+        "GPUs that two attempts hold are noticed",
+        "fast/placement/holdings.py",
+        "        if cleared > gpus:\n            raise RuntimeError(OVERDRAWN)\n",
+        "",
+        "tests/unit/fast/placement/test_holdings.py",
+    ),
+    Mutant(
+        "a relay applies each message once",
+        "runtime/relay.py",
+        "            if parcel.seq in (0, last + 1):",
+        "            if True:",
+        "tests/unit/runtime/test_relay.py",
+    ),
+    Mutant(
+        "a relay keeps what has not arrived",
+        "runtime/relay.py",
+        "if parcel.seq <= event.seq)",
+        "if parcel.seq <= event.seq + 1)",
+        "tests/unit/runtime/test_relay.py",
+    ),
+    Mutant(
+        "a link asks for its token, and no other",
+        "api/guard.py",
+        'if hmac.compare_digest(given, b"Bearer " + self.token):',
+        'if given.startswith(b"Bearer "):',
+        "tests/integration/test_apart.py"
+        "::test_a_link_asks_for_its_token_and_a_folder_keeps_its_role",
+    ),
+)
