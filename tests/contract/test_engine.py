@@ -296,7 +296,7 @@ def test_a_snapshot_cannot_lead_out(rig: Rig, tmp_path: Path) -> None:
 # --- reports -----------------------------------------------------------------------------------
 
 REPORTING = """
-python - <<'END'
+$TOPMAST_PYTHON - <<'END'
 from topmast.report import progress
 progress(resumed_from=10)
 progress(step=11, loss=0.5, bad=float("nan"))

@@ -63,6 +63,34 @@ def supervisor_of(rig: Rig, task: str) -> int:
     return pid
 
 
+# --- what tasks see ----------------------------------------------------------------------------
+
+
+def test_a_task_does_not_run_in_the_environment_of_topmast(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it installs with pip does not change the server; the server's Python has a name of its own."""
+    own = Path(sys.executable).parent
+    assert (own.parent / "pyvenv.cfg").is_file(), "these tests run in a virtual environment"
+    monkeypatch.setenv("PATH", f"{own}:{os.environ['PATH']}")
+    monkeypatch.setenv("VIRTUAL_ENV", str(own.parent))
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("SECRET", "of the server")
+    rig.engine.start_gang(
+        order("j1", "type -ap pip python python3 || true; $TOPMAST_PYTHON -m topmast.report; env")
+    )
+    assert rig.end_of("j1").code == 0
+    said = rig.log("j1")
+    programs = [line for line in said.splitlines() if line.startswith("/")]
+    assert not [line for line in programs if Path(line).parent.resolve() == own.resolve()]
+    seen = {line.partition("=")[0] for line in said.splitlines() if "=" in line}
+    assert {"PATH", "TOPMAST_PYTHON", "TOPMAST_RANK"} <= seen
+    ours = {name for name in seen if name.startswith(("TOPMAST_", "MASTER_"))}
+    ours |= {"HOME", "LANG", "PATH", "PYTHONUNBUFFERED", "RANK", "LOCAL_RANK", "WORLD_SIZE"}
+    ours |= {"CUDA_VISIBLE_DEVICES"}
+    assert seen - ours <= {"PWD", "OLDPWD", "SHLVL", "_"}, "what bash adds"
+
+
 # --- hosts that die ----------------------------------------------------------------------------
 
 ESCAPING = f"setsid sleep 1000 & (setsid setsid sleep 1000 &)\n{FOREVER}"

@@ -75,7 +75,7 @@ def test_a_job_grows_and_shrinks_and_ends_with_its_work_whole(tmp_path: Path) ->
         ).id  # fmt: skip
         until_state(client, filler, "RUNNING")
         job = client.submit(
-            {"name": "train", "run": f"exec python {script}", "num_nodes": 2, "min_nodes": 1,
+            {"name": "train", "run": f"exec $TOPMAST_PYTHON {script}", "num_nodes": 2, "min_nodes": 1,
              "max_nodes": 4, "expected_duration": "1h", "resources": {"accelerators": "ELASTIC:1"}}
         ).id  # fmt: skip
         view = until_state(client, job, "RUNNING")
@@ -126,7 +126,7 @@ def test_a_gang_that_takes_turns_grows_and_gives_way(tmp_path: Path) -> None:
     up = live(tmp_path, FLEET, TURNS, ("--profile", "gandiva"))
     with up as (server, _), Client(state=server.state) as client:
         job = client.submit(
-            {"name": "train", "run": f"exec python {script}", "num_nodes": 2, "min_nodes": 2,
+            {"name": "train", "run": f"exec $TOPMAST_PYTHON {script}", "num_nodes": 2, "min_nodes": 2,
              "max_nodes": 4, "resources": {"accelerators": "ELASTIC:1"}}
         ).id  # fmt: skip
 

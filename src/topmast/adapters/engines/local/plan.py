@@ -98,7 +98,6 @@ def _workdir(digest: str, around: Surroundings) -> str:
 
 def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]:
     """What all tasks see, but for what is theirs. The job's own variables cannot hide ours."""
-    path = os.environ.get("PATH", os.defpath)
     hosts = dict.fromkeys(seat.host for seat in _by_rank(gang))
     ours = {
         "TOPMAST_JOB_ID": gang.job,
@@ -108,6 +107,7 @@ def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]
         "TOPMAST_REGION": gang.region,
         "TOPMAST_CLUSTER": gang.cluster,
         "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, around.checkpoints),
+        "TOPMAST_PYTHON": around.python,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
         "WORLD_SIZE": str(len(gang.seats)),
@@ -119,11 +119,25 @@ def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]
         ours[dataset_variable(dataset)] = str(replica.resolve())
     return {
         **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
-        "PATH": f"{Path(around.python).parent}{os.pathsep}{path}",
+        "PATH": search_path(os.environ.get("PATH", ""), Path(around.python).parent),
         "PYTHONUNBUFFERED": "1",
         **gang.spec.envs,
         **ours,
     }
+
+
+def search_path(path: str, own: Path) -> str:
+    """``PATH`` for tasks: without the folder of Topmast's programs, where that is an environment of its own.
+
+    What a task installs would else replace what Topmast runs on, and two tasks would fight over it.
+    """
+    prefix = own.parent
+    is_conda = (prefix / "conda-meta").is_dir() and prefix.parent.name == "envs"
+    if not is_conda and not (prefix / "pyvenv.cfg").is_file():
+        return path or os.defpath
+    ours = own.resolve()
+    kept = [entry for entry in path.split(os.pathsep) if entry and Path(entry).resolve() != ours]
+    return os.pathsep.join(kept) or os.defpath
 
 
 def _checkpoint_folder(gang: StartGang, checkpoints: Path) -> str:
