@@ -137,7 +137,10 @@ class System:
     def _recover(self) -> Rebuilt:
         gc.disable()  # nothing of what is rebuilt is garbage yet
         try:
-            return self.runtime.recover()
+            rebuilt = self.runtime.recover()
+            if isinstance(self.clock, SystemClock):
+                self.clock.not_before(rebuilt.at_s)
+            return rebuilt
         finally:
             gc.freeze()  # and it stays: spare every later collection the walk through it
             gc.enable()

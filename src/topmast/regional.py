@@ -59,6 +59,8 @@ class RegionalSystem:
             note_dropped,
         )  # fmt: skip
         self.rebuilt = self.runtime.recover()
+        if isinstance(self.clock, SystemClock):
+            self.clock.not_before(self.rebuilt.at_s)
         self.blobs = Blobs(state / "workdirs")
         self.peer = Peer(region, queue_url, token)
         self.end = LinkEnd("queue", ids.placer(region), self.peer, self.runtime, _nobody_asks)

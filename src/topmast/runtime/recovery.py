@@ -10,11 +10,15 @@ from topmast.runtime.machines import Machines
 
 
 class Rebuilt(Struct, frozen=True):
-    """What a recovery read: up to record ``seq``, of which ``replayed`` came after the snapshot."""
+    """What a recovery read: up to record ``seq``, of which ``replayed`` came after the snapshot.
+
+    ``at_s``: the latest time that is recorded.
+    """
 
     seq: int
     replayed: int
     snapshot_seq: int
+    at_s: float
 
 
 def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) -> Rebuilt:
@@ -23,9 +27,9 @@ def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) 
     Recorded facts are applied; nothing is decided anew. O(snapshot + records after it).
     """
     snapshot = journal.latest_snapshot(until_s)
-    seq = 0
+    seq, at_s = 0, 0.0
     if snapshot is not None:
-        seq = snapshot.seq
+        seq, at_s = snapshot.seq, snapshot.at_s
         for address, blob in snapshot.machines.items():
             machine = machines.at(address)
             if machine is not None:
@@ -37,6 +41,6 @@ def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) 
             event = decode_event(record.event)
             for fact in decode_facts(record.machine, record.facts):
                 machine.apply(event, fact, record.at_s)
-        seq = record.seq
+        seq, at_s = record.seq, max(at_s, record.at_s)
         replayed += 1
-    return Rebuilt(seq, replayed, snapshot_seq)
+    return Rebuilt(seq, replayed, snapshot_seq, at_s)

@@ -57,7 +57,7 @@ def test_an_empty_journal_is_an_empty_world() -> None:
     """Nothing was read, and nobody is there."""
     world = World(None)
     states, rebuilt = _states(world, None)
-    assert (states, rebuilt) == ({}, Rebuilt(0, 0, 0))
+    assert (states, rebuilt) == ({}, Rebuilt(0, 0, 0, 0.0))
 
 
 def test_the_numbers_tell_what_was_read() -> None:
@@ -65,7 +65,7 @@ def test_the_numbers_tell_what_was_read() -> None:
     world = _day()
     _, rebuilt = _states(world, None)
     last, saved = world.journal.written[-1].seq, world.journal.snapshots[0].seq
-    assert rebuilt == Rebuilt(last, last - saved, saved)
+    assert rebuilt == Rebuilt(last, last - saved, saved, world.journal.written[-1].at_s)
 
 
 def test_the_past_decides_nothing_anew() -> None:
