@@ -341,11 +341,14 @@ def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:
     problem_of(http.put("/workdirs/md5:00", content=data), 422)
 
 
-def test_usage_is_accounted(http: httpx.Client) -> None:
+def test_usage_is_accounted(http: httpx.Client, client: Client) -> None:
     """By tenant, user or GPU model, over a period."""
+    held = http.post("/jobs", json=job(resources={"accelerators": "H100:1"})).json()["id"]
+    until_state(client, held, "SUCCEEDED")
     for by in ("tenant", "user", "gpu"):
         report = http.get("/usage", params={"by": by}).json()
         assert report["by"] == by
+        assert report["usage"]
         for row in report["usage"]:
             assert row["held_gpu_h"] == pytest.approx(row["kept_gpu_h"] + row["lost_gpu_h"])
     assert http.get("/usage", params={"since": 0, "until": 1}).json()["usage"] == []

@@ -32,6 +32,7 @@ def test_two_jobs_share_the_time_of_the_same_gpus() -> None:
     """Ten minutes of work each on all GPUs, a minute each in turns: both are over after twenty."""
     found = run(jobs((0, 600, 8), (0, 600, 8)), EIGHT, "gandiva", FREE, **TURNS)
     rows = sorted((r["start_s"], r["end_s"]) for r in found.allocations)
+    assert len(rows) == 20
     assert all(before[1] == after[0] for before, after in pairwise(rows))
     assert rows[-1][1] == 1_200
     assert sorted(job["finish_s"] for job in found.jobs) == [1_140, 1_200]

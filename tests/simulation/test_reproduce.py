@@ -176,6 +176,7 @@ def test_a_placement_keeps_to_its_budget_and_to_storage(overhead: float) -> None
     """And no dataset is left without a replica."""
     _, _, after = _placed(overhead)
     assert overhead_of(after.datasets) <= overhead + 1e-9
+    assert after.datasets
     assert all(d.replicas for d in after.datasets)
     for region in after.regions:
         stored = sum(d.size_bytes for d in after.datasets if region.name in d.replicas)

@@ -67,7 +67,9 @@ def test_the_running_set_is_the_greedy_prefix(profile: str, by_service: bool, se
             world.finish(rng.choice(running))
             assert _running(world) == _prefix(world, by_service=by_service)
     assert any(record.preemptions for record in world.jobs.values())
-    assert all(r.plan is None for r in world.jobs.values() if r.state in WAITING)
+    waiting = [record for record in world.jobs.values() if record.state in WAITING]
+    assert waiting
+    assert all(record.plan is None for record in waiting)
 
 
 def test_the_last_in_order_is_stopped_first() -> None:

@@ -35,12 +35,13 @@ def test_a_commit_is_synced_before_append_returns_and_so_are_the_names(tmp_path:
     done = subprocess.run([*tracing, *script], capture_output=True, text=True, check=False)
     if "PTRACE" in done.stderr:
         pytest.skip("tracing is not permitted here")
-    opening, *appends, _end = done.stderr.split("MARK ")
+    opening, *appends, end = done.stderr.split('"MARK ')
     synced = re.findall(r"sync\(\d+<([^>]*)>\) = 0", re.sub(r"\s+=", " =", opening))
     assert str(tmp_path) in synced, "the new folder's name"
     assert str(path.parent) in synced, "the database's name"
-    appends = [part for part in done.stderr.split('"MARK append') if "wal" in part][-3:]
-    assert all(f"{path}-wal>)" in part for part in appends)
+    assert [part[:6] for part in (*appends, end)] == ["append", "append", "append", 'end\\n"']
+    for part in appends:
+        assert re.search(rf"sync\(\d+<{re.escape(str(path))}-wal>\) += 0", part), part
 
 
 def test_nobody_else_may_read_what_jobs_say(tmp_path: Path) -> None:

@@ -158,5 +158,6 @@ def test_there_is_no_way_back_to_where_more_have_come() -> None:
     world.set_host("east-a-1", HostState.HEALTHY)
     world.set_host("east-a-0", HostState.CORDONED)
     world.advance(10 * QUANTUM_S)
+    assert causes(world)
     assert not any("moved back" in text for text in causes(world))
     assert sum(world.jobs[name].migrations for name in jobs) <= 1

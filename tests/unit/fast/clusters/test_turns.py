@@ -98,6 +98,7 @@ def test_idle_gpus_are_used_before_any_is_shared() -> None:
     jobs = [submit(world, 1) for _ in range(4)]
     world.advance(5 * QUANTUM_S)
     assert going(world) == jobs
+    assert any(isinstance(sent.message, m.StartGang) for sent in world.sent)
     assert not any(isinstance(sent.message, m.SuspendGang) for sent in world.sent)
 
 

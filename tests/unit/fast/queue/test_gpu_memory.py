@@ -101,4 +101,5 @@ def test_no_gpu_gives_its_memory_away_twice(
             for slot in seat.slots:
                 own = max(memory_gb * GB, min(gpus, 1.0) * size)
                 promised[seat.host, slot] = promised.get((seat.host, slot), 0.0) + own
+    assert bool(promised) == any(record.plan for record in world.jobs.values())
     assert all(total <= sizes[host] for (host, _), total in promised.items() if sizes[host])

@@ -170,6 +170,7 @@ def test_parts_are_computed_when_something_changed_and_not_too_often() -> None:
 def test_nobody_is_granted_more_than_there_is() -> None:
     """Random jobs and parts: no model is given away twice, and no gang in part."""
     rng = np.random.default_rng(5)
+    waited = 0
     for _ in range(100):
         count = int(rng.integers(1, 12))
         widths = rng.choice([1, 2, 4, 8], count).tolist()
@@ -182,4 +183,6 @@ def test_nobody_is_granted_more_than_there_is() -> None:
                 assert held <= gpus[model]
                 left = gpus[model] - held
                 waiting = [w for w, at in zip(widths, chosen, strict=True) if at < 0]
+                waited += len(waiting)
                 assert all(width > left for width in waiting), "room for one who waits"
+    assert waited
