@@ -40,7 +40,7 @@ from topmast.service.blobs import Blobs
 from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
-from topmast.service.hub import Hub
+from topmast.service.hub import FIRST_EVENT, Hub
 from topmast.service.regions import Regions
 from topmast.service.service import Service
 from topmast.slow.data.planner import Options
@@ -82,7 +82,7 @@ class System:
         self.state = state
         self.clock = clock or SystemClock()
         self.checkpoints = checkpoints or state / "checkpoints"
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_folder(state)
         claim_role(state, QUEUE_ROLE)
         self.journal = open_journal(state / JOURNAL)
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
@@ -90,7 +90,7 @@ class System:
         relays = {ids.placer(r): ids.relay(r) for r in self.apart}
         self.machines = Machines(profile, relays, pair_speeds=pair_speeds)
         self.board = Board()
-        self.hub = Hub(first_seq=int(self.clock.now() * 1000))
+        self.hub = Hub(FIRST_EVENT + self.journal.history_count())
         self.runtime = Runtime(
             self.machines, self.journal, self.clock, self._release, self._observe, fail_stop,
             note_dropped,
@@ -240,7 +240,9 @@ class System:
         for region in self.fleet.regions:
             stores[region.name] = region.store or str(self.state / "stores" / region.name)
             if "://" not in stores[region.name]:
-                Path(stores[region.name]).expanduser().mkdir(parents=True, exist_ok=True)
+                Path(stores[region.name]).expanduser().mkdir(
+                    parents=True, exist_ok=True, mode=0o700
+                )
         return stores
 
     def _engines(self) -> dict[str, Engine]:
@@ -338,6 +340,25 @@ class System:
             datasets.append(dataset)
         self.missing = tuple(missing)
         return msgspec.structs.replace(fleet, datasets=tuple(datasets))
+
+
+def own_folder(state: Path) -> None:
+    """Make the state folder, for its owner alone; close one that is open to others. Raises InvalidInput.
+
+    Only a folder that is empty or Topmast's own is closed: who names another, such as a home, is asked to.
+    """
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = state.stat()
+    if not found.st_mode & 0o077:
+        return
+    ours = (state / ROLE).exists() or (state / JOURNAL).exists() or not any(state.iterdir())
+    if found.st_uid != os.geteuid() or not ours:
+        raise InvalidInput(
+            f"{state} is open to other users of this machine", field="--state",
+            remedy=f"chmod 700 {state}, or name a new folder",
+        )  # fmt: skip
+    state.chmod(0o700)
+    log.warning("the state folder was open to other users; it is closed to them now", folder=state)
 
 
 def claim_role(state: Path, role: str) -> None:

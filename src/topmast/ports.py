@@ -147,6 +147,10 @@ class Journal(Protocol):
         """The audit trail of one job, oldest first."""
         ...
 
+    def history_count(self) -> int:
+        """A number that grows with every line of the audit trail, by one at least."""
+        ...
+
     def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
         """Finished attempts that overlap a period, ordered by start, job, epoch."""
         ...

@@ -17,7 +17,7 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
-from topmast.composition import JOURNAL, claim_role, fail_stop, note_dropped
+from topmast.composition import JOURNAL, claim_role, fail_stop, note_dropped, own_folder
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
@@ -50,7 +50,7 @@ class RegionalSystem:
         self.state = state
         self.clock = clock or SystemClock()
         self.checkpoints = checkpoints or state / "checkpoints"
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_folder(state)
         claim_role(state, f"the placer of region {region}")
         self.journal = open_journal(state / JOURNAL)
         self.machines = Machines(profile, {ids.QUEUE: ids.relay("queue")})

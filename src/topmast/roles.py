@@ -19,7 +19,7 @@ from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.regional import RegionalSystem
-from topmast.server import bind, configure_logs, raise_open_files, serve
+from topmast.server import bind, configure_logs, keep_private, raise_open_files, serve
 from topmast.service.regions import LogChunk, read_chunk
 from topmast.traces.throughputs import read_throughputs
 
@@ -33,6 +33,7 @@ def serve_queue(
     compose: type[System] = System,
 ) -> None:
     """Run the queue, and every placer that does not run apart, until a signal."""
+    keep_private()
     limits = limits_for(raise_open_files())
     fleet = read_fleet(options.fleet) if options.fleet else None
     profile, token = _profile(options), read_token(options.token_file)
@@ -65,6 +66,7 @@ def serve_placer(
     compose: type[RegionalSystem] = RegionalSystem,
 ) -> None:
     """Run the placer of one region, with its clusters and their engines, until a signal."""
+    keep_private()
     limits = limits_for(raise_open_files())
     profile, token = _profile(options), read_token(options.token_file)
     region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
@@ -101,9 +103,13 @@ def read_token(file: Path | None) -> str:
     else:
         field = "--token-file"
         try:
-            token = file.read_text("utf-8")
+            token, mode = file.read_text("utf-8"), file.stat().st_mode
         except (OSError, UnicodeError) as error:
             raise InvalidInput(f"{file} cannot be read: {error}", field=field) from None
+        if mode & 0o077:
+            raise InvalidInput(
+                f"{file} can be read by other users", field=field, remedy=f"chmod 600 {file}"
+            )
     token = token.strip()
     good = token.isascii() and token.isprintable() and " " not in token
     if (token or file is not None) and (len(token) < SHORTEST_TOKEN or not good):

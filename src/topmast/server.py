@@ -21,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.api.connections import Connection, Connections, accept
 from topmast.model.errors import InvalidInput, Unavailable
 
@@ -42,6 +43,12 @@ def configure_logs(level: int = logging.INFO) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def keep_private() -> None:
+    """Let what this process writes be for its user alone; tasks go on with the mask that it was started with."""
+    before = os.umask(0o077)
+    os.environ.setdefault(TASK_UMASK, f"{before:o}")
 
 
 def raise_open_files() -> int:

@@ -52,6 +52,10 @@ class MemoryJournal:
         """The newest lines of one job, oldest first."""
         return [row for row in self.rows if row.job == job][-limit:]
 
+    def history_count(self) -> int:
+        """How many lines there are."""
+        return len(self.rows)
+
     def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
         """Finished attempts that overlap a period."""
         found = [r for r in self.ended.values() if r.end_s > since_s and r.start_s < until_s]

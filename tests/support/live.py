@@ -81,6 +81,7 @@ class Server:
         ``open_files``: how many it may have, as by `ulimit -n`.
         """
         self.open_files = open_files
+        self.umask = -1
         self.arguments = tuple(arguments)
         self.port = port
         self.state = state
@@ -123,7 +124,7 @@ class Server:
             command = ["prlimit", f"--nofile={self.open_files}:{self.open_files}", *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, umask=self.umask
             )
 
     def wait_ready(self, patience_s: float = PATIENCE_S) -> str:

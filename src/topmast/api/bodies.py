@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
-from fastapi import Request
+from fastapi import HTTPException, Request
 
 from topmast.model.errors import InvalidInput, TooLarge, Unavailable
 
@@ -83,6 +83,7 @@ async def read_object(
             text.add(chunk)
         if not text.size_bytes:
             return {}
+        _check_type(request)
         if text.size_bytes > ON_LOOP_BYTES:
             document = await asyncio.to_thread(text.document)
         else:
@@ -92,6 +93,14 @@ async def read_object(
     if fields is not None:
         _refuse_unknown(document, fields)
     return document
+
+
+def _check_type(request: Request) -> None:
+    """A form or a script of a web page can send other types without asking first. Raises HTTPException."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != "application/json":
+        detail = f"the body is '{given[:100]}', not application/json (name it in Content-Type)"
+        raise HTTPException(415, detail)
 
 
 async def _pieces(request: Request, limit_bytes: int, room: _Room) -> AsyncIterator[bytes]:

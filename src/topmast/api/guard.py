@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from urllib.parse import urlsplit
+import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site")
+"""Headers that decide: of two of them, each reader would take another."""
 
 
-def host_name(value: str) -> str:
-    """The host of a Host header, without port and brackets; empty if there is no telling."""
-    try:
-        return (urlsplit(f"//{value}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _doubled(scope: Scope) -> str:
+    """The first header that is given twice and must not be; empty if none is."""
+    names = [name for name, _ in scope["headers"]]
+    return next((name.decode() for name in _ONCE if names.count(name) > 1), "")
 
 
 class LoopbackOnly:
-    """Refuses requests whose Host is not a loopback name, or whose Origin is another site.
+    """Refuses requests whose Host is not a loopback name, or that a page of another site sent.
 
-    The first stops DNS rebinding, the second forms and scripts of other pages.
+    The first stops DNS rebinding, the second forms and scripts of other pages. A page from another
+    port of this machine is another site.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,14 +35,14 @@ class LoopbackOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 403."""
         if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            host = host_name(headers.get(b"host", b"").decode("latin-1"))
-            origin = headers.get(b"origin", b"").decode("latin-1")
-            if host not in LOOPBACK:
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
+            if not _LOOPBACK.fullmatch(host):
                 refusal = problem(403, "Refused", "this server answers on loopback names only")
                 await refusal(scope, receive, send)
                 return
-            if origin and host_name(origin.partition("://")[2]) not in LOOPBACK:
+            own = origin in ("", f"{scope['scheme']}://{host}")
+            if not own or headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
                 refusal = problem(403, "Refused", "requests from other sites are not accepted")
                 await refusal(scope, receive, send)
                 return
@@ -70,7 +71,13 @@ class LinkGuard:
         self.open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 401 or 403."""
+        """Pass a request on, or answer 400, 401 or 403."""
+        doubled = _doubled(scope) if scope["type"] == "http" else ""
+        if doubled:
+            await problem(400, "Refused", f"the header {doubled} is given twice")(
+                scope, receive, send
+            )
+            return
         if scope["type"] != "http" or scope["path"] in self.open_paths:
             await self.app(scope, receive, send)
             return

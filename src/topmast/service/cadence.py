@@ -17,7 +17,7 @@ import structlog
 from msgspec import Struct
 
 from topmast.model.errors import TopmastError
-from topmast.ports import Clock, HistoryRow
+from topmast.ports import Audit, Clock, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.service.hub import Hub
 
@@ -177,7 +177,9 @@ class Cadence(ABC, Generic[Problem_contra, Question, Answer]):
 
     def _tell(self, kind: str, text: str) -> None:
         log.info(text)
-        self._hub.publish([HistoryRow(self._clock.now(), "", kind, text)])
+        row = HistoryRow(self._clock.now(), "", kind, text)
+        self._runtime.journal.append([], Audit((row,)))  # events are numbered by what is written
+        self._hub.publish([row])
 
     def ask_machines(self, question: Callable[[], T]) -> T:
         """Ask between two commits of the runtime."""

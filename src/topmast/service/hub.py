@@ -13,6 +13,9 @@ from topmast.model import ids
 from topmast.model.views import EventView
 from topmast.ports import HistoryRow
 
+FIRST_EVENT = 2_000_000_000_000
+"""Numbers of events are those of lines in the journal, from here on: earlier versions began at milliseconds of
+their clock, and a reader who comes back with one of those shall not wait for ever."""
 KEPT = 10_000
 """Events that a reader who comes back can still be given."""
 

@@ -117,7 +117,7 @@ class SqlJournal:
             insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
-        self._last_seq = last_seq
+            self._last_seq = max(self._last_seq, last_seq)
 
     def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot; retire the older ones, and the records that no kept one needs.
@@ -206,6 +206,11 @@ class SqlJournal:
         query = select(table.at_s, table.job, table.kind, table.text, table.detail)
         query = query.where(table.job == job).order_by(table.id.desc()).limit(limit)
         return self._all(query, HistoryRow)[::-1]
+
+    def history_count(self) -> int:
+        """A number that grows with every line of the audit trail, by one at least."""
+        with self._reading() as connection:
+            return connection.scalar(select(func.max(HISTORY.c.id))) or 0
 
     def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
         """Finished attempts that overlap a period, ordered by start, job, epoch."""

@@ -120,6 +120,10 @@ class Host:
         return (pid, processes.is_stopped(agent)) if isinstance(pid, int) else None
 
 
+TASK_UMASK = "TOPMAST_TASK_UMASK"
+"""Variable with the mask (octal) of agents and tasks, where it is not that of this process."""
+
+
 def launch_agents(
     layout: Layout, hosts: Sequence[str], python: str, linger_s: float
 ) -> subprocess.Popen[bytes]:
@@ -136,6 +140,7 @@ def launch_agents(
             cwd="/",
             env={},  # no secret of ours is of use to an agent
             start_new_session=True,
+            umask=int(os.environ.get(TASK_UMASK, "-1"), 8),
         )
     finally:
         os.close(log)
