@@ -17,13 +17,12 @@ from topmast.composition import System
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
-from topmast.policies.registry import load_profile
+from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 from topmast.regional import RegionalSystem
 from topmast.server import bind, configure_logs, keep_private, raise_open_files, serve
 from topmast.service.regions import LogChunk, read_chunk
 from topmast.traces.throughputs import read_throughputs
 
-DEFAULT_PROFILE = "mast"
 SHORTEST_TOKEN = 16
 
 

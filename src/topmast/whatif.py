@@ -16,8 +16,7 @@ from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, Fleet, RegionSpec, TenantSpec
 from topmast.policies.options import Profile
-from topmast.policies.registry import load_profile, with_options
-from topmast.roles import DEFAULT_PROFILE
+from topmast.policies.registry import DEFAULT_PROFILE, load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 from topmast.server import SERVER_FILE

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.root import BenchOptions, Root
 
@@ -66,7 +66,7 @@ def add(app: typer.Typer, root: Root) -> None:
 
 def _add_search(app: typer.Typer, root: Root) -> None:
     @command(
-        app, "search",
+        app, "search", asks=FOLDER,
         example="topmast bench search --regions 20 --clusters 200 --hosts 20000 --json\n"
         "topmast bench search --scaling --out search/",
     )  # fmt: skip
@@ -99,7 +99,9 @@ def _add_search(app: typer.Typer, root: Root) -> None:
 
 
 def _add_queue(app: typer.Typer, root: Root) -> None:
-    @command(app, "queue", example="topmast bench queue --jobs 100000 --duration 20s --json")
+    @command(
+        app, "queue", asks=FOLDER, example="topmast bench queue --jobs 100000 --duration 20s --json"
+    )
     @_on_fleet(hosts=20_000)
     def queue(
         session: Session,
@@ -126,7 +128,7 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
 
 def _add_simulate(app: typer.Typer, root: Root) -> None:
     @command(
-        app, "simulate",
+        app, "simulate", asks=FOLDER,
         example="topmast bench simulate --jobs 50000 --profile mast --json\n"
         "topmast bench simulate --scaling --out simulate/",
     )  # fmt: skip
@@ -157,7 +159,9 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
 
 
 def _add_apart(app: typer.Typer, root: Root) -> None:
-    @command(app, "apart", example="topmast bench apart --jobs 1000 --delay 20ms --json")
+    @command(
+        app, "apart", asks=FOLDER, example="topmast bench apart --jobs 1000 --delay 20ms --json"
+    )
     def apart(
         session: Session,
         hosts: Annotated[int, typer.Option(min=2, help="Hosts in both regions together.")] = 2_000,

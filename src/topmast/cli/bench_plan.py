@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say_table
 from topmast.cli.root import BenchOptions, Root
 
@@ -19,7 +19,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the command to those of `bench`."""
 
     @command(
-        app, "plan-data",
+        app, "plan-data", asks=FOLDER,
         example="topmast bench plan-data --only sparse --json\n"
         "topmast bench plan-data --out plan-data/",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topmast.cli.command import Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.root import BenchOptions, Root
 
 
@@ -15,7 +15,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the commands to those of `bench`."""
 
     @command(
-        app, "policies",
+        app, "policies", asks=FOLDER,
         example="topmast bench policies --json\n"
         "topmast bench policies --jobs 2048 --throughputs simulation_throughputs.json",
     )  # fmt: skip
@@ -42,7 +42,7 @@ def add(app: typer.Typer, root: Root) -> None:
         document = root.bench("policies", options)
         session.show(document, lambda: say_document(document))
 
-    @command(app, "predict", example="topmast bench predict --jobs 60000 --json")
+    @command(app, "predict", asks=FOLDER, example="topmast bench predict --jobs 60000 --json")
     def predict(
         session: Session,
         jobs: Annotated[int, typer.Option(min=200, help="Jobs of the past.")] = 60_000,

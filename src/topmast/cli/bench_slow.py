@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say, say_table
 from topmast.cli.root import BenchOptions, Root
 
@@ -19,7 +19,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the commands to those of `bench`."""
 
     @command(
-        app, "plan-capacity",
+        app, "plan-capacity", asks=FOLDER,
         example="topmast bench plan-capacity --json\n"
         "topmast bench plan-capacity --hosts 10000 --clusters 40",
     )  # fmt: skip
@@ -44,7 +44,7 @@ def add(app: typer.Typer, root: Root) -> None:
         session.show(document, lambda: _say_plans(document))
 
     @command(
-        app, "mover",
+        app, "mover", asks=FOLDER,
         example="topmast bench mover --json\ntopmast bench mover --size 4GB --files 100",
     )  # fmt: skip
     def mover(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topmast.cli.groups import Group
 from topmast.cli.output import say, say_json
 
 if TYPE_CHECKING:
@@ -38,7 +39,18 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; everything else goes to stderr.")
 ]
 
+SERVER, FOLDER, NOBODY = "server", "folder", "nobody"
+"""What a command needs to know: which server to ask, only a state folder, or neither."""
+
 _COMMON: dict[str, Any] = {"json": JsonOption, "server": ServerOption, "state": StateOption}
+_HIDDEN_SERVER = Annotated[str | None, typer.Option("--server", hidden=True)]
+_HIDDEN_STATE = Annotated[Path | None, typer.Option("--state", hidden=True)]
+_HIDDEN: dict[str, dict[str, Any]] = {
+    SERVER: {},
+    FOLDER: {"server": _HIDDEN_SERVER},
+    NOBODY: {"server": _HIDDEN_SERVER, "state": _HIDDEN_STATE},
+}
+"""Taken without a word where they mean nothing, as options before the command are."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ def group(app: typer.Typer, name: str, *, help: str, panel: str, example: str) -
         if context.invoked_subcommand is None:
             say(context.get_help())
 
-    made = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
+    made = typer.Typer(cls=Group, no_args_is_help=False, rich_markup_mode=None)
     made.callback(invoke_without_command=True)(alone)
     alone.__doc__ = help
     app.add_typer(made, name=name, help=help, rich_help_panel=panel, epilog=epilog(example))
@@ -101,18 +113,25 @@ def group(app: typer.Typer, name: str, *, help: str, panel: str, example: str) -
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, panel: str | None = None
+    app: typer.Typer, name: str, *, example: str, panel: str | None = None, asks: str = SERVER
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """Add a function of a `Session` and its own options to ``app``; it may return an exit code."""
+    """Add a function of a `Session` and its own options to ``app``; it may return an exit code.
+
+    ``asks`` says which of the common options its help shows; it takes all of them.
+    """
 
     def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name, rich_help_panel=panel, epilog=epilog(example))(with_session(function))
+        app.command(name, rich_help_panel=panel, epilog=epilog(example))(
+            with_session(function, asks)
+        )
         return function
 
     return add
 
 
-def with_session(function: Callable[..., int | None]) -> Callable[..., int | None]:
+def with_session(
+    function: Callable[..., int | None], asks: str = SERVER
+) -> Callable[..., int | None]:
     """``function`` as Typer calls it, with the common options in place of its first parameter."""
 
     def call(context: typer.Context, **given: Any) -> int | None:
@@ -125,7 +144,7 @@ def with_session(function: Callable[..., int | None]) -> Callable[..., int | Non
     kind = inspect.Parameter.KEYWORD_ONLY
     added = [
         inspect.Parameter(name, kind, default=defaults[name], annotation=annotation)
-        for name, annotation in _COMMON.items()
+        for name, annotation in (_COMMON | _HIDDEN[asks]).items()
     ]
     first = inspect.Parameter("context", kind, annotation=typer.Context)
     parameters = [first, *(parameter.replace(kind=kind) for parameter in own), *added]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import bench_fleet, bench_plan, bench_policies, bench_slow, up, values, whatif
-from topmast.cli.command import SYSTEM, Session, command, group
+from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import (
@@ -51,7 +51,13 @@ def add(app: typer.Typer, root: Root) -> None:
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:
-    @command(app, "demo", panel=SYSTEM, example="topmast demo\ntopmast demo --keep --state ./demo")
+    @command(
+        app,
+        "demo",
+        panel=SYSTEM,
+        asks=FOLDER,
+        example="topmast demo\ntopmast demo --keep --state ./demo",
+    )
     def demo(
         session: Session,
         keep: Annotated[bool, typer.Option(help="Keep the folder it worked in.")] = False,
@@ -65,7 +71,13 @@ def _add_demo(app: typer.Typer, root: Root) -> None:
 
 
 def _add_replay(app: typer.Typer, root: Root) -> None:
-    @command(app, "replay", panel=SYSTEM, example="topmast replay --state ./state --until 2h")
+    @command(
+        app,
+        "replay",
+        panel=SYSTEM,
+        asks=FOLDER,
+        example="topmast replay --state ./state --until 2h",
+    )
     def replay(
         session: Session,
         until: Annotated[
@@ -119,7 +131,9 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         session.show(document, lambda: say_document(document))
 
     benchmark.__doc__ = purpose
-    declare: Callable[..., Any] = command(app, name, example=f"topmast bench {name} {example}")
+    declare: Callable[..., Any] = command(
+        app, name, asks=FOLDER, example=f"topmast bench {name} {example}"
+    )
     declare(benchmark)
 
 

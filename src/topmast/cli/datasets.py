@@ -19,6 +19,7 @@ from topmast.cli.command import (
     session_of,
 )
 from topmast.cli.completion import complete_datasets, complete_regions
+from topmast.cli.groups import Group
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
 from topmast.model.errors import NotFound
@@ -36,7 +37,7 @@ RegionArgument = Annotated[
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(rich_markup_mode=None)
+    group = typer.Typer(cls=Group, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(_alone)
     command(group, "ls", example="topmast datasets ls --json")(list_all)
     command(

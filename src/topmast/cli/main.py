@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from topmast import __version__
 from topmast.cli import (
@@ -29,6 +28,7 @@ from topmast.cli import (
     usage,
 )
 from topmast.cli.command import JsonOption, ServerOption, StateOption
+from topmast.cli.groups import Group, said_of
 from topmast.cli.output import note, say
 from topmast.cli.root import Root
 
@@ -45,8 +45,8 @@ def _reader_may_leave() -> Iterator[None]:
         raise typer.Exit(BROKEN_PIPE) from None
 
 
-class Commands(TyperGroup):
-    """The top of the command line: its help lists the commands under what they are about."""
+class Commands(Group):
+    """The top of the command line: a reader may leave before its end."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the arguments, which may print the help."""
@@ -57,20 +57,6 @@ class Commands(TyperGroup):
         """Run the command."""
         with _reader_may_leave():
             return super().invoke(ctx)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, section by section, in the order in which they were added."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        space = formatter.width - 6 - max(len(name) for name in commands)
-        for name, found in commands.items():
-            if found is not None and not found.hidden:
-                panel = getattr(found, "rich_help_panel", None) or "Commands"
-                row = (name, found.get_short_help_str(space))
-                sections.setdefault(str(panel), []).append(row)
-        for title, rows in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(rows, col_max=14)
 
 
 def build(root: Root) -> typer.Typer:
@@ -153,7 +139,7 @@ def _run(root: Root, arguments: Sequence[str] | None) -> int:
     except typer.TyperException as error:
         if _debugging():
             raise
-        note(f"{PROGRAM}: {error.format_message()}{_hint(error)}")
+        note(f"{PROGRAM}: {said_of(error)}{_hint(error)}")
         return error.exit_code
     except typer.Abort:
         return INTERRUPTED

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import plan_capacity
-from topmast.cli.command import SYSTEM, Session, command, group
+from topmast.cli.command import NOBODY, SYSTEM, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
 from topmast.cli.text import number
@@ -52,13 +52,13 @@ def add(app: typer.Typer) -> None:
         example="topmast plan data problem.json",
     )  # fmt: skip
     command(
-        plan, "data",
+        plan, "data", asks=NOBODY,
         example="topmast plan data problem.json\n"
         "topmast plan data --solver exact --time-limit 300 --json problem.json > answer.json\n"
         "topmast plan data --warm-start answer.json --json tomorrow.json",
     )(data)  # fmt: skip
     command(
-        plan, "example",
+        plan, "example", asks=NOBODY,
         example="topmast plan example --tables 2000 --workloads 2000 --out problem.json\n"
         "topmast plan example --kind dense --workloads 6000 --seed 7 --out dense.json",
     )(example)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import Session, command
+from topmast.cli.command import NOBODY, Session, command
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
 from topmast.cli.text import number
@@ -20,12 +20,12 @@ SHOWN = 10
 def add_to(group: typer.Typer) -> None:
     """Add the commands to the group `plan`."""
     command(
-        group, "capacity",
+        group, "capacity", asks=NOBODY,
         example="topmast plan capacity hosts.json\n"
         "topmast plan capacity --time-limit 5m --json hosts.json > answer.json",
     )(capacity)  # fmt: skip
     command(
-        group, "capacity-example",
+        group, "capacity-example", asks=NOBODY,
         example="topmast plan capacity-example --hosts 10000 --clusters 40 --out hosts.json",
     )(capacity_example)  # fmt: skip
 

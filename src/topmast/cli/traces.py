@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import RESEARCH, Session, command, group
+from topmast.cli.command import NOBODY, RESEARCH, Session, command, group
 from topmast.cli.composed import say_document
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number, plural
@@ -64,22 +64,22 @@ def add(app: typer.Typer) -> None:
         example="topmast traces describe philly.csv.gz --format philly",
     )  # fmt: skip
     command(
-        traces, "convert",
+        traces, "convert", asks=NOBODY,
         example="topmast traces convert philly.csv.gz --format philly --out jobs.csv.gz\n"
         "topmast traces convert jobs.csv --out day2.parquet --from 1d --to 2d --load 1.2",
     )(convert)  # fmt: skip
     command(
-        traces, "describe",
+        traces, "describe", asks=NOBODY,
         example="topmast traces describe jobs.csv\n"
         "topmast traces describe pai_task_table.csv --format pai --out figures --json",
     )(describe)  # fmt: skip
     command(
-        traces, "generate",
+        traces, "generate", asks=NOBODY,
         example="topmast traces generate --kind mast-like --jobs 20000 --out jobs.csv "
         "--fleet-out fleet.yaml",
     )(generate)  # fmt: skip
     command(
-        traces, "fleet",
+        traces, "fleet", asks=NOBODY,
         example="topmast traces fleet pai_machine_spec.csv --format pai-machines --out fleet.yaml",
     )(fleet)  # fmt: skip
 

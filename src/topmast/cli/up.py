@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.command import FOLDER, SYSTEM, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.root import DEFAULT_PORT, Root, ServeOptions
 
@@ -85,7 +85,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the command."""
 
     @command(
-        app, "up", panel=SYSTEM,
+        app, "up", panel=SYSTEM, asks=FOLDER,
         example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
         "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
         "topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east",
@@ -132,6 +132,7 @@ def add(app: typer.Typer, root: Root) -> None:
             throughputs=throughputs,
         )
         _check(options, role)
+        _check_policies(options)
         return root.serve(options)
 
 
@@ -148,6 +149,14 @@ def _settings(
         if every_s is not None:
             more[key] = repr(every_s)
     return {**values.assignments(given, "--set"), **more}
+
+
+def _check_policies(options: ServeOptions) -> None:
+    """Refuse a profile or a setting that there is not, before anything is loaded that takes seconds."""
+    if options.profile is not None or options.settings:
+        from topmast.policies.registry import DEFAULT_PROFILE, load_profile
+
+        load_profile(options.profile or DEFAULT_PROFILE, options.settings)
 
 
 def _has_token(file: Path | None) -> bool:

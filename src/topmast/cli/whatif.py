@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.command import FOLDER, SYSTEM, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.output import Column, Row, note, say, say_fields, say_table
 from topmast.cli.root import Root, WhatIfOptions
@@ -50,7 +50,7 @@ def add(app: typer.Typer, root: Root) -> None:
     """Add the command."""
 
     @command(
-        app, "whatif", panel=SYSTEM,
+        app, "whatif", panel=SYSTEM, asks=FOLDER,
         example="topmast whatif --state ./state --add-hosts east-1:4 --for 6h\n"
         "topmast whatif --state ./state --quota team-a:H100=64 --json",
     )  # fmt: skip

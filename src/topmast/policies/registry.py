@@ -17,6 +17,9 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import one_of
+from topmast.model.files.wording import in_words
+from topmast.model.units import show
 from topmast.policies.attained_service import AttainedService
 from topmast.policies.base import Bind, Order, Pack, Rebalance, Reserve, Score, Share
 from topmast.policies.consolidate import Consolidate
@@ -54,6 +57,7 @@ SCORINGS: dict[str, Callable[[Profile], Score]] = {
 }
 PACKINGS: dict[str, Callable[[Profile], Pack]] = {"greedy": Greedy}
 REBALANCINGS: dict[str, Callable[[Profile], Rebalance]] = {"introspective": Introspective}
+DEFAULT_PROFILE = "mast"
 LATE, NO_SHARES, TURN, NOBODY = "late", "none", "turn", "none"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
@@ -227,9 +231,10 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
     try:
         profile = msgspec.convert(document, Profile)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$.")
-        field = f"--set {place.rstrip('`')}" if place else "profile"
-        raise InvalidInput(what, field=field, remedy="see docs/reference/profiles") from error
+        what, place = in_words(error)
+        if place in options:
+            what += f" {show(options[place])}"
+        raise InvalidInput(what, field=f"--set {place}" if place else "profile") from error
     _check_numbers(profile, "")
     if profile.slow.capacity_least > profile.slow.capacity_most:
         raise InvalidInput(
@@ -307,9 +312,12 @@ def _options(kind: type[Struct], prefix: str = "") -> list[str]:
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
     known = _options(Profile)
     if key not in known:
-        near = get_close_matches(key, known, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "see docs/reference/profiles"
-        raise InvalidInput("there is no such option", field=f"--set {key}", remedy=hint)
+        parts = {name.rpartition(".")[2]: name for name in known}
+        near = get_close_matches(key, known, 1) or [
+            parts[part] for part in get_close_matches(key.rpartition(".")[2], list(parts), 1)
+        ]
+        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, known)
+        raise InvalidInput("there is no such option", field=f"--set {key}", remedy=remedy)
     place = document
     *path, last = key.split(".")
     for part in path:

@@ -8,6 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import one_of
+from topmast.model.files.wording import in_words
+from topmast.model.units import show
 from topmast.policies.registry import value_of
 
 PREFIX = "sim."
@@ -98,9 +101,11 @@ def read_settings(options: Mapping[str, str]) -> Settings:
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$.")
-        field = f"--set sim.{place.rstrip('`')}" if place else "--set sim"
-        raise InvalidInput(what, field=field, remedy="see docs/reference/simulation") from error
+        what, place = in_words(error)
+        if place in document:
+            what += f" {show(str(document[place]))}"
+        remedy = one_of(place, Settings.__struct_fields__) if what == "unknown field" else ""
+        raise InvalidInput(what, field=f"--set sim.{place}", remedy=remedy) from error
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
         if value is None or isinstance(value, bool):

@@ -43,11 +43,11 @@ def test_up_with_everything(tmp_path: Path) -> None:
     """Every option arrives; a folder is named in full."""
     options = given(
         "up", "--fleet", "f.yaml", "--state", "s", "--host", "::1", "--port", "0",
-        "--profile", "fair", "--set", "a.b=1", "--set", "c=x=y", "--json",
+        "--profile", "fifo", "--set", "score.data=1", "--set", "min_runtime_s=5", "--json",
     )  # fmt: skip
     assert options == ServeOptions(
-        fleet=Path("f.yaml"), state=Path.cwd() / "s", host="::1", port=0, profile="fair",
-        settings={"a.b": "1", "c": "x=y"}, json=True,
+        fleet=Path("f.yaml"), state=Path.cwd() / "s", host="::1", port=0, profile="fifo",
+        settings={"score.data": "1", "min_runtime_s": "5"}, json=True,
     )  # fmt: skip
 
 

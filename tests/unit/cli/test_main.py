@@ -83,8 +83,34 @@ class Mistake:
 
 
 MISTAKES = [
-    Mistake("no such command", ["queu"], "Did you mean 'queue'?"),
-    Mistake("no such option", ["queue", "--frob"], "--frob"),
+    Mistake("no such command", ["queu"], "no command 'queu'; did you mean 'queue'?"),
+    Mistake(
+        "a command of another tool",
+        ["sbatch", "x.sh"],
+        "no command 'sbatch'; here it is: topmast launch",
+    ),
+    Mistake("a list of jobs", ["ps"], "no command 'ps'; here it is: topmast queue"),
+    Mistake("a way to stop", ["down"], "no command 'down'; here it is: Ctrl-C where"),
+    Mistake("no command at all", ["eventually"], "no command 'eventually' (see: topmast --help)"),
+    Mistake(
+        "no such command of a group", ["datasets", "ad"], "no command 'ad'; did you mean 'add'?"
+    ),
+    Mistake(
+        "no such option", ["queue", "--frob"], "no option '--frob' (see: topmast queue --help)"
+    ),
+    Mistake("an option with a slip", ["queue", "--tennant", "x"], "did you mean '--tenant'?"),
+    Mistake("an option of others", ["cancel", "--name", "x"], "no option '--name' (see"),
+    Mistake(
+        "no such setting", ["up", "--set", "foo=1"], "--set foo: there is no such option (one of: "
+    ),
+    Mistake("half a setting", ["up", "--set", "data=1"], "did you mean 'score.data'?"),
+    Mistake(
+        "no number to set",
+        ["up", "--set", "min_runtime_s=abc"],
+        "wanted a number, found text 'abc'",
+    ),
+    Mistake("no such profile", ["up", "--profile", "mats"], "did you mean 'mast'?"),
+    Mistake("none of these", ["usage", "--by", "label"], "'--by': 'label' is not one of 'tenant',"),
     Mistake("no argument", ["status"], "Missing argument 'JOB'. (see: topmast status --help)"),
     Mistake("an argument too many", ["explain", "j1", "j2"], "j2"),
     Mistake("no number", ["queue", "--limit", "many"], "--limit"),

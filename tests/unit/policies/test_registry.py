@@ -63,7 +63,7 @@ def test_numbers_are_written_as_people_write_them(text: str, seconds: float) -> 
             r"--set score.dato: there is no such option .did you mean 'score.data'",
         ),
         ({"score": "1"}, "--set score: there is no such option"),
-        ({"score.data": "abc"}, "--set score.data: Expected `float`"),
+        ({"score.data": "abc"}, "--set score.data: wanted a number, found text 'abc'"),
         ({"min_runtime_s": "-5"}, r"--set min_runtime_s: -5 is out of range .0 or more"),
         ({"score.data": ".nan"}, "--set score.data: nan is out of range"),
         ({"copy_limit_s": ".inf"}, "--set copy_limit_s: inf is out of range"),

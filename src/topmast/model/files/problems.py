@@ -13,6 +13,8 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import one_of
+from topmast.model.files.wording import in_words
 from topmast.model.units import show
 
 P = TypeVar("P")
@@ -20,24 +22,25 @@ P = TypeVar("P")
 
 def parse(text: bytes, kind: type[P], check: Callable[[P], None], where: str) -> P:
     """A JSON text as a ``kind`` that ``check`` passes; `InvalidInput` says which field of ``where`` is wrong."""
-    return _checked(lambda: msgspec.json.decode(text, type=kind), check, where)
+    return _checked(lambda: msgspec.json.decode(text, type=kind), kind, check, where)
 
 
 def convert(
     document: Mapping[str, Any], kind: type[P], check: Callable[[P], None], where: str
 ) -> P:
     """The same from a document that is in memory already."""
-    return _checked(lambda: msgspec.convert(document, kind), check, where)
+    return _checked(lambda: msgspec.convert(document, kind), kind, check, where)
 
 
-def _checked(read: Callable[[], P], check: Callable[[P], None], where: str) -> P:
+def _checked(read: Callable[[], P], kind: type[P], check: Callable[[P], None], where: str) -> P:
     try:
         problem = read()
         check(problem)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        field = place.rstrip("`").lstrip(".")
-        raise InvalidInput(_lower(message), field=field, where=where) from None
+        message, field = in_words(error)
+        unknown = message == "unknown field" and "." not in field
+        remedy = one_of(field, _names_in(kind)) if unknown else ""
+        raise InvalidInput(message, field=field, where=where, remedy=remedy) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"not JSON: {error}", where=where) from None
     except InvalidInput as error:
@@ -49,9 +52,10 @@ def _checked(read: Callable[[], P], check: Callable[[P], None], where: str) -> P
     return problem
 
 
-def _lower(message: str) -> str:
-    """Messages begin small, as they stand after the name of a field."""
-    return message[:1].lower() + message[1:]
+def _names_in(kind: Any) -> list[str]:
+    """The fields of a type, if it is one that has any."""
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return [field.name for field in msgspec.structs.fields(kind)] if is_struct else []
 
 
 def refuse(field: str, message: str, remedy: str) -> NoReturn:

@@ -44,13 +44,13 @@ def _cluster(**changes: Any) -> Callable[[dict[str, Any]], None]:
         ("hosts[1].cluster", _host(cluster="gone")),
         ("hosts[1].domain", _host(domain="")),
         ("hosts[1].in_use", _host(in_use="yes")),
-        ("hosts[1]", _host(colour="red")),
+        ("hosts[1].colour", _host(colour="red")),
         ("clusters[1].name", _cluster(name="a")),
         ("clusters[1].capacity.X", _cluster(capacity={"X": -1})),
         ("clusters[1].survive_domain", _cluster(survive_domain=None)),
         ("buffer_fraction", lambda problem: problem.update(buffer_fraction=1.1)),
         ("prices.move_idle", lambda problem: problem["prices"].update(move_idle=-1)),
-        ("", lambda problem: problem.pop("prices")),
+        ("prices", lambda problem: problem.pop("prices")),
     ],
 )
 def test_bad_fields_are_named(want_field: str, change: Callable[[dict[str, Any]], None]) -> None:

@@ -1,0 +1,69 @@
+"""Groups of commands: a help that is not cut, and a word that is no command answered with the one that is meant."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from typer.core import TyperGroup
+
+_LONGEST = 1000
+_NEAR = 0.75
+"""How alike two words must be to be taken for one with a slip of the finger."""
+
+LAUNCH, QUEUE, STATUS = "topmast launch JOB.yaml", "topmast queue", "topmast status JOB"
+_CANCEL = "topmast cancel JOB"
+_DOWN = "Ctrl-C where `topmast up` runs (jobs run on)"
+ELSEWHERE = {
+    "submit": LAUNCH, "run": LAUNCH, "sbatch": LAUNCH, "srun": LAUNCH, "create": LAUNCH, "apply": LAUNCH,
+    "rerun": LAUNCH, "resubmit": LAUNCH, "requeue": LAUNCH, "retry": LAUNCH,
+    "jobs": QUEUE, "job": QUEUE, "ps": QUEUE, "ls": QUEUE, "list": QUEUE, "squeue": QUEUE, "top": QUEUE,
+    "show": STATUS, "describe": STATUS, "get": STATUS, "info": STATUS, "events": STATUS, "history": STATUS,
+    "kill": _CANCEL, "scancel": _CANCEL, "delete": _CANCEL, "rm": _CANCEL, "stop": _CANCEL,
+    "why": "topmast explain JOB", "tail": "topmast logs JOB", "attach": "topmast logs JOB --follow",
+    "nodes": "topmast hosts", "node": "topmast hosts", "sinfo": "topmast clusters", "users": "topmast usage --by user",
+    "quota": "topmast tenants", "quotas": "topmast tenants", "start": "topmast up", "serve": "topmast up",
+    "server": "topmast up", "data": "topmast datasets",
+    "down": _DOWN, "shutdown": _DOWN,
+}  # fmt: skip
+"""What other tools call it, and how it is done here."""
+
+
+class Group(TyperGroup):
+    """A group whose help tells the whole first sentence of each command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named; else an error with the one that is probably meant."""
+        word = args[0] if args else ""
+        unknown = word and not word.startswith("-") and self.get_command(ctx, word) is None
+        if unknown and not ctx.resilient_parsing:
+            ctx.fail(f"no command '{word[:100]}'{self._meant(word, top=ctx.parent is None)}")
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, word: str, top: bool) -> str:
+        if top and word in ELSEWHERE:
+            return f"; here it is: {ELSEWHERE[word]}"
+        near = get_close_matches(word, list(self.commands), 1, _NEAR)
+        return f"; did you mean '{near[0]}'?" if near else ""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, section by section, in the order in which they were added."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            found = self.get_command(ctx, name)
+            if found is not None and not found.hidden:
+                panel = getattr(found, "rich_help_panel", None) or "Commands"
+                row = (name, found.get_short_help_str(_LONGEST))
+                sections.setdefault(str(panel), []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=14)
+
+
+def said_of(error: Any) -> str:
+    """What is wrong with the arguments, without what a library adds to it."""
+    option, offered = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
+    if offered is None:
+        return str(error.format_message()).replace("Value error, ", "")
+    near = get_close_matches(option, offered, 1, _NEAR)
+    return f"no option '{option[:100]}'" + (f"; did you mean '{near[0]}'?" if near else "")
