@@ -7,7 +7,9 @@ was changed, and somebody has to see to it that the promise is still tested.
 from dataclasses import dataclass
 
 LOOP = "runtime/loop.py"
+LOCAL = "adapters/engines/local"
 TEST_LOOP = "tests/unit/runtime/test_loop.py"
+TEST_DURABLE = "tests/contract/test_engine_durable.py"
 
 
 @dataclass(frozen=True)
@@ -117,5 +119,34 @@ MUTANTS = (
         'if given.startswith(b"Bearer "):',
         "tests/integration/test_apart.py"
         "::test_a_link_asks_for_its_token_and_a_folder_keeps_its_role",
+    ),
+    Mutant(
+        "a claim is on the disk before anything of the task runs",
+        f"{LOCAL}/files.py",
+        "    os.fsync(fd)\n    sync_folder(file.parent)\n    return fd\n",
+        "    return fd\n",
+        f"{TEST_DURABLE}::test_a_claim_is_on_the_disk_before_the_script_runs",
+    ),
+    Mutant(
+        "the end of a task is on the disk before its claim is given up",
+        f"{LOCAL}/files.py",
+        "    write_json(layout.end(task), end)\n",
+        "    write_json(layout.end(task), end, durable=False)\n",
+        f"{TEST_DURABLE}::test_an_end_is_on_the_disk_before_the_supervisor_leaves",
+    ),
+    Mutant(
+        "an order to stop is on the disk before it is given",
+        f"{LOCAL}/engine.py",
+        "        files.write_json(self._layout.stop(attempt), order)\n",
+        "        files.write_json(self._layout.stop(attempt), order, durable=False)\n",
+        f"{TEST_DURABLE}::test_an_order_to_stop_is_on_the_disk_before_anyone_hears_of_it",
+    ),
+    Mutant(
+        "an order to stop is looked for after the claim",
+        f"{LOCAL}/supervisor.py",
+        "        if files.read_json(self.layout.stop(self.attempt)) is not None:\n",
+        "        if False:\n",
+        "tests/unit/adapters/engines/test_local_supervisor.py"
+        "::test_a_stop_that_comes_between_the_claim_and_the_start_is_found",
     ),
 )
