@@ -8,6 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST_WAIT_S = 1.5
+"""Twice that for regions apart: they have to find each other again."""
 SHUTDOWN_S = 0.3
 SLOW_COMMIT_S = 0.02
 LONGEST_FREEZE_S = 4.0
@@ -33,11 +34,12 @@ class Fault(StrEnum):
     FREEZE_SERVER = "freeze a server"
     FREEZE_AGENTS = "freeze agents"
     FREEZE_SUPERVISORS = "freeze supervisors"
+    FILL_DISK = "fill the disk"
 
 
 @dataclass(frozen=True)
 class Nemesis:
-    """One fault. ``pick`` in [0, 1) says which of those that are there; ``for_s``: how long frozen."""
+    """One fault. ``pick`` in [0, 1) says which of those that are there; ``for_s``: how long frozen or full."""
 
     fault: Fault
     pick: float
@@ -63,7 +65,8 @@ class Round:
 PHASES = {Phase.RUNNING: 45, Phase.ANSWERED: 20, Phase.SHUTDOWN: 13, Phase.START: 22}
 BEFORE: dict[Fault | None, int] = {
     Fault.AGENT: 6, Fault.HOST: 6, Fault.SUPERVISORS: 6, Fault.TASKS: 6,
-    Fault.FREEZE_SERVER: 8, Fault.FREEZE_AGENTS: 6, Fault.FREEZE_SUPERVISORS: 6, None: 56,
+    Fault.FREEZE_SERVER: 8, Fault.FREEZE_AGENTS: 6, Fault.FREEZE_SUPERVISORS: 6,
+    Fault.FILL_DISK: 5, None: 51,
 }  # fmt: skip
 DOWN: dict[Fault | None, int] = {
     Fault.AGENT: 4, Fault.HOST: 4, Fault.SUPERVISORS: 4, Fault.TASKS: 4, Fault.EVERYTHING: 2,
@@ -88,7 +91,7 @@ def _rounds(servers: Sequence[str], kills: int, rng: random.Random) -> Iterator[
         yield Round(
             target,
             phase,
-            wait_s=rng.uniform(0.0, LONGEST_WAIT_S),
+            wait_s=rng.uniform(0.0, LONGEST_WAIT_S if len(servers) == 1 else 2 * LONGEST_WAIT_S),
             moment=rng.random(),
             commit_s=rng.choice((0.0, SLOW_COMMIT_S, SLOW_COMMIT_S, SLOW_COMMIT_S)),
             before=None if phase is Phase.START else _nemesis(BEFORE, rng),

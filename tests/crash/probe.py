@@ -7,6 +7,7 @@ and goes on from the step at which an earlier attempt was told to stop. Standard
 starts often.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -170,7 +171,8 @@ class Probe:
 
     def report(self, **news: object) -> None:
         """Tell Topmast."""
-        append(Path(os.environ["TOPMAST_PROGRESS_FILE"]), {"at_s": time.time(), **news})
+        with contextlib.suppress(OSError):  # its disk may be full
+            append(Path(os.environ["TOPMAST_PROGRESS_FILE"]), {"at_s": time.time(), **news})
 
 
 def append(file: Path, line: dict[str, object]) -> None:
@@ -178,7 +180,8 @@ def append(file: Path, line: dict[str, object]) -> None:
     data = json.dumps(line).encode() + b"\n"
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        assert os.write(fd, data) == len(data)
+        if os.write(fd, data) != len(data):
+            raise OSError("only a part was written")
     finally:
         os.close(fd)
 

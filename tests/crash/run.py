@@ -73,7 +73,7 @@ class CrashTest:
         for name in FOLDERS:
             (folder / name).mkdir(parents=True)
         self.plant = Plant(folder, topology)
-        self.load = Load(self.plant.front.state, folder, seed)
+        self.load = Load(self.plant.front.state, folder, seed, lambda: self.plant.was_full)
         self.watcher = Watcher(self.load, lambda: self.plant.whole)
         self.proof = ProofFile(folder / "proof")
         self.survived = 0
@@ -86,7 +86,7 @@ class CrashTest:
         """Kill and restart, then let everything end, and judge."""
         threads = [self.watcher, *(Submitter(self.load, n) for n in range(CLIENTS))]
         try:
-            self.plant.start(list(self.plant.servers))
+            self.plant.start()
             self.plant.wait_ready()
             for thread in threads:
                 thread.start()
@@ -122,7 +122,7 @@ class CrashTest:
         self.strike(part.down)
         self.plant.tuning.commit_s = part.commit_s
         begun_s = time.monotonic()
-        self.plant.start(part.target)
+        self.plant.start()
         if following is None or following.phase is not Phase.START:
             self.plant.wait_ready()
             self.start_s = time.monotonic() - begun_s
@@ -133,8 +133,7 @@ class CrashTest:
 
     def strike(self, nemesis: Nemesis | None) -> None:
         """Do what the plan says to hosts, or to a server that runs."""
-        if nemesis is not None:
-            self.plant.strike(nemesis)
+        if nemesis is not None and self.plant.strike(nemesis):
             self.faults[nemesis.fault.name.lower()] += 1
 
     def wait_for(self, part: Round) -> None:

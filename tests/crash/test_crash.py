@@ -172,6 +172,12 @@ def kill_a_task_long_after_its_host_was_hurt(evidence: Evidence) -> None:
     evidence.hurts = [Hurt("east-a-0", -9.0)]
 
 
+def run_again_after_the_disk_was_full(evidence: Evidence) -> None:
+    """Nothing was killed, so how it ended is written when there is room, and not lost."""
+    run_again_what_was_done(evidence)
+    evidence.hurts = [Hurt("east-a-0", 2.3, disk=True)]
+
+
 def admit_twice(evidence: Evidence) -> None:
     evidence.jobs.append(view(3, "one"))
 
@@ -234,6 +240,7 @@ def change_an_end(evidence: Evidence) -> None:
         (start_an_attempt_again, 0, 1, 0),
         (share_a_gpu, 0, 1, 0),
         (run_again_what_was_done, 0, 2, 0),
+        (run_again_after_the_disk_was_full, 0, 2, 0),
         (pass_its_limit, 1, 0, 0),
         (call_a_host_lost_after_another_was_hurt, 0, 0, 1),
         (kill_a_task_long_after_its_host_was_hurt, 0, 1, 1),

@@ -54,10 +54,14 @@ class Proof(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Hurt:
-    """Something was killed on a host; its tasks may have ended without a word. Times are monotonic."""
+    """Something was killed on a host; its tasks may have ended without a word. Times are monotonic.
+
+    ``disk``: it was no more than that nothing could be written. How a task ended waits for room then.
+    """
 
     host: str
     at_s: float
+    disk: bool = False
 
 
 @dataclass
@@ -156,14 +160,22 @@ class Excuses:
         }
         """Told to stop before their end was known: they run again, with whatever status they ended."""
         self.jobs = {job for job, _, _ in self.runs}
+        self.unrecorded = {
+            p.job
+            for p in evidence.proof
+            if p.kind == "done" and self.is_hurt(p.host, p.at_s, p.at_s, disk=False)
+        }
+        """Jobs of which a task may have been done, and its supervisor killed before it wrote that down."""
 
-    def is_hurt(self, host: str, since_s: float, until_s: float) -> bool:
+    def is_hurt(self, host: str, since_s: float, until_s: float, *, disk: bool = True) -> bool:
         """Whether something was killed on a host in a period, or right before or after it.
 
         After it, for the last word of a task comes before the record of its end.
         """
         return any(
-            hurt.host == host and since_s - HURT_MARGIN_S <= hurt.at_s <= until_s + HURT_MARGIN_S
+            hurt.host == host
+            and since_s - HURT_MARGIN_S <= hurt.at_s <= until_s + HURT_MARGIN_S
+            and (disk or not hurt.disk)
             for hurt in self.hurts
         )
 
@@ -247,7 +259,7 @@ def _double_runs(evidence: Evidence, excuses: Excuses) -> Iterator[str]:
 
 def _was_done(start: Proof, done: Mapping[tuple[str, int], int], excuses: Excuses) -> bool:
     """Whether all tasks of an earlier attempt were done, and nothing kept that from being recorded."""
-    return start.job not in excuses.jobs and any(
+    return start.job not in excuses.unrecorded and any(
         done.get((start.job, epoch), 0) == start.size
         and (start.job, epoch) not in excuses.preempted
         for epoch in range(1, start.epoch)

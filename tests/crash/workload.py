@@ -164,7 +164,11 @@ def pack(name: str, folder: Path) -> Path:
 class Load:
     """What all clients share: where the server is, what they sent, and what went wrong."""
 
-    def __init__(self, state: Path, folder: Path, seed: int) -> None:
+    def __init__(
+        self, state: Path, folder: Path, seed: int, is_rough: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``is_rough``: whether a server may refuse what it would take otherwise."""
+        self.is_rough = is_rough
         self.state = state
         self.folder = folder
         self.seed = seed
@@ -184,6 +188,11 @@ class Load:
                 return ask()
             except Unavailable:
                 time.sleep(RETRY_S)
+
+    def note_refusal(self, who: str, error: TopmastError) -> None:
+        """Nothing that clients ask for should be refused, but while a disk is full."""
+        if not self.is_rough():
+            self.incidents.append(f"{who}: {error}")
 
     def note_ack(self, sent: Submission, job: str) -> None:
         """A client holds the id of its job in its hands."""
@@ -238,7 +247,7 @@ class Submitter(Worker):
                     if self.load.active < MAX_ACTIVE:
                         self.submit()
                 except TopmastError as error:
-                    self.load.incidents.append(f"{self.name}: {error}")
+                    self.load.note_refusal(self.name, error)
                 time.sleep(self.rng.uniform(0.0, 0.3))
             self.cancel_due(everything=True)
 
@@ -321,7 +330,7 @@ class Watcher(Worker):
                 except Unavailable:
                     continue
                 except TopmastError as error:
-                    self.load.incidents.append(f"watcher: {error}")
+                    self.load.note_refusal(self.name, error)
                     continue
                 self.load.active = sum(
                     count for state, count in page.counts.items() if state not in TERMINAL
