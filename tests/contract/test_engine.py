@@ -266,6 +266,20 @@ def test_a_failed_setup_fails_its_tasks(rig: Rig) -> None:
         assert "ran" not in rig.log("j1", rank)
 
 
+def test_setup_is_shown_where_people_look(rig: Rig) -> None:
+    """The first task on each host does it, and an error of any task leads to that one's log."""
+    for turn in range(3):
+        job = f"j{turn}"
+        rig.engine.start_gang(order(job, "true", tasks=4, setup="echo setting up; exit 3"))
+        for rank in range(4):
+            first = rank % 2  # the tasks alternate between two hosts
+            error = rig.end_of(job, rank).error
+            assert error == (
+                f"task {first}: setup exited with 3; see `topmast logs {job} --task {first}`"
+            )
+        assert [rig.log(job, rank) for rank in range(4)] == ["setting up\n"] * 2 + [""] * 2
+
+
 def archive(file: Path, members: dict[str, str]) -> Path:
     with tarfile.open(file, "w:gz") as tar:
         for name, content in members.items():

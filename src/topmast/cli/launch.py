@@ -119,7 +119,8 @@ def _see_through(session: Session, client: Client, job: str, follow: bool) -> Jo
     """Watch a job to its end. Ctrl-C ends the watching, and the job goes on."""
     try:
         if follow:
-            _write_logs(client.logs(job, follow=True), sys.stderr if session.json else sys.stdout)
+            chunks = client.logs(job, follow=True, on_wait=_Waiting())
+            _write_logs(chunks, sys.stderr if session.json else sys.stdout)
             return client.wait(job)[0]
         with Watch() as watch:
             return client.wait(job, on_change=watch.update)[0]
@@ -171,7 +172,12 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on to the end of the job, over attempts.")
     ] = False,
-    task: Annotated[int, typer.Option("--task", "-t", min=0, help="The rank of a task.")] = 0,
+    task: Annotated[
+        int | None,
+        typer.Option(
+            "--task", "-t", min=0, help="The rank of a task. Default: the one that failed, else 0."
+        ),
+    ] = None,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="An attempt other than the latest.")
     ] = None,
@@ -179,15 +185,40 @@ def logs(
         bool, typer.Option("--raw", help="With colours and control characters, as written.")
     ] = False,
 ) -> None:
-    """What a task of a job writes to its output."""
+    """What a task of a job writes to its output, that of setup included."""
     with session.client() as client:
-        chunks = client.logs(job, task, attempt=attempt, follow=follow)
+        chunks = client.logs(job, task, attempt=attempt, follow=follow, on_wait=_Waiting())
         if session.json:
-            session.show({"job": job, "task": task, "attempts": _by_attempt(chunks)}, lambda: None)
-        elif not _write_logs(chunks, sys.stdout, raw=raw):
-            view = client.job(job)
-            reason = f", {view.reason}" if view.reason else ""
-            note(f"nothing written yet: {job} is {view.state}{reason}")
+            found = list(chunks)
+            read = task if task is not None else found[0].task if found else 0
+            session.show({"job": job, "task": read, "attempts": _by_attempt(found)}, lambda: None)
+        elif not _write_logs(chunks, sys.stdout, raw=raw, tell_task=task is None):
+            note(_nothing_written(client.job(job), task))
+
+
+class _Waiting:
+    """Says what a job waits for while its output is followed, whenever that changes."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, view: JobView) -> None:
+        why = f" ({view.reason})" if view.reason else ""
+        said = f"{view.id} is {view.state}{why}: `topmast explain {view.id}` says more"
+        if said != self._said:
+            self._said = said
+            note(said)
+
+
+def _nothing_written(view: JobView, task: int | None) -> str:
+    """Why there is no output, as far as it is known."""
+    reason = f", {view.reason}" if view.reason else ""
+    if view.state not in FINISHED:
+        return f"nothing written yet: {view.id} is {view.state}{reason}"
+    if not view.attempts:
+        return f"{view.id} never ran: it is {view.state}{reason}"
+    whose = view.id if view.tasks == 1 else f"task {task or 0} of {view.id}"
+    return f"{whose} wrote nothing: {view.id} is {view.state}{reason}"
 
 
 def _by_attempt(chunks: Iterable[LogChunk]) -> list[dict[str, object]]:
@@ -197,11 +228,15 @@ def _by_attempt(chunks: Iterable[LogChunk]) -> list[dict[str, object]]:
     return [{"attempt": attempt, "text": "".join(parts)} for attempt, parts in texts.items()]
 
 
-def _write_logs(chunks: Iterable[LogChunk], stream: TextIO, raw: bool = False) -> bool:
+def _write_logs(
+    chunks: Iterable[LogChunk], stream: TextIO, raw: bool = False, tell_task: bool = False
+) -> bool:
     """Write output as it comes, naming each attempt on stderr; whether there was any."""
     attempt = 0
     cleaner = BlockCleaner()
     for chunk in chunks:
+        if tell_task and not attempt and chunk.task:
+            note(f"-- task {chunk.task}, which failed; --task N shows another --")
         if attempt and chunk.attempt != attempt:
             stream.write(cleaner.finish())
             stream.flush()

@@ -271,15 +271,25 @@ class Client:
             yield job, view
 
     def logs(
-        self, job: str, task: int = 0, *, attempt: int | None = None, follow: bool = False
+        self,
+        job: str,
+        task: int | None = 0,
+        *,
+        attempt: int | None = None,
+        follow: bool = False,
+        on_wait: Callable[[JobView], None] = lambda job: None,
     ) -> Iterator[LogChunk]:
         """What a task of a job writes, in its latest attempt (or in ``attempt``).
 
+        ``task`` None is the task by which the job failed, or the first.
+
         With ``follow`` it goes on as more is written, over the attempts that come, until the job
-        has ended (with ``attempt``: until that attempt has).
+        has ended (with ``attempt``: until that attempt has). ``on_wait`` is then called now and again
+        while the job waits for a first or another attempt.
         """
         path = _path("jobs", job, "logs")
-        reader = LogReader(self._transport, path, task, lambda: self.job(job), PATIENCE_S)
+        look = partial(self.job, job)
+        reader = LogReader(self._transport, path, task, look, PATIENCE_S, on_wait)
         return reader.read(attempt, follow)
 
     # --------------------------------------------------------------------------------------- fleet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport, patiently
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.states import TERMINAL
+from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
 CHUNK_BYTES = 2**18
@@ -22,36 +23,49 @@ class LogChunk(Struct, frozen=True):
 
     attempt: int
     text: str
+    task: int = 0
 
     def __str__(self) -> str:
         return self.text
 
 
+def task_to_read(job: JobView) -> int:
+    """The task by which a job failed, as its cause says; else the first."""
+    failed = re.match(r"task (\d+)\b", job.cause) if job.state == JobState.FAILED else None
+    return int(failed[1]) if failed and int(failed[1]) < job.tasks else 0
+
+
 class LogReader:
-    """Reads the output of one task of one job."""
+    """Reads the output of one task of one job; ``task`` None: the one by which it failed, else the first."""
 
     def __init__(
         self,
         transport: Transport,
         path: str,
-        task: int,
+        task: int | None,
         look: Callable[[], JobView],
         patience_s: float,
+        on_wait: Callable[[JobView], None] = lambda job: None,
     ) -> None:
         self._transport = transport
         self._path = path
-        self._task = task
+        self._task = task or 0
+        self._is_chosen = task is not None
         self._look = look
         self._patience_s = patience_s
+        self._on_wait = on_wait
 
     def read(self, attempt: int | None, follow: bool) -> Iterator[LogChunk]:
         """What ``attempt`` (None: the latest) wrote; with ``follow`` on to the end of the job."""
         job = self._look()
+        if not self._is_chosen:
+            self._task = task_to_read(job)
         if not job.attempts and not 0 <= self._task < job.tasks:
             raise InvalidInput(f"the job has tasks 0 to {job.tasks - 1}", field="task")
         while follow and not attempt and not job.attempts and job.state not in TERMINAL:
             time.sleep(LONGEST_PAUSE_S)
             job = self._look_again()
+            self._tell_wait(job, 0)
         current, must_exist = attempt or job.attempts, True
         while current:
             yield from self._one(current, follow, must_exist)
@@ -68,8 +82,14 @@ class LogReader:
                 return current + 1
             if job.state in TERMINAL:
                 return 0
+            self._tell_wait(job, current)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _tell_wait(self, job: JobView, current: int) -> None:
+        """Let the caller know how a job stands that has no attempt after ``current``, but may get one."""
+        if job.attempts == current and job.state not in TERMINAL:
+            self._on_wait(job)
 
     def _one(self, attempt: int, follow: bool, must_exist: bool) -> Iterator[LogChunk]:
         """The output of one attempt, to its end, or to what there is now."""
@@ -79,7 +99,7 @@ class LogReader:
             answer = self._fetch(attempt, offset, must_exist)
             data = answer.content if answer else b""
             if text := decoder.decode(data):
-                yield LogChunk(attempt, text)
+                yield LogChunk(attempt, text, self._task)
             if data and answer:
                 # Where there is nothing to read, the server may not know how far we are.
                 offset = int(answer.headers.get("X-Next-Offset", offset + len(data)))
@@ -96,7 +116,7 @@ class LogReader:
             time.sleep(0 if over else pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         if rest := decoder.decode(b"", final=True):
-            yield LogChunk(attempt, rest)
+            yield LogChunk(attempt, rest, self._task)
 
     def _fetch(self, attempt: int, offset: int, must_exist: bool) -> httpx.Response | None:
         """A piece of the output; None of an attempt that need not exist (its launch failed, say)."""

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.conftest import REPO, Call, program
 from tests.unit.client.fake import Answer, FakeServer, Request, ended, job, problem, running
 from topmast.client import snapshot
-from topmast.model.views import Explanation, Receipt
+from topmast.model.views import Explanation, JobView, Receipt
 
 RECEIPT = Answer(Receipt("j7", "resnet", ("no dataset \x1b[1mimagenet",)), 201)
 
@@ -217,6 +217,64 @@ def test_logs_of_a_job_that_waits(server: FakeServer, call: Call) -> None:
     called = call("logs", "j1")
     assert (called.code, called.out) == (0, "")
     assert called.error == "nothing written yet: j1 is PENDING, InsufficientCapacity"
+
+
+@pytest.mark.parametrize(
+    ("view", "want"),
+    [
+        (ended(), "j1 wrote nothing: j1 is SUCCEEDED"),
+        (ended(tasks=2), "task 0 of j1 wrote nothing: j1 is SUCCEEDED"),
+        (job(state="CANCELLED", reason=None), "j1 never ran: it is CANCELLED"),
+    ],
+)
+def test_logs_of_a_job_that_wrote_nothing(
+    server: FakeServer, call: Call, view: JobView, want: str
+) -> None:
+    """What is over is not waited for."""
+    server.on("GET", "/jobs/j1", view)
+    server.on("GET", "/jobs/j1/logs", Answer(b"", 200, {"X-Complete": "1"}))
+    assert call("logs", "j1").error == want
+
+
+@pytest.mark.parametrize(
+    ("cause", "task", "want_task"),
+    [
+        ("task 3 exited with status 1; 0 restarts used up", None, "3"),
+        ("task 2: setup exited with 3; see `topmast logs j1 --task 2`", None, "2"),
+        ("task 3 exited with status 1", "1", "1"),
+        ("task 9 of another kind", None, "0"),
+        ("its time limit is over", None, "0"),
+    ],
+)
+def test_logs_of_a_gang_that_failed(
+    server: FakeServer, call: Call, cause: str, task: str | None, want_task: str
+) -> None:
+    """The task that failed is shown, unless another is asked for."""
+    server.on("GET", "/jobs/j1", ended(state="FAILED", tasks=4, cause=cause))
+    server.on("GET", "/jobs/j1/logs", two_attempts)
+    called = call("logs", "j1", *(["--task", task] if task else []))
+    assert server.requests[-1].query["task"] == want_task
+    told = f"-- task {want_task}, which failed; --task N shows another --"
+    assert called.err.splitlines() == ([told] if want_task in "23" else [])
+    assert call("logs", "j1", "--json").document["task"] == int(want_task if not task else 3)
+
+
+def test_following_a_job_that_waits_says_what_it_waits_for(server: FakeServer, call: Call) -> None:
+    """Once for each reason, and again when another attempt is waited for."""
+    other = job(reason="WaitingForQuota")
+    again = job(attempts=1, reason="RetryBackoff")
+    server.on("GET", "/jobs/j1/logs", two_attempts)
+    server.on(
+        "GET", "/jobs/j1", job(), job(), job(), other, running(), again, again, ended(attempts=2)
+    )
+    called = call("logs", "j1", "--follow")
+    assert called.out == "attempt 1\nattempt 2\n"
+    assert called.err.splitlines() == [
+        "j1 is PENDING (InsufficientCapacity): `topmast explain j1` says more",
+        "j1 is PENDING (WaitingForQuota): `topmast explain j1` says more",
+        "j1 is PENDING (RetryBackoff): `topmast explain j1` says more",
+        "-- attempt 2 --",
+    ]
 
 
 def test_a_file_with_several_errors(call: Call, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ BLOCKED = frozenset({LOOK_AGAIN, HOST_DIED, signal.SIGTERM, signal.SIGCHLD})
 
 LEFTOVER_GRACE_S = 2.0
 LOCK_RETRY_S = 0.05
+FIRST_PATIENCE_S = 2.0
 KILL_RETRY_S = 0.02
 RECORD_RETRY_S = 1.0
 STOPPED_EARLY = "stopped before it started"
@@ -48,6 +49,7 @@ class Supervisor:
     def __init__(self, layout: Layout, plan: Json, rank: int, agent: int, news: int) -> None:
         self.layout = layout
         self.attempt: str = plan["attempt"]
+        self.rank = rank
         self.task = f"{self.attempt}.{rank}"
         self.plan = plan
         self.seat: Json = plan["tasks"][str(rank)]
@@ -122,11 +124,12 @@ class Supervisor:
     # --- steps that are done once for all tasks of the attempt on this host -----------------------
 
     def _once(self, name: str, start: Callable[[], None], what: str) -> None:
-        """Do a step, or wait until another task has done it."""
+        """Do a step, or wait until another task has done it; its output is in the log of the one that did."""
         place = self.work.parent
+        record = place / f"{self.work.name}.{name}.json"
+        self._leave_to_first(name, record)
         lock = self._lock(place / f"{self.work.name}.{name}.lock")
         try:
-            record = place / f"{self.work.name}.{name}.json"
             done = files.read_json(record)
             if done is None:
                 done = {"code": None, "task": self.task}
@@ -137,9 +140,24 @@ class Supervisor:
             os.close(lock)
         code = done["code"]
         if code != 0:
-            log = self.layout.log(done["task"]).name
+            attempt, rank = files.split_task(done["task"])
             how = "was interrupted" if code is None else f"exited with {code}"
-            raise StepFailed(code or 1, f"{what} {how}; its output is in {log}")
+            see = f"topmast logs {files.split_attempt(attempt)[0]} --task {rank}"
+            raise StepFailed(code or 1, f"task {rank}: {what} {how}; see `{see}`")
+
+    def _leave_to_first(self, name: str, record: Path) -> None:
+        """The lowest rank on the host goes first, where people look; if it does not come, anyone may."""
+        mine = [
+            int(rank)
+            for rank, seat in self.plan["tasks"].items()
+            if seat["host"] == self.seat["host"] and name in ("workdir", seat["setup"])
+        ]
+        until_s = time.monotonic() + FIRST_PATIENCE_S
+        while self.rank != min(mine) and not record.exists() and time.monotonic() < until_s:
+            self._obey()
+            if self._stopping():
+                raise StepFailed(128 + signal.SIGTERM, "stopped during setup")
+            self._sleep(LOCK_RETRY_S)
 
     def _lock(self, file: Path) -> int:
         while True:
