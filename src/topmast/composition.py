@@ -253,7 +253,7 @@ class System:
                     raise InvalidInput(
                         f"engine '{cluster.engine}' is not available",
                         field=f"regions.{region.name}.clusters.{cluster.name}.engine",
-                        remedy="local is the one there is",
+                        remedy="use local, the only engine so far",
                     )
                 engines[cluster.name] = self._engine(cluster, region.name)
         return engines

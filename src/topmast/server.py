@@ -73,9 +73,9 @@ def bind(host: str, port: int, *, token: str = "", field: str = "--host") -> soc
         raise InvalidInput(f"'{host}' is not an address", field=field) from None
     if not loopback and not token:
         raise InvalidInput(
-            f"{host} can be reached from outside, and nothing tells friend from stranger",
+            f"{host} can be reached from other machines, and requests are not authenticated",
             field=field,
-            remedy="127.0.0.1, with a tunnel for remote users; for links between processes, a token",
+            remedy="use 127.0.0.1 and a tunnel for remote users; links between processes need a token",
         )
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.

@@ -62,7 +62,7 @@ def _world(options: dict[str, str]) -> Settings:
     for key in options:
         if key not in OVERHEADS:
             raise InvalidInput(
-                "is nothing that a fork knows", field=f"--set {key}",
+                "is not an option of whatif", field=f"--set {key}",
                 remedy=f"of the world: {', '.join(OVERHEADS)}",
             )  # fmt: skip
     return read_settings({**dict.fromkeys(OVERHEADS, "0"), **options})
@@ -105,7 +105,7 @@ def _moment(options: WhatIfOptions, profile: Profile) -> tuple[Moment, Fleet]:
     if apart:
         raise InvalidInput(
             f"the books of region '{apart[0]}' are not in it: its placer ran apart",
-            field="--state", remedy="only a system of one process can be forked from its folder",
+            field="--state", remedy="whatif needs the state folder of a server that runs all regions in one process",
         )  # fmt: skip
     return moment_of(machines.queue, machines.placers, at_s, rebuilt.seq), fleet
 

@@ -597,7 +597,7 @@ def test_what_the_mover_did_not_put_there_is_not_overwritten(moving: Moving) -> 
     write(moving.folder("east"), TREE)
     mine = {"notes": b"mine"}
     write(moving.folder("west"), mine)
-    assert "west: vision/imagenet: holds objects already (such as notes)" in moving.fails()
+    assert "west: vision/imagenet: already holds objects (such as notes)" in moving.fails()
     assert read(moving.folder("west")) == mine
 
 

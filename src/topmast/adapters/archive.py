@@ -161,4 +161,4 @@ def _explained(member: tarfile.TarInfo) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise Refused(f"{member.name!r} is where the archive has something else already") from None
+        raise Refused(f"{member.name!r} is in the archive twice, as different things") from None

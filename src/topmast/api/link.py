@@ -48,7 +48,7 @@ def routes(doors: Mapping[str, Door]) -> APIRouter:
     async def books(region: str) -> Response:
         door = door_of(region)
         if door.books is None:
-            raise NotFound("the books of a region are with its placer")
+            raise NotFound("the placer of the region has its books")
         blob = await asyncio.wrap_future(door.books())
         return Response(blob, media_type="application/json")
 
@@ -58,7 +58,7 @@ def routes(doors: Mapping[str, Door]) -> APIRouter:
     ) -> Response:
         door = door_of(region)
         if door.log is None:
-            raise NotFound("what tasks write is with their placer")
+            raise NotFound("the placer of the region has the output of tasks")
         chunk = await asyncio.to_thread(door.log, job, epoch, rank, offset, limit)
         if chunk is None:
             raise NotFound("nothing is written yet")
@@ -80,7 +80,7 @@ def _add_questions_of_placers(router: APIRouter, door_of: Callable[[str], Door])
     async def dataset(region: str, name: str) -> Response:
         door = door_of(region)
         if door.dataset is None:
-            raise NotFound("the catalogue is with the queue")
+            raise NotFound("the queue has the catalogue")
         path = door.dataset(name)
         return answer(str(path) if path is not None else "")
 

@@ -209,7 +209,7 @@ class Office:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if not process.stdout.readline():
-            raise Unavailable("a process to be measured did not start; its log says why")
+            raise Unavailable("a process under test did not start; see its log")
         return process
 
     def _wait(self, until: Callable[[], bool]) -> None:

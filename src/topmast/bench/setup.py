@@ -61,7 +61,7 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Unavailable("the server to be measured did not start; its log says why")
+            raise Unavailable("the server under test did not start; see its log")
         self.ready_s = time.time()
         self.url: str = json.loads(line)["url"]
 

@@ -35,7 +35,7 @@ def allocate(
     ],
     policy: Annotated[str, typer.Option("--policy", metavar="NAME", help=f"One of {NAMES}.")],
     agnostic: Annotated[
-        bool, typer.Option("--agnostic", help="Know nothing of types: all are as fast as the best.")
+        bool, typer.Option("--agnostic", help="Ignore types: treat every type as the fastest.")
     ] = False,
 ) -> int:
     """Share the time of workers among jobs.

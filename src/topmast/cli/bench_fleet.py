@@ -18,7 +18,7 @@ RegionsOption = Annotated[int, typer.Option(min=1, help="Regions of the fleet.")
 ClustersOption = Annotated[int, typer.Option(min=1, help="Clusters in all regions together.")]
 HostsOption = Annotated[int, typer.Option(min=1, help="Hosts in all clusters together.")]
 GpusOption = Annotated[int, typer.Option(min=1, max=64, help="GPUs of each host.")]
-SeedOption = Annotated[int, typer.Option(help="The seed of what is drawn.")]
+SeedOption = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")
 ]

@@ -33,9 +33,7 @@ def add(app: typer.Typer, root: Root) -> None:
             str | None,
             typer.Option(metavar="TIME", help="For each plan, instead of its own limit."),
         ] = None,
-        peer: Annotated[
-            bool, typer.Option(help="Let HiGHS alone try each problem as well.")
-        ] = True,
+        peer: Annotated[bool, typer.Option(help="Also solve each problem with HiGHS only.")] = True,
         seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
         out: Annotated[
             Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")

@@ -31,7 +31,7 @@ def add(app: typer.Typer, root: Root) -> None:
         peer: Annotated[
             bool, typer.Option(help="Solve the same with cvxpy, where that is installed.")
         ] = True,
-        seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+        seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     ) -> None:
         """Measure how fast policies that share time are solved."""
         from topmast.cli.composed import say_document
@@ -46,7 +46,7 @@ def add(app: typer.Typer, root: Root) -> None:
     def predict(
         session: Session,
         jobs: Annotated[int, typer.Option(min=200, help="Jobs of the past.")] = 60_000,
-        seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+        seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     ) -> None:
         """Measure how fast durations are learned and predicted."""
         from topmast.cli.composed import say_document

@@ -60,7 +60,7 @@ def _add_demo(app: typer.Typer, root: Root) -> None:
     )
     def demo(
         session: Session,
-        keep: Annotated[bool, typer.Option(help="Keep the folder it worked in.")] = False,
+        keep: Annotated[bool, typer.Option(help="Keep the demo's folder.")] = False,
     ) -> int:
         """Run a small fleet with training jobs on this machine.
 
@@ -82,7 +82,7 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
         session: Session,
         until: Annotated[
             str | None,
-            typer.Option(metavar="T", help="Up to then: 2h (ago), 2030-01-31T12:00."),
+            typer.Option(metavar="T", help="The time to look at: 2h (ago), 2030-01-31T12:00."),
         ] = None,
     ) -> None:
         """Rebuild the past from a state folder."""
@@ -117,7 +117,7 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         duration: Annotated[
             str | None, typer.Option(metavar="TIME", help="How long, for example 30s.")
         ] = None,
-        seed: Annotated[int, typer.Option(help="The seed of what is drawn.")] = 0,
+        seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
     ) -> None:
         options = BenchOptions(
             jobs=jobs,

@@ -66,7 +66,7 @@ def _alone(
 
 
 def list_all(session: Session) -> None:
-    """Every dataset: its size, its replicas, the copies on their way."""
+    """List datasets, replicas and copies in progress."""
     with session.client() as client:
         found = client.datasets()
     session.show({"datasets": found}, lambda: _say(found))
@@ -97,7 +97,7 @@ def add_one(
         int, typer.Option(min=1, help="How many regions should hold it at least.")
     ] = 1,
 ) -> None:  # fmt: skip
-    """Make a dataset known.
+    """Add a dataset to the catalogue.
 
     It comes from a folder, or is in the region's store already.
     """
@@ -149,7 +149,7 @@ def why(session: Session, name: NameArgument) -> None:
 def _say_why(view: DatasetView) -> None:
     causes = {copy.target: f"copied for {copy.cause}" for copy in view.copies}
     columns = [Column("REGION", whole=True), Column("STATE"), Column("WHY")]
-    unplanned = "no plan speaks of it"
+    unplanned = "not in the plan"
     rows = [[r.region, r.state, r.why or causes.get(r.region, unplanned)] for r in view.replicas]
     say_table(columns, rows)
 
@@ -159,7 +159,7 @@ def _say_plan(view: DataPlanView) -> None:
         most = "" if view.fetched_most is None else f", {view.fetched_most} at most"
         say(f"On demand: data was copied for {plural(view.fetched, 'job')} of late{most}")
     if view.every_s is None:
-        say("Nothing is planned; `topmast up --plan-data-every 1d` would.")
+        say("There is no data plan: start the server with `topmast up --plan-data-every 1d`.")
         return
     if view.number is None:
         say("There is no plan yet.")

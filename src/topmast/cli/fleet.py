@@ -121,7 +121,9 @@ def _capacity_plan(session: Session, region: str | None) -> None:
 
 def _say_plan(view: CapacityPlanView, region: str | None) -> None:
     if view.every_s is None:
-        say("Nothing is planned; `topmast up --plan-capacity-every 30m` would.")
+        say(
+            "There is no capacity plan: start the server with `topmast up --plan-capacity-every 30m`."
+        )
         return
     if view.number is None:
         say("There is no plan yet.")
@@ -161,7 +163,7 @@ def hosts(
         typer.Option(
             metavar="HOST",
             autocompletion=complete_hosts,
-            help="One host, with who put it aside, and when it was lost.",
+            help="One host and its history: cordons, drains, losses.",
         ),
     ] = None,
 ) -> None:
@@ -238,7 +240,7 @@ def tenants(session: Session) -> None:
 
 
 def cordon(session: Session, hosts: HostsArgument) -> None:
-    """Place nothing more on hosts; what runs there goes on."""
+    """Place no more jobs on hosts; running jobs continue."""
     _put_aside(session, hosts, lambda client, host: client.cordon(host))
 
 
@@ -251,13 +253,13 @@ def drain(
     session: Session,
     hosts: HostsArgument,
     now: Annotated[
-        bool, typer.Option("--now", help="Stop also what has no other place yet; it waits for one.")
+        bool, typer.Option("--now", help="Also stop jobs that have no other place yet.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would move, where to, and what not.")
+        bool, typer.Option("--dry-run", help="Only show which jobs would move, and where.")
     ] = False,
 ) -> None:
-    """Cordon hosts, and move away what runs there.
+    """Cordon hosts, and move their jobs to other hosts.
 
     A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
     One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.

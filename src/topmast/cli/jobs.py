@@ -71,7 +71,7 @@ def queue(
         str | None, typer.Option(metavar="NAME", help="Only jobs of one tenant.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")
+        int, typer.Option("--limit", "-n", min=0, help="The number of jobs to show; 0 for all.")
     ] = 1000,
 ) -> None:
     """The jobs that hold GPUs, then those that wait, by rank.
@@ -184,7 +184,7 @@ def age(job: JobView, now_s: float) -> str:
 
 
 def status(session: Session, job: JobArgument) -> None:
-    """How a job stands, where, and its story so far."""
+    """The state of a job, its attempts and its history."""
     with session.client() as client:
         story = client.story(job)
     session.show(story, lambda: _say_story(story))
@@ -285,7 +285,7 @@ def say_history(history: Sequence[HistoryView]) -> None:
 
 
 def cancel(session: Session, jobs: JobsArgument) -> None:
-    """Take jobs out of the queue, and stop those that run."""
+    """Cancel jobs, waiting or running."""
     with session.client() as client, for_each(jobs) as attempt:
         found = attempt(client.cancel)
         if found:

@@ -136,7 +136,7 @@ def wait(
     session: Session,
     jobs: JobsArgument,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Give up after that long: 90, 10m, 2h.")
+        str | None, typer.Option(metavar="TIME", help="Stop waiting after this time: 90, 10m, 2h.")
     ] = None,
 ) -> int:
     """Wait until jobs have ended.
@@ -170,7 +170,10 @@ def logs(
     session: Session,
     job: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on to the end of the job, over attempts.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Follow the output until the job ends, over all attempts."
+        ),
     ] = False,
     task: Annotated[
         int | None,
@@ -182,10 +185,10 @@ def logs(
         int | None, typer.Option(min=1, help="An attempt other than the latest.")
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="With colours and control characters, as written.")
+        bool, typer.Option("--raw", help="Keep colours and control characters.")
     ] = False,
 ) -> None:
-    """What a task of a job writes to its output, that of setup included."""
+    """The output of a task of a job, with that of its setup."""
     with session.client() as client:
         chunks = client.logs(job, task, attempt=attempt, follow=follow, on_wait=_Waiting())
         if session.json:

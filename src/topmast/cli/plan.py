@@ -26,7 +26,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver", metavar="exact|large",
-        help="HiGHS alone, or prices and local search; else by the size of the problem.",
+        help="exact: HiGHS only; large: prices and local search; by default the size of the problem decides.",
     ),
 ]  # fmt: skip
 DualsOption = Annotated[
@@ -48,7 +48,7 @@ AblationOption = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group and its commands."""
     plan = group(
-        app, "plan", help="Solve the slow path's problems on their own.", panel=SYSTEM,
+        app, "plan", help="Solve one planning problem from a file.", panel=SYSTEM,
         example="topmast plan data problem.json",
     )  # fmt: skip
     command(
@@ -198,7 +198,7 @@ def example(
     tables: Annotated[int, typer.Option("--tables", min=1, help="Tables.")] = 2_000,
     regions: Annotated[int, typer.Option("--regions", min=1, max=64, help="Regions.")] = 10,
     workloads: Annotated[int, typer.Option("--workloads", min=1, help="Workloads.")] = 2_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another problem.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of all random numbers.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,

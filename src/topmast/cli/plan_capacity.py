@@ -84,7 +84,7 @@ def capacity_example(
     asked: Annotated[
         float, typer.Option("--asked", min=0.0, max=10.0, help="Of all GPUs, the part asked for.")
     ] = 0.9,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another problem.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of all random numbers.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,

@@ -22,7 +22,7 @@ def limit_s(text: str) -> float:
     """The time limit in seconds; it must be more than 0."""
     seconds = values.duration_s(text, "--time-limit")
     if not seconds:
-        raise typer.BadParameter("a plan takes some time: more than 0", param_hint="'--time-limit'")
+        raise typer.BadParameter("must be more than 0", param_hint="'--time-limit'")
     return seconds
 
 

@@ -47,7 +47,12 @@ def reproduce(
     ] = "small",
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, metavar="N", help="Runs at a time; else one a core."),
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="The number of runs at a time; one per core by default.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,

@@ -27,14 +27,18 @@ FleetOption = Annotated[
     Path, typer.Option("--fleet", metavar="FILE", help="The fleet to run them on.")
 ]
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help=FORMAT_HELP)]
-SeedOption = Annotated[int, typer.Option("--seed", help="The seed of all that is drawn.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="The seed of all random numbers.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
 ]
 OverheadsOption = Annotated[
     str,
-    typer.Option("--overheads", metavar="default|none", help="none: nothing but work takes time."),
+    typer.Option(
+        "--overheads",
+        metavar="default|none",
+        help="none: starts, checkpoints and restores take no time.",
+    ),
 ]
 ThroughputsOption = Annotated[
     Path | None, typer.Option("--throughputs", metavar="FILE", help="A table of throughputs.")

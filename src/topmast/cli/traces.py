@@ -102,7 +102,7 @@ def convert(
 ) -> None:
     """Write a trace in the topmast format.
 
-    It is cut by time first, then to a number of jobs; then its load is changed.
+    The time range is applied first, then the number of jobs, then the load.
     """
     from topmast.traces.writing import write
 
@@ -166,7 +166,7 @@ def generate(
         Path, typer.Option(metavar="FILE", help="Where to write: .csv, .csv.gz, or .parquet.")
     ],
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="How many jobs.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another trace.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     fleet_out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where to write the fleet file that belongs to it."),

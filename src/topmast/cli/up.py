@@ -24,7 +24,9 @@ class Role(StrEnum):
 
 
 Fleet = Annotated[Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")]
-Host = Annotated[str, typer.Option(help="The address to listen on: loopback, but for a placer.")]
+Host = Annotated[
+    str, typer.Option(help="The address to listen on; only loopback, except for a placer.")
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 ProfileName = Annotated[
     str | None,
@@ -42,24 +44,22 @@ ItsRole = Annotated[
 Placers = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="REGION=URL", help="Queue: a region whose placer runs there; may be repeated."
+        metavar="REGION=URL", help="Queue: the URL of a region's placer; may be repeated."
     ),
 ]
-Region = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Placer: the region that it is for.")
-]
-Queue = Annotated[str | None, typer.Option(metavar="URL", help="Placer: where its queue is.")]
+Region = Annotated[str | None, typer.Option(metavar="NAME", help="Placer: the name of its region.")]
+Queue = Annotated[str | None, typer.Option(metavar="URL", help="Placer: the URL of the queue.")]
 Link = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Queue: one more address, for placers alone."),
+    typer.Option(metavar="HOST:PORT", help="Queue: one more address, only for placers."),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="What processes show each other, else $TOPMAST_TOKEN."),
+    typer.Option(metavar="FILE", help="The secret that the processes share, else $TOPMAST_TOKEN."),
 ]
 Checkpoints = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where jobs keep checkpoints: the same for all processes."),
+    typer.Option(metavar="DIR", help="The folder for checkpoints, the same for all processes."),
 ]
 Throughputs = Annotated[
     Path | None,
@@ -178,8 +178,12 @@ def _check(options: ServeOptions, role: Role) -> None:
     if role is Role.PLACER and not (options.region and options.queue):
         raise typer.BadParameter("a placer needs --region NAME and --queue URL")
     if role is Role.PLACER and options.throughputs is not None:
-        raise typer.BadParameter("--throughputs is for the queue, which decides who shares GPUs")
+        raise typer.BadParameter(
+            "--throughputs is an option of the queue, which decides which jobs share GPUs"
+        )
     if role is Role.PLACER and options.fleet is not None:
-        raise typer.BadParameter("a placer is told its part of the fleet by the queue")
+        raise typer.BadParameter(
+            "a placer gets its part of the fleet from the queue: leave out --fleet"
+        )
     if role is Role.QUEUE and not options.placers:
-        raise typer.BadParameter("name the placers that run apart: --placer REGION=URL")
+        raise typer.BadParameter("name the regions with a placer of their own: --placer REGION=URL")

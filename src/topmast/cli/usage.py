@@ -31,15 +31,15 @@ def add(app: typer.Typer) -> None:
 
 def usage(
     session: Session,
-    by: Annotated[By, typer.Option(help="What to add up by.")] = By.TENANT,
+    by: Annotated[By, typer.Option(help="What to group by.")] = By.TENANT,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="From then: 24h (ago), 2030-01-31.")
+        str | None, typer.Option(metavar="T", help="Start of the period: 24h (ago), 2030-01-31.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="T", help="Up to then.")] = None,
 ) -> None:
     """GPU-hours held, kept and lost over a period.
 
-    Lost are those that a preemption or a failure made worthless.
+    Lost hours are work that a preemption or a failure destroyed.
     """
     since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
     with session.client() as client:

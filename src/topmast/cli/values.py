@@ -111,6 +111,8 @@ def loopback(host: str) -> str:
     except ValueError:
         safe = False
     if not safe:
-        message = f"{host!r} is not an address of this machine alone"
-        raise typer.BadParameter(f"{message}; without authentication only loopback is served")
+        message = f"{host!r} can be reached from other machines"
+        raise typer.BadParameter(
+            f"{message}; requests are not authenticated, so only loopback addresses are allowed"
+        )
     return host

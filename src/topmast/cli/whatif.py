@@ -34,15 +34,16 @@ Settings = Annotated[
 ]
 Lose = Annotated[
     list[str] | None,
-    typer.Option("--lose-region", metavar="REGION", help="All its hosts fail at once."),
+    typer.Option("--lose-region", metavar="REGION", help="All hosts of a region fail at once."),
 ]
 Throughputs = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Measured speeds of pairs, as the server was given."),
+    typer.Option(metavar="FILE", help="The table of speeds that the server was given."),
 ]
 For = Annotated[str, typer.Option("--for", metavar="TIME", help="How far to look: 6h, 2d.")]
 Until = Annotated[
-    str | None, typer.Option(metavar="T", help="From then on: 2h (ago), 2030-01-31T12:00.")
+    str | None,
+    typer.Option(metavar="T", help="Start from an earlier time: 2h (ago), 2030-01-31T12:00."),
 ]
 
 
@@ -71,7 +72,7 @@ def add(app: typer.Typer, root: Root) -> None:
         """
         for_s = values.duration_s(for_) or 0.0
         if for_s <= 0:
-            raise typer.BadParameter("a time above 0 is needed, as 6h", param_hint="'--for'")
+            raise typer.BadParameter("must be more than 0, for example 6h", param_hint="'--for'")
         options = WhatIfOptions(
             state=session.state_folder(),
             until_s=values.moment_s(until),

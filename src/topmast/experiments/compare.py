@@ -25,7 +25,7 @@ def compare(
     """`topmast compare`: a summary for every profile; with ``options.out`` a folder for each, and a page."""
     names = list(dict.fromkeys(profiles))
     if not names:
-        raise InvalidInput("names nobody", field="--profile", remedy="give two or more")
+        raise InvalidInput("names no contender", field="--profile", remedy="give two or more")
     runs = [_one(options, name) for name in names]
     for each in runs:
         each.world()  # what is wrong with a profile or the files is said before anything runs

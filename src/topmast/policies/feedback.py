@@ -75,5 +75,5 @@ def _check(options: QueueOptions) -> None:
         raise InvalidInput(
             "0 is out of range",
             field="--set queues.promote_knob",
-            remedy="more than 0; null: nobody rises",
+            remedy="more than 0, or null for no promotion",
         )

@@ -120,7 +120,7 @@ def _next_fall(index: Floats) -> Floats:
 def _check(options: GittinsOptions) -> None:
     if options.quanta_ahead == 0:
         remedy = "1 or more; null: as far as is best"
-        raise InvalidInput("0 looks nowhere", field="--set gittins.quanta_ahead", remedy=remedy)
+        raise InvalidInput("must not be 0", field="--set gittins.quanta_ahead", remedy=remedy)
     if any(not 0 <= value < np.inf for value in options.known_gpu_s):
         remedy = "GPU-seconds, for example [600, 7200]"
         raise InvalidInput("are not all above 0", field="--set gittins.known_gpu_s", remedy=remedy)

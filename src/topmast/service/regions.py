@@ -117,7 +117,7 @@ class Regions:
         try:
             data = self._peers[region].get("/log", where)
         except TopmastError as error:
-            log.info("no output from a region apart", region=region, why=str(error))
+            log.info("this region's placer has the output", region=region, why=str(error))
             return None
         complete, data = data[:1] == b"1", data[1:]
         return LogChunk(data, offset + len(data), epoch, complete)

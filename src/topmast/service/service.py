@@ -96,8 +96,8 @@ class Service:
         file = parse_job(document, where=where, tenant_default=default, user=user)
         if file.workdir is not None:
             raise InvalidInput(
-                "a folder is nothing that a request can bring", field="workdir", where=where,
-                remedy="PUT a snapshot of it, and name its digest",
+                "a request cannot bring a folder", field="workdir", where=where,
+                remedy="upload a snapshot (PUT /workdirs/DIGEST), and give its digest",
             )  # fmt: skip
         spec = file.spec
         if spec.tenant not in tenants:

@@ -105,7 +105,7 @@ def _read_pairs(
             continue
         other = _work(table.where, f"{field}.{key}", key)
         if not isinstance(pair, list) or len(pair) != 2:
-            raise _wrong(table.where, f"{field}.{key}", "is no pair of numbers")
+            raise _wrong(table.where, f"{field}.{key}", "is not a pair of numbers")
         own, others = (_rate(table.where, f"{field}.{key}", rate) for rate in pair)
         if own > 0 and others > 0:
             table.together.setdefault((work, other), {})[model] = (own, others)

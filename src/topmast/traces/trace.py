@@ -167,7 +167,7 @@ class Trace(Struct, frozen=True, eq=False):
     def with_load(self, load: float) -> Trace:
         """The same jobs, arriving ``load`` times as fast."""
         if not (np.isfinite(load) and load > 0):
-            raise InvalidInput("is no factor above 0", field="load", remedy="for example 1.2")
+            raise InvalidInput("is not a number above 0", field="load", remedy="for example 1.2")
         return structs.replace(self, submit_s=self.submit_s / load)
 
     def in_order(self) -> Trace:

@@ -39,7 +39,8 @@ def _runs(page: Path) -> bool:
 def _can_be_shown(difference: Difference) -> bool:
     """Whether the page shows the output of a command that fails where the page says that it fails."""
     call = difference.call
-    return call.first >= 0 and (difference.status != 0) == call.fails
+    shows = bool(call.command or difference.printed)
+    return shows and call.first >= 0 and (difference.status != 0) == call.fails
 
 
 def _write(page: Path, differences: list[Difference]) -> None:

@@ -100,7 +100,7 @@ MISUSE = [
     (["describe", "t.csv", "--format", "excel"], "format: no format 'excel' is known (topmast, "),
     (["describe", "t.csv", "--skip-bad-rows", "--from", "9d"], "--from, --to: no job is left (the last job comes at 0 s)"),
     (["describe", "t.csv", "--from", "soon"], "'soon' is not a duration"),
-    (["describe", "t.csv", "--skip-bad-rows", "--load", "0"], "load: is no factor above 0"),
+    (["describe", "t.csv", "--skip-bad-rows", "--load", "0"], "load: is not a number above 0"),
     (["describe", "nothing.csv"], "nothing.csv: no such file"),
     (["generate", "--kind", "x", "--out", "o.csv"], "kind: no kind 'x' is known (pai-like, philly-like, mast-like, gavel-like, gandiva-like, gandiva-elastic-like)"),
     (["fleet", "t.csv", "--format", "x"], "format: no list of machines 'x' is known"),

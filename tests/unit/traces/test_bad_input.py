@@ -251,7 +251,7 @@ THROUGHPUTS = [
     ('{"v100": {"ResNet": {}}}', "v100.ResNet: names no job type"),
     ('{"v100": {"(\'LM\', 1)": {"null": -1}}}', "'-1' is no rate"),
     ('{"v100": {"(\'LM\', 1)": {"null": NaN}}}', "'nan' is no rate"),
-    ('{"v100": {"(\'LM\', 1)": {"null": 1, "(\'LM\', 1)": 5}}}', "is no pair of numbers"),
+    ('{"v100": {"(\'LM\', 1)": {"null": 1, "(\'LM\', 1)": 5}}}', "is not a pair of numbers"),
     ("[" * 100_000, "is not JSON"),
 ]
 

@@ -35,7 +35,7 @@ def dataset_path(path: str) -> str:
         or not _is_utf8(clean)
     ):
         remedy = "a relative path like vision/imagenet, without '.' or '..'"
-        raise InvalidInput(f"{path!r} is no path of a dataset", field="path", remedy=remedy)
+        raise InvalidInput(f"{path!r} is not the path of a dataset", field="path", remedy=remedy)
     return clean
 
 

@@ -144,7 +144,7 @@ class StoreMover:
             if self._closing.is_set():
                 raise Unavailable("the mover is closed")
             if copy in self._running:
-                raise _AlreadyRunning(f"{lane[0]}: {lane[1]} is being written already")
+                raise _AlreadyRunning(f"{lane[0]}: {lane[1]} is already being written")
             self._running[copy] = (lane, transfer)
 
     def _end(self, copy: str) -> None:

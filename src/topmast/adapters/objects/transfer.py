@@ -187,7 +187,7 @@ class Transfer:
         there = target.store.objects(target.path)
         if there:
             raise Conflict(
-                f"{target}: holds objects already (such as {there[0].name}): "
+                f"{target}: already holds objects (such as {there[0].name}): "
                 "delete them, or enter them as a replica"
             )
 

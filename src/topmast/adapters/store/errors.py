@@ -27,8 +27,8 @@ _MEANINGS = (
     ("database is locked", "another program holds a lock on the database: end it and start again"),
     ("readonly database", "no permission to write the database"),
     ("unable to open database file", "the database cannot be opened: do folder and rights fit?"),
-    ("UNIQUE constraint failed", "a second writer: this record is in the journal already"),
-    ("duplicate key", "a second writer: this record is in the journal already"),
+    ("UNIQUE constraint failed", "a second writer: this record is already in the journal"),
+    ("duplicate key", "a second writer: this record is already in the journal"),
 )
 
 

@@ -27,7 +27,7 @@ def cannot_add(catalogue: Catalogue, spec: DatasetSpec) -> Conflict | None:
     """Why a dataset may not be added now; None if it may. O(depth of its path)."""
     known = catalogue.datasets.get(spec.name)
     if known is not None and known.replicas:
-        return Conflict(f"dataset '{spec.name}' exists already")
+        return Conflict(f"dataset '{spec.name}' already exists")
     fault = catalogue.paths.fault(spec.name, spec.path)
     return Conflict(f"{fault} ({ANOTHER_PATH})") if fault else None
 

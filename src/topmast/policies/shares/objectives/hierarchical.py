@@ -63,7 +63,7 @@ def _step(climb: Climb, slope: Floats, base: Floats) -> Solution:
         found = climb.step(slope, base * (1 - slack))
         if found is not None:
             return found
-    raise TopmastError("water-filling lost its footing: levels that were reached are out of reach")
+    raise TopmastError("water-filling failed: levels that were reached cannot be reached again")
 
 
 def _parts(columns: Columns, rising: Bools) -> Floats:
