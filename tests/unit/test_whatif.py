@@ -92,7 +92,7 @@ def test_the_folder_is_only_read(state: Path) -> None:
         ({"quotas": {"a:H200": 1}}, "no GPU model 'H200'"),
         ({"lose_regions": ("north",)}, "no region 'north'"),
         ({"profile": "nope"}, "unknown profile 'nope'"),
-        ({"settings": {"sim.host_mtbf_s": "9"}}, "nothing that a fork knows"),
+        ({"settings": {"sim.host_mtbf_s": "9"}}, "is not an option of whatif"),
     ],
 )
 def test_what_does_not_fit_is_refused(state: Path, changes: dict[str, Any], want: str) -> None:

@@ -111,7 +111,7 @@ def loopback(host: str) -> str:
     except ValueError:
         safe = False
     if not safe:
-        message = f"{host!r} can be reached from other machines"
+        message = f"{host!r} is not a loopback address"
         raise typer.BadParameter(
             f"{message}; requests are not authenticated, so only loopback addresses are allowed"
         )
