@@ -120,7 +120,9 @@ MISTAKES = [
     Mistake("no file", ["launch", "missing.yaml"], "missing.yaml: no such file"),
     Mistake("no pair", ["launch", "j.yaml", "--env", "LR"], "'LR' is not NAME=VALUE"),
     Mistake("no pair to set", ["up", "--set", "=1"], "'=1' is not NAME=VALUE"),
-    Mistake("open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"),
+    Mistake(
+        "open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"
+    ),
     Mistake("no port", ["up", "--port", "99999"], "--port"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
