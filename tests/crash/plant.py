@@ -137,12 +137,14 @@ class Plant:
         """Leave nothing running."""
         for thaw in self._thaws:
             thaw.join()
-        for server in self.servers.values():
-            if server.running:
-                server.kill()
-        for server in self.servers.values():
-            end_agents(server.state)
-        self.disk.unmount()
+        try:
+            for server in self.servers.values():
+                if server.running:
+                    server.kill()
+            for server in self.servers.values():
+                end_agents(server.state)
+        finally:
+            self.disk.unmount()
 
     def left_running(self) -> list[int]:
         """Processes of tasks."""

@@ -149,4 +149,26 @@ MUTANTS = (
         "tests/unit/adapters/engines/test_local_supervisor.py"
         "::test_a_stop_that_comes_between_the_claim_and_the_start_is_found",
     ),
+    Mutant(
+        "a work folder is on the disk before its upload is acknowledged",
+        "service/blobs.py",
+        "                os.fsync(out.fileno())\n",
+        "",
+        "tests/unit/service/test_blobs.py"
+        "::test_an_archive_is_on_the_disk_before_its_upload_is_acknowledged",
+    ),
+    Mutant(
+        "recovery goes on right behind the snapshot",
+        "runtime/recovery.py",
+        "journal.records(after=seq, until_s=until_s)",
+        "journal.records(after=seq + 1, until_s=until_s)",
+        "tests/unit/runtime/test_recovery.py::test_the_numbers_tell_what_was_read",
+    ),
+    Mutant(
+        "one idempotency key, one job",
+        "fast/queue/lifecycle.py",
+        "known = queue.keys.get(event.key) if event.key else None",
+        "known = None",
+        "tests/unit/fast/queue/test_admission.py::test_one_key_admits_once",
+    ),
 )
