@@ -131,8 +131,8 @@ class Journal(Protocol):
         """Commit records (``seq`` increasing) and audit rows in one transaction, then fsync."""
         ...
 
-    def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot; drop all but the ``keep`` newest, and records no kept one needs."""
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; drop those that are too old or too many, and records no kept one needs."""
         ...
 
     def latest_snapshot(self, until_s: float | None = None) -> Snapshot | None:

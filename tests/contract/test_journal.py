@@ -16,6 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
+from topmast.adapters.store.journal import _crc_without_time
+from topmast.adapters.store.retention import Past
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record, Snapshot
@@ -23,6 +25,7 @@ from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 POSTGRESQL = "TOPMAST_TEST_POSTGRESQL"
 NOTHING = Audit()
+LAST_ONLY, NEWEST_TWO = Past(newest=1, age_s=-1.0), Past(age_s=-1.0)
 
 
 @dataclass
@@ -105,7 +108,7 @@ def test_records_come_back_as_they_were_also_after_reopening(store: Store) -> No
     written = [
         Record(1, 1_700_000_000.123456, "queue", b"{}", b"[]"),
         Record(2, 1_700_000_000.123457, "placer/europe-west", bytes(range(256)), b""),
-        Record(7, 1_700_000_001.0, "cluster/ü", b"x" * 3_000_000, b"[]"),
+        Record(3, 1_700_000_001.0, "cluster/ü", b"x" * 3_000_000, b"[]"),
     ]
     journal = store.open()
     journal.append(written[:2], NOTHING)
@@ -115,7 +118,7 @@ def test_records_come_back_as_they_were_also_after_reopening(store: Store) -> No
     journal = store.open()
     assert list(journal.records()) == written
     assert list(journal.records(after=2)) == written[2:]
-    journal.append([record(8)], NOTHING)
+    journal.append([record(4)], NOTHING)
     journal.close()
 
 
@@ -162,7 +165,7 @@ def test_a_second_writer_is_noticed_and_nothing_written_after_it(
         journal.append(records(2, 4), Audit(history=[line]))
     assert journal.history("j1") == []
     with pytest.raises(JournalFailure, match="an earlier write failed"):
-        journal.append([record(9)], NOTHING)
+        journal.append([record(2)], NOTHING)
 
 
 def test_a_damaged_record_is_not_replayed(store: Store, journal: SqlJournal) -> None:
@@ -172,6 +175,33 @@ def test_a_damaged_record_is_not_replayed(store: Store, journal: SqlJournal) -> 
     assert next(found).seq == 1
     with pytest.raises(JournalFailure, match="record 2 is damaged"):
         next(found)
+
+
+def test_a_changed_time_is_damage_and_an_old_checksum_is_none(
+    store: Store, journal: SqlJournal
+) -> None:
+    """Earlier versions did not cover the time of a record; what they wrote is still read."""
+    journal.append(records(1, 3), NOTHING)
+    for seq in (1, 2):
+        old = {"crc": _crc_without_time(record(seq)), "at_s": 1.5}
+        store.tamper(JOURNAL.update().where(JOURNAL.c.seq == seq).values(**old))
+    store.tamper(JOURNAL.update().where(JOURNAL.c.seq == 3).values(at_s=1e9))
+    found = journal.records()
+    assert [next(found).at_s, next(found).at_s] == [1.5, 1.5]
+    with pytest.raises(JournalFailure, match="record 3 is damaged"):
+        next(found)
+
+
+@pytest.mark.parametrize(("lost", "after"), [((2,), 0), ((1,), 0), ((3, 4), 2)])
+def test_a_gap_is_not_passed_over(
+    store: Store, journal: SqlJournal, lost: tuple[int, ...], after: int
+) -> None:
+    """What follows would be applied to another state than it was decided in."""
+    journal.append(records(1, 6), NOTHING)
+    store.tamper(JOURNAL.delete().where(JOURNAL.c.seq.in_(lost)))
+    text = f"records {lost[0]} to {lost[-1]} are missing: restore a backup"
+    with pytest.raises(JournalFailure, match=text):
+        list(journal.records(after))
 
 
 def test_reading_holds_few_records_in_memory(journal: SqlJournal) -> None:
@@ -203,7 +233,7 @@ def test_reading_holds_few_records_in_memory(journal: SqlJournal) -> None:
 def test_the_newest_snapshot_comes_back(journal: SqlJournal) -> None:
     journal.append(records(1, 30), NOTHING)
     for seq in (10, 20, 30):
-        journal.save_snapshot(snapshot(seq), keep=3)
+        journal.save_snapshot(snapshot(seq), Past(newest=3, age_s=-1.0))
     assert journal.latest_snapshot() == snapshot(30)
     assert journal.latest_snapshot(until_s=29.9) == snapshot(20)
     assert journal.latest_snapshot(until_s=20.0) == snapshot(20)
@@ -212,20 +242,54 @@ def test_the_newest_snapshot_comes_back(journal: SqlJournal) -> None:
 
 def test_what_no_kept_snapshot_needs_is_retired(journal: SqlJournal) -> None:
     journal.append(records(1, 30), NOTHING)
-    journal.save_snapshot(snapshot(10))
+    journal.save_snapshot(snapshot(10), NEWEST_TWO)
     assert [r.seq for r in journal.records()] == list(range(1, 31)), "the beginning is kept"
-    journal.save_snapshot(snapshot(20))
+    journal.save_snapshot(snapshot(20), NEWEST_TWO)
     assert [r.seq for r in journal.records(after=10)] == list(range(11, 31))
-    journal.save_snapshot(snapshot(30))
+    journal.save_snapshot(snapshot(30), NEWEST_TWO)
     assert [r.seq for r in journal.records(after=20)] == list(range(21, 31))
     assert journal.latest_snapshot(until_s=19.0) is None
+
+
+def test_the_past_is_kept_by_age(journal: SqlJournal) -> None:
+    """However often a server is stopped and started, yesterday can be rebuilt; after a week it is forgotten."""
+    times_s = [1e9 + hour * 3_600.0 + turn * 60.0 for hour in range(24 * 9) for turn in range(2)]
+    for seq, at_s in enumerate(times_s, start=1):
+        journal.append([record(seq, at_s)], NOTHING)
+        journal.save_snapshot(Snapshot(seq, at_s, {"queue": b"%d" % seq}))
+    day_s, end_s = 86_400.0, times_s[-1]
+    for ago_s in (0.0, 3_600.0, day_s, 3 * day_s, 5.9 * day_s):
+        until_s = end_s - ago_s
+        found = journal.latest_snapshot(until_s)
+        assert found is not None, f"{ago_s / day_s:g} days ago"
+        last = [r.seq for r in journal.records(found.seq, until_s)][-1:] or [found.seq]
+        assert last == [sum(at_s <= until_s for at_s in times_s)]
+    assert journal.latest_snapshot(end_s - 7.1 * day_s) is None
+    with pytest.raises(JournalFailure, match="the past is kept from"):
+        next(journal.records())
+    with journal._reading() as connection:
+        kept = connection.scalars(sa.select(SNAPSHOTS.c.seq).distinct()).all()
+    assert len(kept) < 40
+
+
+@pytest.mark.parametrize("past", [Past(records=100), Past(bytes=3_000)], ids=["records", "bytes"])
+def test_a_busy_past_is_kept_as_far_as_it_is_small(journal: SqlJournal, past: Past) -> None:
+    """The disk is not filled, however much happens in an hour; the two newest are always kept."""
+    for n in range(20):
+        journal.append(records(50 * n + 1, 50 * n + 50), NOTHING)
+        journal.save_snapshot(Snapshot(50 * (n + 1), 1e9 + 7_200.0 * n, {"queue": b""}), past)
+    with journal._reading() as connection:
+        (count,) = connection.execute(sa.select(sa.func.count()).select_from(JOURNAL)).one()
+    assert 50 <= count <= 100
 
 
 @pytest.mark.parametrize("after", [0, 9])
 def test_retired_records_are_not_passed_over_in_silence(journal: SqlJournal, after: int) -> None:
     journal.append(records(1, 20), NOTHING)
-    journal.save_snapshot(snapshot(10), keep=1)
-    with pytest.raises(JournalFailure, match="retired; the oldest snapshot kept is of record 10"):
+    journal.save_snapshot(snapshot(10), LAST_ONLY)
+    with pytest.raises(
+        JournalFailure, match=r"the past is kept from 1970-01-01 .*:10 on, not before"
+    ):
         next(journal.records(after=after))
     assert [r.seq for r in journal.records(after=10)] == list(range(11, 21))
 
@@ -240,7 +304,7 @@ def test_a_snapshot_taken_twice_is_one(journal: SqlJournal) -> None:
 def test_after_everything_is_retired_seqs_still_go_up(store: Store) -> None:
     journal = store.open()
     journal.append(records(1, 5), NOTHING)
-    journal.save_snapshot(snapshot(5), keep=1)
+    journal.save_snapshot(snapshot(5), LAST_ONLY)
     journal.close()
     journal = store.open()
     with pytest.raises(JournalFailure, match="record 5 after 5"):
@@ -265,6 +329,19 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before(
         journal.latest_snapshot()
 
 
+def test_a_snapshot_that_lacks_a_machine_is_passed_over(store: Store, journal: SqlJournal) -> None:
+    """Half a state is worse than an older one."""
+    journal.append(records(1, 30), NOTHING)
+    for seq in (10, 20):
+        journal.save_snapshot(snapshot(seq))
+    lost = (SNAPSHOTS.c.seq == 20) & (SNAPSHOTS.c.machine == "placer/east")
+    store.tamper(SNAPSHOTS.delete().where(lost))
+    assert journal.latest_snapshot() == snapshot(10)
+    store.tamper(SNAPSHOTS.delete().where(SNAPSHOTS.c.machine == "placer/east"))
+    with pytest.raises(JournalFailure, match="every snapshot is damaged"):
+        journal.latest_snapshot()
+
+
 # --- audit tables ---------------------------------------------------------------------------------
 
 
@@ -277,7 +354,7 @@ def test_history_of_a_job_is_oldest_first_and_outlives_snapshots(journal: SqlJou
     ]
     journal.append(records(1, 2), Audit(history=lines[:2]))
     journal.append(records(3, 4), Audit(history=lines[2:]))
-    journal.save_snapshot(snapshot(4), keep=1)
+    journal.save_snapshot(snapshot(4), LAST_ONLY)
     assert journal.history("j1") == [lines[0], lines[2], lines[3]]
     assert journal.history("j1", limit=2) == [lines[2], lines[3]], "the newest lines"
     assert journal.history("j10") == []
@@ -381,7 +458,7 @@ def test_a_reader_needs_no_ownership_and_sees_what_is_committed(
     journal.append([record(2)], NOTHING)
     assert [r.seq for r in reading.records()] == [1, 2]
     with pytest.raises(JournalFailure, match="reading only"):
-        reading.append([record(3)], NOTHING)
+        reading.append([record(1)], NOTHING)
     reading.close()
     journal.append([record(3)], NOTHING)
 
@@ -393,7 +470,7 @@ def test_reading_goes_on_undisturbed_while_records_are_retired(
     reading = store.open(read_only=True)
     found = reading.records()
     next(found)
-    journal.save_snapshot(snapshot(2000), keep=1)
+    journal.save_snapshot(snapshot(2000), LAST_ONLY)
     assert [r.seq for r in found] == list(range(2, 2001))
     reading.close()
 

@@ -31,7 +31,7 @@ class MemoryJournal:
         self.finished.update((row.job, row) for row in audit.jobs)
         self.appends += 1
 
-    def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+    def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, and all before it."""
         self.snapshots.append(snapshot)
 

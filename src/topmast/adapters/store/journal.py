@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Dialect, Select, Table, delete, func, make_url, select
+from sqlalchemy import Connection, Dialect, Row, Select, Table, delete, func, make_url, select
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 from topmast.adapters.store import postgresql, schema, sqlite
 from topmast.adapters.store.database import Database
 from topmast.adapters.store.errors import JournalFailure, explained
+from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import ATTEMPTS, FINISHED_JOBS, HISTORY, JOURNAL, SNAPSHOTS
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
 
 RECORDS_PER_FETCH = 256
 SNAPSHOT_ZLIB_LEVEL = 1
+WITH_TIME = 1 << 32
+"""In a checksum: that it covers the time of the record too."""
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -104,11 +109,11 @@ class SqlJournal:
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         """Commit records and audit rows in one transaction; they are on the disk on return.
 
-        O(rows), plus one fsync. ``seq`` must go up, from that of the newest record or snapshot.
+        O(rows), plus one fsync. ``seq`` must go up by one, from that of the newest record or snapshot.
         """
         last_seq = self._last_seq
         for record in records:
-            if record.seq <= last_seq:
+            if record.seq != last_seq + 1:
                 raise JournalFailure(f"{self._place}: record {record.seq} after {last_seq}")
             last_seq = record.seq
         with self._writing() as connection:
@@ -119,25 +124,29 @@ class SqlJournal:
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
             self._last_seq = max(self._last_seq, last_seq)
 
-    def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot; retire the older ones, and the records that no kept one needs.
+    def save_snapshot(self, snapshot: Snapshot, past: Past = Past()) -> None:  # noqa: B008 (frozen)
+        """Store a snapshot; retire what ``past`` does not keep, and the records that no kept one needs.
 
-        As long as there are fewer than ``keep``, the empty beginning counts as one of them.
-        O(bytes of the snapshot + records retired).
+        The empty beginning counts as the oldest of the snapshots, as long as its records are there.
+        O(bytes of the snapshot + records since the last one + records retired).
         """
-        assert keep >= 1
-        seq = snapshot.seq
-        rows = [
-            (seq, machine, snapshot.at_s, zlib.compress(blob, SNAPSHOT_ZLIB_LEVEL))
-            for machine, blob in snapshot.machines.items()
-        ]
+        seq, count = snapshot.seq, len(snapshot.machines)
         with self._writing() as connection:
             connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq))
+            total_bytes = _total_bytes(connection, seq)
+            rows = [
+                (
+                    seq,
+                    machine,
+                    snapshot.at_s,
+                    zlib.compress(blob, SNAPSHOT_ZLIB_LEVEL),
+                    count,
+                    total_bytes,
+                )
+                for machine, blob in snapshot.machines.items()
+            ]
             self._insert.rows(connection, self._insert.snapshot, rows)
-            kept = connection.scalars(_snapshot_seqs().limit(keep)).all()
-            if len(kept) == keep:
-                connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq < kept[-1]))
-                connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= kept[-1]))
+            _retire(connection, past)
         self._last_seq = max(self._last_seq, seq)
 
     @contextmanager
@@ -173,8 +182,13 @@ class SqlJournal:
                 rows = connection.execute(select(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq)).all()
                 try:
                     machines = {row.machine: zlib.decompress(row.blob) for row in rows}
-                except zlib.error as error:
+                except (zlib.error, TypeError) as error:
                     _log.warning("snapshot damaged", place=self._place, seq=seq, error=str(error))
+                    continue
+                wanted = rows[0].machines
+                if wanted is not None and wanted != len(machines):
+                    lack = f"{len(machines)} of its {wanted} machines are there"
+                    _log.warning("snapshot damaged", place=self._place, seq=seq, error=lack)
                     continue
                 return Snapshot(seq, rows[0].at_s, machines)
         if found:
@@ -191,13 +205,18 @@ class SqlJournal:
         with self._reading() as connection:
             self._refuse_retired(connection, after)
             streamed = connection.execution_options(yield_per=RECORDS_PER_FETCH)
+            previous = after
             for row in streamed.execute(query):
-                if until_s is not None and row.at_s > until_s:
-                    return
-                record = Record(row.seq, row.at_s, row.machine, row.event, row.facts)
-                if _crc(record) != row.crc:
+                if row.seq != previous + 1:
+                    lost = f"records {previous + 1} to {row.seq - 1} are missing"
+                    raise JournalFailure(f"{self._place}: {lost}: restore a backup")
+                previous = row.seq
+                record = _record_of(row)
+                if record is None:
                     text = f"{self._place}: record {row.seq} is damaged: restore a backup"
                     raise JournalFailure(text)
+                if until_s is not None and record.at_s > until_s:
+                    return
                 yield record
 
     def history(self, job: str, limit: int = 1000) -> list[HistoryRow]:
@@ -245,18 +264,23 @@ class SqlJournal:
 
     def _all(self, query: Select[Any], make: Callable[..., _T]) -> list[_T]:
         with self._reading() as connection:
-            return [make(*row) for row in connection.execute(query)]
+            found = connection.execute(query).all()
+        if any(value is None for row in found for value in row):
+            raise JournalFailure(
+                f"{self._place}: a row of the history is damaged: restore a backup"
+            )
+        return [make(*row) for row in found]
 
     def _refuse_retired(self, connection: Connection, after: int) -> None:
         """Retiring leaves no record at or before the oldest snapshot kept."""
-        oldest_snapshot = connection.scalar(select(func.min(SNAPSHOTS.c.seq)))
-        if oldest_snapshot is None or after >= oldest_snapshot:
+        oldest = connection.execute(_snapshots().limit(1)).first()
+        if oldest is None or after >= oldest.seq:
             return
         first = connection.scalar(select(func.min(JOURNAL.c.seq)))
-        if first is None or first > oldest_snapshot:
+        if first is None or first > oldest.seq:
+            when = datetime.fromtimestamp(oldest.at_s, UTC).astimezone()
             raise JournalFailure(
-                f"{self._place}: the records after {after} are retired; the oldest snapshot kept "
-                f"is of record {oldest_snapshot}"
+                f"{self._place}: the past is kept from {when:%Y-%m-%d %H:%M:%S} on, not before"
             )
 
     def close(self) -> None:
@@ -313,6 +337,43 @@ def _snapshot_seqs() -> Select[Any]:
     return select(SNAPSHOTS.c.seq).distinct().order_by(SNAPSHOTS.c.seq.desc())
 
 
+def _snapshots() -> Select[Any]:
+    """One row for each snapshot, oldest first."""
+    table = SNAPSHOTS.c
+    columns = (
+        table.seq,
+        func.min(table.at_s).label("at_s"),
+        func.max(table.total_bytes).label("bytes"),
+    )
+    return select(*columns).group_by(table.seq).order_by(table.seq)
+
+
+def _total_bytes(connection: Connection, seq: int) -> int:
+    """Bytes of all records ever written up to ``seq``: those up to the last snapshot, and those since."""
+    before = SNAPSHOTS.c.seq < seq
+    last = connection.execute(
+        _snapshots().where(before).order_by(None).order_by(SNAPSHOTS.c.seq.desc())
+    ).first()
+    known, after = (0, 0) if last is None else (last.bytes or 0, last.seq)
+    size = func.sum(func.length(JOURNAL.c.event) + func.length(JOURNAL.c.facts))
+    fresh = select(size).where(JOURNAL.c.seq > after, JOURNAL.c.seq <= seq)
+    return known + int(connection.scalar(fresh) or 0)
+
+
+def _retire(connection: Connection, past: Past) -> None:
+    """Delete the snapshots that are not kept, and the records up to the oldest that is."""
+    found = [Kept(row.seq, row.at_s, row.bytes or 0) for row in connection.execute(_snapshots())]
+    first = connection.execute(
+        select(JOURNAL.c.seq, JOURNAL.c.at_s).order_by(JOURNAL.c.seq).limit(1)
+    ).first()
+    if first is not None and first.seq == 1:
+        found.insert(0, Kept(0, first.at_s, 0))
+    kept = past.keep(found[::-1])
+    seqs = [one.seq for one in kept]
+    connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.not_in(seqs)))
+    connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= seqs[-1]))
+
+
 def _jobs() -> Select[Any]:
     table = FINISHED_JOBS.c
     return select(table.job, table.number, table.finish_s, table.view)
@@ -326,7 +387,22 @@ def _job_row(row: JobRow) -> tuple[Any, ...]:
     return row.number, row.job, row.finish_s, row.view
 
 
+def _record_of(row: Row[Any]) -> Record | None:
+    """The record of a row, None if it is not what was written."""
+    values = row.seq, row.at_s, row.machine, row.event, row.facts
+    if None in values:
+        return None
+    record = Record(*values)
+    wanted = _crc(record) if row.crc >= WITH_TIME else _crc_without_time(record)
+    return record if row.crc == wanted else None
+
+
 def _crc(record: Record) -> int:
     """A checksum of what a record says; SQLite has none of its own."""
+    return WITH_TIME | zlib.crc32(struct.pack("<d", record.at_s), _crc_without_time(record))
+
+
+def _crc_without_time(record: Record) -> int:
+    """As earlier versions wrote it."""
     start = zlib.crc32(record.machine.encode(), record.seq & 0xFFFF_FFFF)
     return zlib.crc32(record.facts, zlib.crc32(record.event, start))

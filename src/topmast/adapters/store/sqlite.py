@@ -63,10 +63,20 @@ def _writer(path: Path) -> Engine:
 
 def _reader(path: Path, *, mode: str) -> Engine:
     """An engine that cannot write; mode "ro" does not even open the file for writing."""
+    log = path.with_name(path.name + "-wal")
+    if mode == "ro" and not os.access(path.parent, os.W_OK) and not _has_content(log):
+        mode = "ro&immutable=1"  # without it SQLite wants to make files beside it, which it cannot
     url = URL.create("sqlite", database=f"{path.as_uri()}?mode={mode}", query={"uri": "true"})
     engine = create_engine(url, pool_size=4, max_overflow=28)
     _use(engine, begin="BEGIN", pragmas=(f"busy_timeout={BUSY_TIMEOUT_MS}", "query_only=ON"))
     return engine
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _sync_directory(path: Path) -> None:

@@ -42,6 +42,8 @@ SNAPSHOTS = Table(
     Column("machine", Text, primary_key=True),
     Column("at_s", Float(53), nullable=False),
     Column("blob", LargeBinary, nullable=False),
+    Column("machines", BigInteger),  # rows of this snapshot; NULL before version 0002
+    Column("total_bytes", BigInteger),  # of all records up to it, kept or not
 )
 
 HISTORY = Table(

@@ -3,22 +3,25 @@
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from topmast.adapters.store import JournalFailure, open_journal
+from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
 from topmast.adapters.store.owner import OwnerLock
 from topmast.model.errors import Conflict
-from topmast.ports import Audit, Record
+from topmast.ports import Audit, HistoryRow, Record, Snapshot
 
 WRITE_THREE = """
 import os, sys
 from topmast.adapters.store import open_journal
-from topmast.ports import Audit, Record
+from topmast.ports import Audit, HistoryRow, Record, Snapshot
 journal = open_journal(sys.argv[1])
 for seq in (1, 2, 3):
     os.write(2, b"MARK append\\n")
@@ -121,3 +124,57 @@ def test_a_folder_without_the_right_to_write(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(JournalFailure, match="ermission denied"):
         open_journal(tmp_path / "journal.sqlite3")
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("update journal set facts = null where seq = 2", lambda j: list(j.records())),
+        ("update journal set at_s = null where seq = 2", lambda j: list(j.records())),
+        ("update snapshots set blob = null", lambda j: j.latest_snapshot()),
+        ("update history set text = null", lambda j: j.history("j1")),
+    ],
+)
+def test_a_value_that_is_gone_is_damage(
+    tmp_path: Path, change: str, read: Callable[[SqlJournal], object]
+) -> None:
+    """As in a file whose pages were damaged; the database itself would not take it."""
+    path = tmp_path / "journal.sqlite"
+    journal = open_journal(path)
+    lines = Audit(history=[HistoryRow(1.0, "j1", "submitted", "by ann")])
+    journal.append([Record(seq, 1.0, "queue", b"e", b"f") for seq in (1, 2, 3)], lines)
+    journal.save_snapshot(Snapshot(3, 1.0, {"queue": b"state"}))
+    journal.close()
+    for statements in (
+        (
+            "pragma writable_schema = on",
+            "update sqlite_master set sql = replace(sql, 'NOT NULL', '')",
+        ),
+        (change,),
+    ):
+        with closing(sqlite3.connect(path)) as raw, raw:
+            for statement in statements:
+                raw.execute(statement)
+    journal = open_journal(path, read_only=True)
+    with pytest.raises(JournalFailure, match="damaged"):
+        read(journal)
+    journal.close()
+
+
+def test_a_journal_on_a_read_only_medium_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite would make files beside it, and may not."""
+    path = tmp_path / "state" / "journal.sqlite"
+    journal = open_journal(path)
+    journal.append([Record(1, 1.0, "queue", b"e", b"f")], Audit())
+    journal.close()
+    before = sorted(path.parent.iterdir())
+    path.parent.chmod(0o555)
+    if os.geteuid() == 0:  # whom no permission stops
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+    journal = open_journal(path, read_only=True)
+    assert [record.seq for record in journal.records()] == [1]
+    assert sorted(path.parent.iterdir()) == before
+    journal.close()
+    path.parent.chmod(0o755)
