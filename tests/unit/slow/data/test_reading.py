@@ -33,7 +33,7 @@ CASES: list[tuple[str, Change, str, str]] = [
     ("a name that is empty", _put("tables", 0, "name", " "), "tables[0].name", "empty"),
     ("negative storage", _put("regions", 0, "storage_bytes", -1), "storage_bytes", "from 0"),
     ("a negative size", _put("tables", 0, "bytes", -5), "tables[0].bytes", "from 0"),
-    ("a size that is text", _put("tables", 0, "bytes", "5GB"), "tables[0].bytes", "wanted a whole number, found text"),
+    ("a size that is text", _put("tables", 0, "bytes", "5GB"), "tables[0].bytes", "wanted a number, found text"),
     ("fewer than no replicas", _put("tables", 0, "min_replicas", -1), "min_replicas", "0 or more"),
     ("half a replica", _put("tables", 0, "min_replicas", 1.5), "min_replicas", "wanted a whole number, found a number"),
     ("a replica nowhere", _put("tables", 0, "replicas", ["moon"]), "replicas", "'moon'"),
