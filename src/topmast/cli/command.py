@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topmast.cli.groups import Group
+from topmast.cli.groups import Command, Group
 from topmast.cli.output import say, say_json
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def command(
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name, rich_help_panel=panel, epilog=epilog(example))(
+        app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog(example))(
             with_session(function, asks)
         )
         return function

@@ -14,9 +14,11 @@ from topmast.experiments.names import experiment_names
 
 if TYPE_CHECKING:
     from topmast.client import Client
+    from topmast.model.views import JobView
 
 PATIENCE_S = 1.0
 _OFFERED = 50
+_MOST = 1000
 
 
 class Shell(StrEnum):
@@ -48,14 +50,61 @@ def completion(
 
 
 def complete_jobs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids of jobs, the newest first."""
+    """Ids of jobs: those that have not ended, by rank, and the newest that have."""
+    return _names(
+        context, incomplete, lambda client: _shown(_going(client) | _newest(client)).items()
+    )
+
+
+def complete_active_jobs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of jobs that have not ended, by rank."""
+    return _names(context, incomplete, lambda client: _shown(_going(client)).items())
+
+
+def _going(client: Client) -> dict[str, JobView]:
+    page = client.job_page(states="active", order="queue", limit=_MOST)
+    return {job.id: job for job in page.jobs}
+
+
+def _newest(client: Client) -> dict[str, JobView]:
+    return {job.id: job for job in client.job_page(limit=_OFFERED).jobs}
+
+
+def _shown(jobs: dict[str, JobView]) -> dict[str, str]:
+    return {job.id: f"{job.name} {job.state}" for job in jobs.values()}
+
+
+def complete_tenants(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of tenants."""
     return _names(
         context,
         incomplete,
-        lambda client: [
-            (job.id, f"{job.name} {job.state}") for job in client.job_page(limit=_OFFERED).jobs
-        ],
+        lambda client: [(name, "") for name in dict.fromkeys(t.name for t in client.tenants())],
     )
+
+
+def complete_states(incomplete: str) -> list[str]:
+    """States of jobs, each behind the commas that are there already."""
+    from topmast.model.states import JobState
+
+    before, comma, last = incomplete.rpartition(",")
+    names = [state.lower() if last.islower() else state.value for state in JobState]
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def complete_bands(incomplete: str) -> list[str]:
+    """Priorities."""
+    from topmast.model.job import Band
+
+    names = [band.name.lower() for band in Band]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_settings(incomplete: str) -> list[str]:
+    """Options of a profile, up to their values."""
+    from topmast.policies.registry import option_names
+
+    return [f"{name}=" for name in option_names() if name.startswith(incomplete)]
 
 
 def complete_hosts(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:

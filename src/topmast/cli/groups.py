@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 _LONGEST = 1000
 _NEAR = 0.75
@@ -27,6 +27,16 @@ ELSEWHERE = {
     "down": _DOWN, "shutdown": _DOWN,
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
+
+
+class Command(TyperCommand):
+    """A command whose usage names arguments without braces, which would look like a choice."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands behind the command in its usage."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
 
 
 class Group(TyperGroup):

@@ -10,7 +10,12 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
-from topmast.cli.completion import complete_jobs
+from topmast.cli.completion import (
+    complete_active_jobs,
+    complete_jobs,
+    complete_states,
+    complete_tenants,
+)
 from topmast.cli.each import for_each
 from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
 from topmast.cli.text import clean, moment, number, plural
@@ -24,7 +29,7 @@ JobArgument = Annotated[
 ]
 JobsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_jobs),
+    typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_active_jobs),
 ]
 
 STATE_STYLES = {
@@ -65,10 +70,17 @@ def queue(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
     only: Annotated[
         str | None,
-        typer.Option(metavar="STATE,...", help="Only jobs in these states, for example RUNNING."),
+        typer.Option(
+            metavar="STATE,...",
+            help="Only jobs in these states, for example RUNNING.",
+            autocompletion=complete_states,
+        ),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only jobs of one tenant.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only jobs of one tenant.", autocompletion=complete_tenants
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="The number of jobs to show; 0 for all.")

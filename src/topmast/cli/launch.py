@@ -11,6 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
+from topmast.cli.completion import complete_bands, complete_tenants
 from topmast.cli.explain import say_explanation
 from topmast.cli.jobs import FINISHED, JobArgument, JobsArgument, say_states
 from topmast.cli.output import note, say
@@ -57,10 +58,20 @@ def launch(
         str | None, typer.Option(metavar="NAME", help="Instead of the name in the file.")
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Instead of the tenant in the file.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of the tenant in the file.",
+            autocompletion=complete_tenants,
+        ),
     ] = None,
     priority: Annotated[
-        str | None, typer.Option(metavar="BAND", help="Instead of the priority in the file.")
+        str | None,
+        typer.Option(
+            metavar="BAND",
+            help="Instead of the priority in the file.",
+            autocompletion=complete_bands,
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,

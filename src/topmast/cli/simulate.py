@@ -12,7 +12,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import NOBODY, RESEARCH, Session, command
-from topmast.cli.completion import complete_profiles
+from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
 
@@ -30,7 +30,12 @@ FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help=FORM
 SeedOption = Annotated[int, typer.Option("--seed", help="The seed of all random numbers.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change an option; may be repeated.",
+        autocompletion=complete_settings,
+    ),
 ]
 OverheadsOption = Annotated[
     str,

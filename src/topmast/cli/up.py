@@ -11,7 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import FOLDER, SYSTEM, Session, command
-from topmast.cli.completion import complete_profiles
+from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.root import DEFAULT_PORT, Root, ServeOptions
 
 
@@ -36,7 +36,12 @@ ProfileName = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting; may be repeated.",
+        autocompletion=complete_settings,
+    ),
 ]
 ItsRole = Annotated[
     Role, typer.Option(help="What this process is: everything, the queue, or one placer.")

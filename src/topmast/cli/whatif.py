@@ -10,7 +10,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import FOLDER, SYSTEM, Session, command
-from topmast.cli.completion import complete_profiles
+from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, Row, note, say, say_fields, say_table
 from topmast.cli.root import Root, WhatIfOptions
 from topmast.cli.simulate import Progress
@@ -30,7 +30,12 @@ ProfileName = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change an option; may be repeated.",
+        autocompletion=complete_settings,
+    ),
 ]
 Lose = Annotated[
     list[str] | None,

@@ -298,6 +298,11 @@ def _check_number(option: str, value: float, *, above_zero: bool) -> None:
         raise InvalidInput(f"{value:g} is out of range", field=f"--set {option}", remedy=least)
 
 
+def option_names() -> tuple[str, ...]:
+    """What ``--set`` may change, those of a group behind its name and a dot."""
+    return tuple(_options(Profile))
+
+
 def _options(kind: type[Struct], prefix: str = "") -> list[str]:
     """The names of all options, those of a group behind its name and a dot."""
     names = []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import REPO, Call, program
-from tests.unit.client.fake import FakeServer, page, running
-from topmast.model.views import RegionView
+from tests.unit.client.fake import Answer, FakeServer, Request, ended, page, running
+from topmast.model.views import RegionView, TenantView
 
 
 def offered(line: str, shell: str = "bash") -> list[str]:
@@ -117,3 +117,41 @@ def test_bash_completes(call: Call, tmp_path: Path) -> None:
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert run.stdout == "replicate\n"
+
+
+def test_jobs_that_go_on_are_offered_first(server: FakeServer) -> None:
+    """As many as there are on a page; to stop or to wait for, no others."""
+
+    def jobs(request: Request) -> Answer:
+        if request.query.get("state") == "active":
+            assert request.query["order"] == "queue"
+            return Answer(page(*(running(f"j{number}") for number in range(100, 400))))
+        return Answer(page(ended("j999"), running("j100")))
+
+    server.on("GET", "/jobs", jobs)
+    active = [f"j{number}" for number in range(100, 400)]
+    assert offered("topmast cancel ") == active
+    assert offered("topmast wait j21") == [f"j21{digit}" for digit in range(10)]
+    assert offered("topmast status ") == [*active, "j999"]
+
+
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        ("topmast queue --tenant v", ["vision"]),
+        ("topmast launch job.yaml --tenant s", ["speech"]),
+        ("topmast queue --only P", ["PENDING", "PREEMPTING"]),
+        ("topmast queue --only RUNNING,rec", ["RUNNING,recovering"]),
+        ("topmast launch job.yaml --priority c", ["critical"]),
+        ("topmast up --set min_run", ["min_runtime_s="]),
+        ("topmast simulate --set score.da", ["score.data="]),
+    ],
+)
+def test_values_of_options_are_offered(line: str, want: list[str], server: FakeServer) -> None:
+    """Those that there are, and no names of files."""
+    rows = [
+        TenantView(name, model, 16, 20, 4, 0, 8, 1)
+        for name in ("vision", "speech") for model in ("H100", "A100")
+    ]  # fmt: skip
+    server.on("GET", "/tenants", {"tenants": rows})
+    assert offered(line) == want
