@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli.command import DAY, Session, command
 from topmast.cli.jobs import JobArgument
-from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
+from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table, say_text
 from topmast.cli.text import clean, moment, number, plural
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def say_explanation(explanation: Explanation) -> None:
         say()
         say("What would help")
         for advice in explanation.would_help:
-            say(f"  - {clean(advice)}")
+            say_text(clean(advice), first="  - ", rest="    ")
 
 
 def _expected(explanation: Explanation) -> str:

@@ -44,7 +44,7 @@ COUNTED_ENDED = 10_000
 """So many jobs that have ended a server keeps in memory, and counts."""
 
 _QUEUE_COLUMNS = [
-    Column("ID", whole=True), Column("NAME"), Column("TENANT", spare=3), Column("BAND", spare=2),
+    Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=3), Column("BAND", spare=2),
     Column("STATE", whole=True), Column("REASON"), Column("WHERE"), Column("GPUS", right=True),
     Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
@@ -308,7 +308,7 @@ def say_states(jobs: Sequence[JobView]) -> None:
     """Jobs with their states, and why."""
     columns = [
         Column("ID", whole=True),
-        Column("NAME"),
+        Column("NAME", folds=True),
         Column("STATE", whole=True),
         Column("CAUSE"),
     ]

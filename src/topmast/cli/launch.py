@@ -155,8 +155,15 @@ def wait(
     The exit code is 0 only if all of them succeeded.
     """
     timeout_s = values.duration_s(timeout, "--timeout")
-    with session.client() as client, Watch() as watch:
-        ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update)
+    try:
+        with session.client() as client, Watch() as watch:
+            ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update)
+    except KeyboardInterrupt:
+        named = " ".join(dict.fromkeys(jobs))
+        note(
+            f"what has not ended goes on without you: topmast wait {named}, topmast cancel {named}"
+        )
+        raise
     session.show({"jobs": ended}, lambda: say_states(ended))
     return _verdict(ended)
 
@@ -170,7 +177,10 @@ def _verdict(jobs: Sequence[JobView]) -> int:
         f"{job.id} {job.state}{f' ({job.cause})' if job.cause else ''}" for job in bad.values()
     ]
     more = f", and {len(named) - 3} more" if len(named) > 3 else ""
-    note(f"topmast: {', '.join(named[:3])}{more}")
+    # Only an attempt writes anything.
+    tried = [job.id for job in bad.values() if job.state == "FAILED" and job.attempts]
+    where = f"; see `topmast logs {tried[0]}`" if tried else ""
+    note(f"topmast: {', '.join(named[:3])}{more}{where}")
     return 1
 
 

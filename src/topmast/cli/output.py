@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from topmast.cli.text import clean, clean_json, width
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table as RichTable
+
+
+_NARROWEST = 20
+_FOLDED = 12
 
 
 class Column(NamedTuple):
     """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be.
 
     On a terminal that is too narrow, columns with a number in ``spare`` are left out, 1 first. Elsewhere
-    lines are as wide as they have to be, but for lists and prose that are cut after ``most`` characters.
+    lines are as wide as they have to be, but for lists and prose that are cut after ``most`` characters. One that
+    ``folds``, as names may, takes two lines before words of others are broken.
     """
 
     title: str
@@ -24,6 +31,7 @@ class Column(NamedTuple):
     whole: bool = False
     spare: int = 0
     most: int = 0
+    folds: bool = False
 
 
 class Cell(NamedTuple):
@@ -74,7 +82,31 @@ def say_fields(fields: Iterable[tuple[str, str]]) -> None:
     pairs = [(name, clean(value)) for name, value in fields if value]
     longest = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        say(f"{name:<{longest}}  {value}")
+        say_text(value, first=f"{name:<{longest}}  ", rest=" " * (longest + 2))
+
+
+def say_text(text: str, first: str = "", rest: str = "") -> None:
+    """Prose: on a terminal broken between words, elsewhere on one line."""
+    if sys.stdout.isatty():
+        import shutil
+        import textwrap
+
+        room = max(_NARROWEST, shutil.get_terminal_size().columns)
+        lines = textwrap.wrap(
+            text, room, initial_indent=first, subsequent_indent=rest,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        say("\n".join(lines) or first.rstrip())
+    else:
+        say(first + text)
+
+
+def console_on(stream: TextIO) -> Console:
+    """What draws tables on a terminal; with NO_COLOR set it sends no bold either."""
+    from rich.console import Console
+
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=stream, highlight=False, markup=False, emoji=False, color_system=system)
 
 
 def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[str]:
@@ -107,9 +139,7 @@ def _cell(value: str | Cell) -> Cell:
 
 
 def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str) -> None:
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    console = console_on(sys.stdout)
     if title:
         console.print(title, style="bold")
     console.print(rich_table(columns, rows, console.width))
@@ -127,8 +157,12 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: 
     columns = [columns[index] for index in kept]
     rows = [[row[index] for index in kept] for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    words = _longest_words(columns, rows)
+    fits = sum(words) + 2 * len(words) - 2 <= room
     for index, column in enumerate(columns):
         options: dict[str, Any] = {"justify": "right" if column.right else "left"}
+        if fits:
+            options["min_width"] = words[index]
         if column.whole:
             longest = max((width(row[index].text) for row in rows), default=1)
             options |= {"min_width": longest, "no_wrap": True}
@@ -136,6 +170,17 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: 
     for row in rows:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
+
+
+def _longest_words(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """How wide each column has to be for its words to stay whole; one that ``folds`` may break them once."""
+    found = []
+    for index, column in enumerate(columns):
+        texts = [column.title, *(row[index].text for row in rows)]
+        words = texts if column.whole else [word for text in texts for word in text.split()]
+        longest = max(map(width, words), default=1)
+        found.append(min(longest, max(_FOLDED, (longest + 1) // 2)) if column.folds else longest)
+    return found
 
 
 def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> list[int]:

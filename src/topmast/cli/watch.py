@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from topmast.cli.jobs import FINISHED, state_cell, where
-from topmast.cli.output import Cell, Column, note, rich_table
+from topmast.cli.output import Cell, Column, console_on, note, rich_table
 from topmast.cli.text import clean
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 15
 _COLUMNS = [
-    Column("ID", whole=True), Column("NAME"), Column("STATE", whole=True), Column("WHERE OR WHY"),
+    Column("ID", whole=True), Column("NAME", folds=True), Column("STATE", whole=True), Column("WHERE OR WHY"),
     Column("STEP", right=True), Column("TRIES", right=True), Column("FOR", right=True),
 ]  # fmt: skip
 
 
 class Watch:
-    """Shows the jobs it is told of. Use it as a context; what it showed last stays."""
+    """Shows the jobs it is told of. Use it as a context; when that is broken off, what it showed last stays."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobView] = {}
@@ -32,10 +32,9 @@ class Watch:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+            console = console_on(sys.stderr)
             self._room = console.width
             self._live = Live(
                 get_renderable=self._table, console=console, refresh_per_second=4, transient=True
@@ -50,6 +49,7 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
+            self._live.transient = kind is None
             self._live.stop()
 
     def update(self, job: JobView) -> None:

@@ -444,7 +444,7 @@ def _ended(job: JobView) -> bool:
 def _unfinished(left: list[str], views: Mapping[str, JobView], timeout_s: float) -> str:
     named = ", ".join(f"{job} is {views[job].state}" for job in left[:3])
     more = f", and {len(left) - 3} more" if len(left) > 3 else ""
-    return f"not all jobs ended within {timeout_s:g} s: {named}{more}"
+    return f"time is up: not all jobs ended within {timeout_s:g} s: {named}{more}"
 
 
 def _new_key() -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from rich import box
 from rich.console import Console, Group
@@ -45,9 +46,14 @@ class Screen(Protocol):
         """Leave the terminal as it was."""
 
 
+def colours() -> Literal["auto"] | None:
+    """No style at all, bold included, where NO_COLOR is set."""
+    return None if os.environ.get("NO_COLOR") else "auto"
+
+
 def open_screen() -> Screen:
     """The screen for the stderr there is."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, color_system=colours())
     return LiveScreen(console) if console.is_terminal else PlainScreen(console)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from topmast.demo.findings import Decision, Findings
-from topmast.demo.screen import STYLES
+from topmast.demo.screen import STYLES, colours
 from topmast.model.states import JobState
 from topmast.model.units import format_bytes
 from topmast.model.views import Explanation
@@ -21,7 +21,7 @@ PIPED_WIDTH = 132
 
 def result_console() -> Console:
     """Stdout; where it is no terminal, lines as wide as they must be."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, color_system=colours())
     return console if console.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
 
 

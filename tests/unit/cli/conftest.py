@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -94,10 +95,13 @@ class Screen:
 def terminal() -> Callable[..., Screen]:
     """Call the command line on a terminal of its own."""
 
-    def run(*arguments: str, columns: int = 120) -> Screen:
+    def run(
+        *arguments: str, columns: int = 120, interrupt_at: str = "", **variables: str
+    ) -> Screen:
         ours, theirs = pty.openpty()
         environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm-256color"}
         environment.pop("NO_COLOR", None)
+        environment |= variables
         process = subprocess.Popen(
             program(*arguments), cwd=REPO, stdin=theirs, stdout=theirs, stderr=theirs,
             env=environment,
@@ -112,6 +116,9 @@ def terminal() -> Callable[..., Screen]:
             if not piece:
                 break
             pieces.append(piece)
+            if interrupt_at and interrupt_at in b"".join(pieces).decode(errors="replace"):
+                process.send_signal(signal.SIGINT)
+                interrupt_at = ""
         os.close(ours)
         return Screen(process.wait(timeout=30), b"".join(pieces).decode())
 

@@ -1,6 +1,7 @@
 """`queue`, `status`, `cancel`."""
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,31 @@ def test_the_queue_on_a_terminal(server: FakeServer, terminal: Callable[..., Any
     assert "STEP" in wide
     assert "[red]x[/]" in wide
     assert "1 RUNNING, 1 PENDING" in wide
+
+
+def test_no_colour_is_no_style_at_all(server: FakeServer, terminal: Callable[..., Any]) -> None:
+    """NO_COLOR keeps bold titles away, too."""
+    server.on("GET", "/jobs", page(running("j1")))
+    assert "\x1b[1m" in terminal("queue").text
+    assert "\x1b[" not in terminal("queue", NO_COLOR="1").text
+
+
+def test_words_are_whole_at_80_columns(server: FakeServer, terminal: Callable[..., Any]) -> None:
+    """A place and a reason are not broken in the middle, and a name takes no three lines."""
+    lately = {"submit_s": time.time() - 90.0}
+    jobs = [
+        running(
+            "j1234", **lately, name="resnet-50-baseline-rerun", region="north", cluster="north-1"
+        ),
+        job("j1235", **lately, name="b", reason="InsufficientCapacity"),
+    ]
+    server.on("GET", "/jobs", page(*jobs))
+    text = terminal("queue", columns=80, NO_COLOR="1").text
+    for word in ("north/north-1", "InsufficientCapacity"):
+        assert word in text
+    table = text.replace("\r", "").partition("\n\n")[0].splitlines()
+    assert len(table) == 1 + 2 + 1, "a title, two lines for the long name, and one"
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_what_users_write_does_not_reach_a_terminal(

@@ -152,7 +152,9 @@ def test_wait_succeeds_only_with_all(server: FakeServer, call: Call) -> None:
     server.on("GET", "/jobs/j2", ended("j2", "FAILED", cause="out of memory"))
     called = call("wait", "j1", "j2")
     assert called.code == 1
-    assert called.err.splitlines()[-1] == "topmast: j2 FAILED (out of memory)"
+    assert (
+        called.err.splitlines()[-1] == "topmast: j2 FAILED (out of memory); see `topmast logs j2`"
+    )
     assert [line.split()[:3] for line in called.out.splitlines()[1:]] == [
         ["j1", "resnet", "SUCCEEDED"],
         ["j2", "resnet", "FAILED"],
@@ -167,7 +169,10 @@ def test_wait_gives_up(server: FakeServer, call: Call) -> None:
     server.on("GET", "/jobs/j1", running("j1"))
     called = call("wait", "j1", "--timeout", "200ms")
     assert (called.code, called.out) == (1, "")
-    assert called.err.splitlines()[-1] == "topmast: not all jobs ended within 0.2 s: j1 is RUNNING"
+    assert (
+        called.err.splitlines()[-1]
+        == "topmast: time is up: not all jobs ended within 0.2 s: j1 is RUNNING"
+    )
 
 
 def test_wait_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None:
@@ -178,6 +183,22 @@ def test_wait_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) ->
     assert screen.code == 0
     assert "12345" in screen.text
     assert "SUCCEEDED" in screen.text.splitlines()[-1]
+
+
+def test_wait_that_is_broken_off_leaves_its_table(
+    server: FakeServer, terminal: Callable[..., Any]
+) -> None:
+    """And says how to go on."""
+    server.on("GET", "/jobs/j1", running("j1", step=12345))
+    screen = terminal("wait", "j1", interrupt_at="12345")
+    assert screen.code == 130
+    *_, last = [line for line in screen.text.splitlines() if line.strip()]
+    assert (
+        last.removeprefix("\x1b[?25h")
+        == "what has not ended goes on without you: topmast wait j1, topmast cancel j1"
+    )
+    after = screen.text.rpartition("\x1b[2K")[2]
+    assert "12345" in after, "the table is drawn once more, and not taken away"
 
 
 # -------------------------------------------------------------------------------------------- logs
