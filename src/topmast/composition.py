@@ -15,6 +15,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.files import Layout, epochs_in
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
@@ -52,6 +53,8 @@ PROFILE = "profile.json"
 """The policies that the server last ran with: for `topmast whatif`."""
 ROLE = "role"
 QUEUE_ROLE = "the queue"
+SHOWN = 10
+"""How many names an error lists."""
 
 
 def small_fleet() -> Fleet:
@@ -159,6 +162,7 @@ class System:
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
         configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet))
+        self._skip_unknown_attempts()
         for name, engine in self.engines.items():
             engine.open(self._poster(ids.cluster(name)))
         self.mover.open(self._poster(ids.QUEUE))
@@ -320,6 +324,29 @@ class System:
                     "or use another folder (--state DIR)",
                 )
 
+    def _skip_unknown_attempts(self) -> None:
+        """A journal that was lost, or is an old copy, must not give names that are taken: who bears one would
+        be told how another ended, and find its checkpoints.
+        """
+        queue = self.machines.queue
+        found = {folder.name: 0 for folder in folders_in(self.checkpoints)}
+        for folder in folders_in(self.state / "engines"):
+            for job, epoch in epochs_in(Layout(folder)).items():
+                found[job] = max(epoch, found.get(job, 0))
+        unknown = sorted((n, j) for j in found if (n := ids.job_number(j)) >= queue.next_job)
+        epochs = {j: e for j, e in found.items() if j in queue.jobs and e > queue.jobs[j].epoch}
+        if not unknown and not epochs:
+            return
+        last = max((number for number, _ in unknown), default=queue.next_job - 1)
+        log.error(
+            "the journal does not know all that ran here: it was lost, or is older than that",
+            unknown_jobs=[job for _, job in unknown][:SHOWN] + ["..."] * (len(unknown) > SHOWN),
+            unknown_attempts=sorted(ids.attempt_name(j, e) for j, e in epochs.items())[:SHOWN],
+            remedy="stop the server and put back the newest journal if there is one; now what"
+            f" runs unknown is stopped, and new jobs are numbered from {ids.job_id(last + 1)}",
+        )
+        self.runtime.post(ids.QUEUE, m.SkipAttempts(last + 1, epochs))
+
     def _with_datasets_found(self, fleet: Fleet) -> Fleet:
         """The fleet without replicas it names that are not there: no job may start on them."""
         catalogue = self.machines.queue.catalogue
@@ -359,6 +386,11 @@ def own_folder(state: Path) -> None:
         )  # fmt: skip
     state.chmod(0o700)
     log.warning("the state folder was open to other users; it is closed to them now", folder=state)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder that may be missing, by name."""
+    return sorted(f for f in folder.iterdir() if f.is_dir()) if folder.is_dir() else []
 
 
 def claim_role(state: Path, role: str) -> None:

@@ -6,6 +6,7 @@ Each test tells what happened while nobody looked. `make crash-test` does it at 
 import itertools
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -343,3 +344,61 @@ def test_the_past_is_rebuilt(tmp_path: Path) -> None:
         assert then["jobs"][0]["hosts"] == list(client.job(job.id).hosts)
         assert now["counts"] == {"SUCCEEDED": 2}
         assert 0 == before["seq"] < then["seq"] < now["seq"]
+
+
+# --- a journal that is not the newest -----------------------------------------------------------
+
+
+def put_back(server: Server, copy: Path | None) -> None:
+    """Replace the journal by a copy, or by nothing."""
+    for file in server.state.glob("journal.sqlite*"):
+        file.unlink()
+    if copy is not None:
+        shutil.copy(copy, server.state / "journal.sqlite")
+
+
+def test_new_jobs_inherit_nothing_from_those_of_a_lost_journal(tmp_path: Path) -> None:
+    """They have other ids, and really run; what runs unknown is stopped; the start says so."""
+    with server_on(tmp_path) as (server, client):
+        for _ in range(2):
+            document = {"name": "a", "run": "exit 0", "resources": {"accelerators": "H100:1"}}
+            until_state(client, client.submit(document).id, "SUCCEEDED")
+        stranger = Held(client, tmp_path, "H100", 2, name="stranger")
+        pid = stranger.started().pid
+        server.kill()
+        put_back(server, None)
+        with server.up() as again:
+            assert "the journal does not know" in server.log_tail()
+            fresh = Held(again, tmp_path, "H100", 2, name="fresh")
+            assert (stranger.id, fresh.id) == ("j3", "j4")
+            assert fresh.started().epoch == 1
+            eventually(lambda: not is_alive(pid), "the unknown job is stopped")
+            assert fresh.end().attempts == 1
+            assert server.stop() == 0
+        with server.up() as again:
+            assert [view.id for view in again.jobs()] == ["j4"]
+            assert server.log_tail().count("the journal does not know") == 1
+
+
+def test_an_attempt_inherits_nothing_from_one_that_an_old_journal_forgot(tmp_path: Path) -> None:
+    """Its epoch is one that no engine has seen."""
+    with server_on(tmp_path) as (server, client):
+        job = Held(client, tmp_path, "H100", 2)
+        first = job.started()
+        job.until("RUNNING")
+        assert server.stop() == 0
+        old = tmp_path / "old.sqlite"
+        shutil.copy(server.state / "journal.sqlite", old)
+        server.start()
+        server.wait_ready()
+        kill(first.pid)
+        second = job.started(2)
+        server.kill()
+        put_back(server, old)
+        server.start()
+        server.wait_ready()
+        third = job.started(3)
+        assert (first.epoch, second.epoch, third.epoch) == (1, 2, 3)
+        assert not is_alive(second.pid)
+        job.end()
+        assert f"{job.id}.2" in server.log_tail()

@@ -50,6 +50,16 @@ class ConfigureFleet(Message, frozen=True):
     fleet: Fleet
 
 
+class SkipAttempts(Message, frozen=True):
+    """Attempts were found that the journal does not know: their names are not given again.
+
+    ``next_job``: jobs are numbered from there on, at least; ``epochs``: by job, the newest epoch found.
+    """
+
+    next_job: int
+    epochs: dict[str, int] = {}
+
+
 class SubmitJobs(Message, frozen=True):
     """Admit jobs, all or none. ``key`` makes a repetition harmless; ``digest`` names the content."""
 
@@ -757,7 +767,7 @@ class Receipt(Struct, frozen=True):
 
 Event = (
     Wake | Recovered
-    | ConfigureFleet | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
+    | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
     | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit

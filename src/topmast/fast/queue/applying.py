@@ -36,6 +36,11 @@ def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> 
     queue.pending.reopen()
 
 
+def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
+    queue.next_job = max(queue.next_job, event.next_job)
+    queue.skipped.update(event.epochs)
+
+
 def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
     for offset, spec in enumerate(event.jobs):
         number = fact.first_number + offset
@@ -142,6 +147,7 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     queue.binding.forget(record.id, queue.now)
     queue.rounds.forget(record.id)
     queue.elastic.forget(record.id)
+    queue.skipped.pop(record.id, None)
     record.finish_s = finish_s
     queue.finished.append(record.id)
     if len(queue.finished) > FINISHED_KEPT:
@@ -248,6 +254,7 @@ def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> Non
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.FleetSet: _fleet,
     f.HostsMoved: _hosts_moved,
+    f.AttemptsSkipped: _skipped,
     f.Admitted: _admitted,
     f.Bound: _bound,
     f.Planned: _planned,

@@ -134,7 +134,7 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
         reason, detail = queue.quota_reason(record.spec)
         close(queue, asking.candidate, reason, detail, queue.now + REFUSAL_DELAY_S)
         return
-    epoch = record.epoch + 1
+    epoch = max(record.epoch, queue.skipped.get(record.id, 0)) + 1
     expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
     if plan.region != record.region:
         release_place(queue, record)

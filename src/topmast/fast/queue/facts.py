@@ -16,6 +16,10 @@ class HostsMoved(Fact, frozen=True):
     """Hosts of the event's region belong to other clusters."""
 
 
+class AttemptsSkipped(Fact, frozen=True):
+    """The names in the event are taken."""
+
+
 class Admitted(Fact, frozen=True):
     """The jobs of the event were admitted, numbered from ``first_number``.
 
@@ -152,5 +156,5 @@ QueueFact = (
     FleetSet | HostsMoved | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
     | ReplicaDropped
-    | PackedWith
+    | PackedWith | AttemptsSkipped
 )  # fmt: skip

@@ -37,6 +37,10 @@ class GlobalQueue(QueueViews):
         for region in self.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
 
+    def _skip(self, event: m.SkipAttempts) -> None:
+        if event.next_job > self.next_job or event.epochs:
+            self.decide(f.AttemptsSkipped())
+
     def _hosts_moved(self, event: m.HostsMoved) -> None:
         """Clusters have other hosts than before: some jobs fit now, and others do not where they were sent."""
         here = [owners_of(r) for r in self.fleet.regions if r.name == event.region]
@@ -77,6 +81,7 @@ class GlobalQueue(QueueViews):
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureFleet: _configure,
+        m.SkipAttempts: _skip,
         m.HostsMoved: _hosts_moved,
         m.Recovered: _recovered,
         m.Wake: cycle.wake,

@@ -6,7 +6,7 @@ import copy
 from typing import Self
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.ahead import Ahead
@@ -68,6 +68,7 @@ class Saved(Struct):
     services_gpu_s: list[float] = []
     homes: dict[str, str] = {}
     fetches: list[tuple[float, str]] = []
+    skipped: dict[str, int] | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -111,6 +112,8 @@ class QueueState(EventMachine):
         self.next_copy = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
+        self.skipped: dict[str, int] = {}
+        """Epochs of jobs that are taken, though this journal does not know by what."""
         self.fetches = Fetches(profile)
         self.gpus_by_region: dict[str, int] = {}
         # Working memory of the cycle: never journalled, rebuilt or simply forgotten.
@@ -232,6 +235,7 @@ class QueueState(EventMachine):
                 self.services.total_gpu_s,
                 self.homes,
                 self.fetches.noted,
+                self.skipped or UNSET,
             )
         )
 
@@ -242,6 +246,7 @@ class QueueState(EventMachine):
         self.next_job, self.next_copy = state.next_job, state.next_copy
         self.homes = state.homes
         self.fetches.noted = state.fetches
+        self.skipped = {} if isinstance(state.skipped, UnsetType) else state.skipped
         self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)

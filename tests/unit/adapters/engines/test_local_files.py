@@ -110,6 +110,17 @@ def test_a_buried_task_never_starts(layout: Layout) -> None:
     assert files.claim(layout.claim("j1.1.0"), {"pid": 1}) is None
 
 
+def test_every_trace_of_an_attempt_takes_its_name(layout: Layout) -> None:
+    """Its claim, its folder, or the line that says that it was forgotten; nothing else does."""
+    for name in ("j1.3.0", "j1.2.0", "j1.2.0.end", "j4.1.12", "lost+found"):
+        layout.claim(name).touch()
+    for name in ("j2.7", "j1.1", "j9"):
+        files.make_folder(layout.attempt(name))
+    layout.forgotten.write_text("j3 5\nj2 1\ntorn")
+    assert files.epochs_in(layout) == {"j1": 3, "j2": 7, "j3": 5, "j4": 1}
+    assert files.epochs_in(Layout(layout.root / "nowhere")) == {}
+
+
 def test_files_are_ours_alone(layout: Layout) -> None:
     """What we write nobody else can read."""
     files.write_json(layout.plan("j1.1"), {"a": 1})

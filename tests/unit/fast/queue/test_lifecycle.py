@@ -36,6 +36,25 @@ def test_a_job_that_ends_with_zero_has_succeeded() -> None:
     assert world.placer("east").state.allocations == {}
 
 
+@pytest.mark.parametrize("saved", [False, True], ids=["replayed", "from a snapshot"])
+def test_names_that_are_taken_are_not_given_again(saved: bool) -> None:
+    """By attempts that the journal does not know: neither to new jobs nor to new attempts, ever."""
+    world = _one_host()
+    world.submit(job(max_restarts=9))
+    world.tell(ids.QUEUE, m.SkipAttempts(7, {"j1": 4}))
+    world.tell(ids.QUEUE, m.SkipAttempts(2))
+    if saved:
+        world.snapshot()
+    world.crash()
+    world.recover()
+    world.submit(job(band=Band.NORMAL))
+    assert list(world.jobs) == ["j1", "j7"]
+    _fail(world, 2)
+    assert [order.epoch for order in world.orders(m.StartGang) if order.job == "j1"][-1] == 6
+    epochs = {order.epoch for order in world.orders(m.StartGang) if order.job == "j1"}
+    assert epochs == {1, 5, 6}
+
+
 @dataclass
 class Budget:
     """How often a job may fail; what it is after each failure."""

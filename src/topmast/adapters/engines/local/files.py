@@ -102,6 +102,32 @@ def split_attempt(attempt: str) -> tuple[str, int]:
     return job, int(epoch)
 
 
+def epochs_in(layout: Layout) -> dict[str, int]:
+    """The newest epoch of each job of which there is a trace, whatever became of it."""
+    found: dict[str, int] = {}
+
+    def note(attempt: str) -> None:
+        job, epoch = split_attempt(attempt)
+        found[job] = max(epoch, found.get(job, 0))
+
+    for name in _names_in(layout.tasks):
+        if is_task(name):
+            note(split_task(name)[0])
+    for name in _names_in(layout.attempts):
+        if is_attempt(name):
+            note(name)
+    forgotten = layout.forgotten.read_text() if layout.forgotten.exists() else ""
+    for line in forgotten.splitlines():
+        attempt = line.replace(" ", ".")
+        if is_attempt(attempt):
+            note(attempt)
+    return found
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, for our eyes only."""
     if not folder.is_dir():
