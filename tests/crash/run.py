@@ -28,6 +28,7 @@ from tests.crash.verdict import ENDS, Evidence, Excuses, Proof, ProofFile, Verdi
 from tests.crash.workload import Load, Submitter, Watcher
 from tests.support import live
 from topmast import Client
+from topmast.adapters.kernels import load_kernels
 
 CLIENTS = 4
 END_PATIENCE_S = 120.0
@@ -238,6 +239,7 @@ def _with(part: Round) -> str:
 def crash_test(folder: Path, kills: int, seed: int) -> Result:
     """Run a crash test in an empty folder, tell the story on stderr, and return how it went."""
     say(f"seed {seed}, {kills} kills, in {folder}")
+    load_kernels(say)  # a server that compiles them takes longer to start than is waited for
     begun_s = time.monotonic()
     parts = []
     for topology, share in ((ONE, kills - kills // 2), (APART, kills // 2)):
