@@ -20,9 +20,13 @@ def serve(options: ServeOptions) -> int:
     from topmast.roles import serve_placer, serve_queue
 
     if options.role == "placer":
-        serve_placer(options, lambda url: _say_placer_ready(url, options))
+        running = serve_placer(options, lambda url: _say_placer_ready(url, options))
     else:
-        serve_queue(options, _say_ready)
+        running = serve_queue(options, _say_ready)
+    if sys.stderr.isatty():
+        note("")  # after the ^C
+    jobs = {0: "no job runs", 1: "1 job runs on"}.get(running, f"{running} jobs run on")
+    note(f"stopped; {jobs}")
     return 0
 
 

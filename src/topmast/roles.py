@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from topmast.adapters.store import require_free
 from topmast.api import create_api, create_regional_api
 from topmast.api.connections import limits_for
 from topmast.api.link import Door
 from topmast.cli import ServeOptions
 from topmast.client.address import checked_url
-from topmast.composition import System
+from topmast.composition import JOURNAL, System
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
@@ -30,8 +31,8 @@ def serve_queue(
     options: ServeOptions,
     ready: Callable[[str, System, bool], None],
     compose: type[System] = System,
-) -> None:
-    """Run the queue, and every placer that does not run apart, until a signal."""
+) -> int:
+    """Run the queue, and every placer that does not run apart, until a signal; returns how many jobs run on."""
     keep_private()
     limits = limits_for(raise_open_files())
     fleet = read_fleet(options.fleet) if options.fleet else None
@@ -39,6 +40,7 @@ def serve_queue(
     table = read_throughputs(options.throughputs) if options.throughputs else None
     apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
     configure_logs()
+    require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listeners = [stack.enter_context(bind(options.host, options.port))]
         if options.link is not None:
@@ -57,19 +59,25 @@ def serve_queue(
             api, options.state, listeners, say, system.hub.close,
             most_connections=limits.connections,
         )  # fmt: skip
+    records = system.machines.queue.jobs.values()
+    return sum(record.plan is not None and not record.finished for record in records)
 
 
 def serve_placer(
     options: ServeOptions,
     ready: Callable[[str], None],
     compose: type[RegionalSystem] = RegionalSystem,
-) -> None:
-    """Run the placer of one region, with its clusters and their engines, until a signal."""
+) -> int:
+    """Run the placer of one region, with its clusters and their engines, until a signal.
+
+    Returns how many jobs run on.
+    """
     keep_private()
     limits = limits_for(raise_open_files())
     profile, token = _profile(options), read_token(options.token_file)
     region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
     configure_logs()
+    require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(options.host, options.port, token=token))
         system = compose(
@@ -83,6 +91,7 @@ def serve_placer(
         )
         api = create_regional_api(door, region, queue_url, token)
         serve(api, options.state, [listener], ready, most_connections=limits.connections)
+    return len(system.machines.placers[region].state.allocations)
 
 
 def _say(

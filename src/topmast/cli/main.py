@@ -104,6 +104,7 @@ def _top(
 
 def main(root: Root, arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit code: whatever happens, there is no traceback."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     code = 0
@@ -119,6 +120,13 @@ def main(root: Root, arguments: Sequence[str] | None = None) -> int:
     if code:
         _let_go_of_stdout()
     return code
+
+
+def _open_missing_streams() -> None:
+    """Where a program is started without stdin, stdout or stderr, the first files it opens would take their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _let_go_of_stdout() -> None:

@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from topmast.adapters.store.errors import JournalFailure
 from topmast.adapters.store.journal import SqlJournal, open_journal
+from topmast.adapters.store.sqlite import require_free
 
-__all__ = ["JournalFailure", "SqlJournal", "open_journal"]
+__all__ = ["JournalFailure", "SqlJournal", "open_journal", "require_free"]

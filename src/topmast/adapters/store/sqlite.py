@@ -29,12 +29,23 @@ def open_database(path: Path, read_only: bool) -> Database:
     return Database(str(path), _reader(path, mode="rw"), _writer(path), owner)
 
 
+def require_free(path: Path) -> None:
+    """Raise Conflict, naming the process, if one has this database open to write."""
+    lock = _lock_of(path)
+    if lock.exists():
+        OwnerLock(lock).release()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
 def _own(path: Path) -> OwnerLock:
     """Create the file if it is not there, so that it survives a power cut, and lock it."""
     _make_directory(path.parent)
     if path.exists() and not path.is_file():
         raise JournalFailure(f"{path}: not a file: name the database, not its folder")
-    owner = OwnerLock(path.with_name(path.name + ".lock"))
+    owner = OwnerLock(_lock_of(path))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         _sync_directory(path.parent)

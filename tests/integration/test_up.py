@@ -1,0 +1,60 @@
+"""`topmast up` at its beginning and its end, as a person at a terminal sees it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.live import live, until_state
+
+FLEET = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}
+"""
+PROGRAM = [sys.executable, "-m", "topmast.app"]
+
+
+def test_a_second_server_is_told_of_the_first_not_of_its_port(tmp_path: Path) -> None:
+    """Both would listen on the same port, but that is not what is wrong."""
+    with live(tmp_path, FLEET) as (server, _):
+        port = server.url.rpartition(":")[2]
+        command = [*PROGRAM, "up", "--state", str(server.state), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1
+        assert f"is in use by another process (pid {server.pid}): stop it first" in done.stderr
+        assert "Address already in use" not in done.stderr
+
+
+def test_a_server_that_stops_says_what_runs_on(tmp_path: Path) -> None:
+    """One line at the end: how many jobs were left running."""
+    with live(tmp_path, FLEET) as (server, client):
+        for _ in range(2):
+            job = client.submit({"run": "sleep 600", "resources": {"accelerators": "H100:1"}})
+            until_state(client, job.id, "RUNNING")
+        client.submit({"run": "true", "resources": {"accelerators": "H100:2"}})
+        assert server.stop() == 0
+        assert server.log_tail().splitlines()[-1] == "stopped; 2 jobs run on"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "want"),
+    [
+        (["queue"], "<&- >&-", 1),
+        (["queue"], "<&- >&- 2>&-", 1),
+        (["--version"], ">&-", 0),
+        (["queue", "--json"], "2>&-", 1),
+    ],
+)
+def test_without_standard_streams_there_is_no_traceback(
+    tmp_path: Path, arguments: list[str], closed: str, want: int
+) -> None:
+    """Some programs start others with closed ones; an error is an exit code then, and a line if it can be written."""
+    call = f'"$@" {closed}'
+    command = ["bash", "-c", call, "bash", *PROGRAM, *arguments]
+    if arguments[0] == "queue":
+        command += ["--state", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == want, done.stderr
+    assert "Traceback" not in done.stderr
+    if "2>" not in closed and want:
+        assert "no Topmast server runs on" in done.stderr
