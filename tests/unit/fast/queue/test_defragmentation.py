@@ -231,14 +231,23 @@ def test_a_place_that_nobody_needs_is_given_up() -> None:
 
 
 def test_a_place_is_kept_for_a_limited_time() -> None:
-    """Its job was cancelled while it stopped: a minute after its grace others may have the place."""
+    """Its job does not end: a minute after its grace others may have the place."""
+    world = _under_way()
+    world.submit(job("next", gpus=4))
+    assert world.state("j6") is JobState.PENDING
+    world.advance(81)
+    assert world.jobs["j6"].hosts == ("east-1-1",)
+    assert world.placer("east").state.places_missed == 1
+    invariants.check_all(world)
+
+
+def test_a_place_whose_job_was_cancelled_is_free_at_once() -> None:
+    """It was cancelled while it stopped: nobody waits for its time to be up."""
     world = _under_way()
     world.cancel("j1")
     world.finish("j1", 143)
     assert world.state("j1") is JobState.CANCELLED
     world.submit(job("next", gpus=4))
-    assert world.state("j6") is JobState.PENDING
-    world.advance(81)
     assert world.jobs["j6"].hosts == ("east-1-1",)
     assert world.placer("east").state.places_missed == 1
     invariants.check_all(world)
