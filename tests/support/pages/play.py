@@ -40,21 +40,31 @@ class Difference(NamedTuple):
         )
 
 
-def play(page: Path, folder: Path, slow: bool = False) -> list[Difference]:
-    """Run all of a page; the commands that printed something else than it shows."""
+def play(
+    page: Path, folder: Path, slow: bool = False, until_late: bool = False
+) -> list[Difference]:
+    """Run a page; the commands that printed something else than it shows.
+
+    ``until_late``: no further than the first command that was repeated in vain, for what comes after it
+    comes later than the page means it to.
+    """
     with opened(folder) as shell:
         status, _ = shell.run(_HELPERS)
         assert status == 0
-        player = _Player(str(page.relative_to(REPO)), shell)
+        player = _Player(str(page.relative_to(REPO)), shell, until_late)
         for step in steps(page):
             if step.kind in ("run", "hidden", "file") or (slow and step.kind == "slow"):
                 player.take(step)
+            if until_late and player.late:
+                break
         return player.found
 
 
 class _Player:
-    def __init__(self, page: str, shell: Shell) -> None:
+    def __init__(self, page: str, shell: Shell, until_late: bool) -> None:
         self.found: list[Difference] = []
+        self.late = False
+        self._until_late = until_late
         self._page = page
         self._shell = shell
         self._printed: list[str] = []
@@ -72,7 +82,8 @@ class _Player:
         else:
             shows = any(call.shown for call in step.calls)
             for call in step.calls:
-                self._call(step, call, shows)
+                if not (self.late and self._until_late):
+                    self._call(step, call, shows)
 
     def _call(self, step: Step, call: Call, shows: bool) -> None:
         if not call.command:
@@ -90,6 +101,7 @@ class _Player:
                 return
             best = max(best, (likeness(call.shown, printed), status, printed))
             if time.monotonic() > deadline_s:
+                self.late = looks(call.command)
                 break
             time.sleep(0.2)
         _, status, self._printed = best
