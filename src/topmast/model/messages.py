@@ -186,7 +186,8 @@ class Offer(Struct, frozen=True, gc=False):
     """A region's answer for one job: its best plan, or why there is none.
 
     ``retry_at_s``: time alone would change the answer then (a victim grows old enough).
-    ``reservation``: where and when it would start first, if that was asked.
+    ``reservation``: where and when it would start first, if that was asked. ``kept``: the plan is a place that
+    was kept for the job.
     """
 
     job: str
@@ -195,6 +196,7 @@ class Offer(Struct, frozen=True, gc=False):
     retry_at_s: float | None = None
     reservation: Reservation | None = None
     hold: HoldTicket | None = None
+    kept: bool | UnsetType = UNSET
 
 
 class FleetOffered(Message, frozen=True):

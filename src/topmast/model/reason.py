@@ -33,6 +33,7 @@ class Rejection(StrEnum):
     DATA_ELSEWHERE = "DataElsewhere"
     STORAGE_FULL = "StorageFull"
     UNREACHABLE = "RegionUnreachable"
+    BOUND_ELSEWHERE = "BoundElsewhere"
     NO_MATCHING_HARDWARE = "NoMatchingHardware"
     HOST_UNAVAILABLE = "HostUnavailable"
     HOST_AVOIDED = "HostAvoided"
@@ -46,6 +47,21 @@ class Rejection(StrEnum):
     NOT_PREEMPTIBLE = "NotPreemptible"
     BAND_NOT_LOWER = "BandNotLower"
     STOPPING = "StoppingAlready"
+
+
+_RULED_OUT = {
+    Rejection.RESIDENCY: "the residency of {} forbids it",
+    Rejection.DATA_UNREACHABLE: "no link or no complete replica brings {} there",
+    Rejection.DATA_ELSEWHERE: "its data is elsewhere ({})",
+    Rejection.STORAGE_FULL: "its store has no room for {}",
+    Rejection.UNREACHABLE: "it cannot be reached ({})",
+    Rejection.BOUND_ELSEWHERE: "the job was sent to {}",
+}
+
+
+def ruled_out(rejection: Rejection, detail: str) -> str:
+    """Why a whole region is ruled out, as a sentence about the region."""
+    return _RULED_OUT[rejection].format(detail)
 
 
 class Count(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from topmast.model.decided import Decided
 from topmast.model.reason import Change, ClusterVerdict
 
 
@@ -157,7 +158,8 @@ class Explanation(Struct, frozen=True):
     """Why a job stands where it stands, and what would change that.
 
     ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
-    each kind in words. ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room
+    each kind in words. ``plans``: first that of the queue, which it has or would have; then others by score. ``decided``:
+    what decided for the first plan. ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room
     kept for a job when there is no forecast.
     """
 
@@ -174,6 +176,7 @@ class Explanation(Struct, frozen=True):
     basis: str = ""
     changes: tuple[Change, ...] = ()
     expected_start: ExpectedStart | None = None
+    decided: Decided | None = None
 
 
 class RegionView(Struct, frozen=True):

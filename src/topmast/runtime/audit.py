@@ -13,6 +13,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
+from topmast.model.decided import Rule, why
 from topmast.model.job import MILLI
 from topmast.model.messages import AssignHosts, AttemptEnded, Message, SetHost, SubmitJobs
 from topmast.model.states import HostState
@@ -62,11 +63,16 @@ class Trail:
             text += f"; preempts {victims}"
         if moved:
             text += f"; moves {moved}"
+        decided = fact.decided
+        if decided and decided.rule not in _PLAIN_RULES:
+            text += f"; {why(decided, plan)}"
         self._line(
             now, fact.job, "placed", text,
             epoch=fact.epoch, region=plan.region, cluster=plan.cluster, model=plan.model,
             hosts=plan.hosts, gpus=plan.gpus_milli / MILLI, score=plan.score, terms=plan.terms,
             victims=[v.job for v in plan.victims], over_quota=fact.over_quota,
+            rule=decided.rule.value if decided else None,
+            rival=msgspec.to_builtins(decided.rival) if decided and decided.rival else None,
         )  # fmt: skip
 
     def _unplanned(self, fact: f.Unplanned, event: Message, now: float) -> None:
@@ -170,6 +176,9 @@ class Trail:
     def _host_line(self, now: float, host: str, kind: str, text: str, **detail: Any) -> None:
         self._line(now, ids.host(host), kind, f"{host} {text}", host=host, **detail)
 
+
+_PLAIN_RULES = (Rule.LOWEST_SCORE, Rule.STOPS_JOBS, Rule.MOVES_JOBS)
+"""Rules of which the rest of the line tells enough."""
 
 _HOST_WISHES = {
     HostState.CORDONED: ("was cordoned", "host-cordoned"),

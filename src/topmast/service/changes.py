@@ -19,8 +19,8 @@ from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.dataset import ReplicaState
 from topmast.model.job import Accelerator, Band, JobSpec
-from topmast.model.plan import Ask
-from topmast.model.reason import Change, ChangeKind, Rejection, by_size
+from topmast.model.plan import Ask, Place, Plan
+from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection, by_size
 from topmast.model.units import format_bytes, format_duration
 from topmast.policies.options import Preemption
 
@@ -65,11 +65,33 @@ class World(Struct, frozen=True):
     spec: JobSpec
     record: JobRecord | None
     now: float
+    bound: Place | None = None
+    """The only place that the job may have."""
+
+    def costs(self) -> dict[str, DataCost]:
+        """What it takes to have the job's data in each region, as the queue sees it; others than the bound one are barred."""
+        costs, bound = self.queue.data_costs(self.spec), self.bound
+        if bound is None or bound.region not in costs:
+            return costs
+        sent = _name_of(bound)
+        elsewhere = DataCost(barred=Rejection.BOUND_ELSEWHERE, detail=sent)
+        return {r: cost if r == bound.region else elsewhere for r, cost in costs.items()}
+
+    def within_bounds(
+        self, placer: RegionalPlacer, ask: Ask, verdict: ClusterVerdict, plan: Plan | None
+    ) -> tuple[ClusterVerdict, Plan | None]:
+        """A verdict as it is, or that the job was sent to another cluster."""
+        only = None if self.bound is None else self.bound.cluster
+        if self.bound is None or only in (None, verdict.cluster):
+            return verdict, plan
+        why, sent = Rejection.BOUND_ELSEWHERE, _name_of(self.bound)
+        others = placer.barred(ask, self.now, why, sent)
+        return next(other for other in others if other.cluster == verdict.cluster), None
 
     def questions(self) -> Iterator[Question]:
         """What the queue would ask: within quota, then beyond it; of regions that are not ruled out."""
         queue, record, spec = self.queue, self.record, self.spec
-        costs = queue.data_costs(spec)
+        costs = self.costs()
         job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
         for over_quota in (False, True):
             choices = queue.allowed(spec, record, queue.choices(spec, over_quota))
@@ -81,7 +103,8 @@ class World(Struct, frozen=True):
                         spec, region, over_quota, choices, cost, preempt=False, job=job,
                         avoid_hosts=avoid_hosts, held=held,
                     )  # fmt: skip
-                    yield Question(region, ask, cost)
+                    only = None if self.bound is None else self.bound.cluster
+                    yield Question(region, replace(ask, cluster=only), cost)
 
     def start(self, *, gone: tuple[str, ...] = (), only: str | None = None) -> Start | None:
         """Where the job would start, once jobs are gone: where its data is, else where it may come.
@@ -99,6 +122,10 @@ class World(Struct, frozen=True):
     def with_spec(self, **fields: object) -> World:
         """The same world for a job that differs in some fields."""
         return replace(self, spec=replace(self.spec, **fields))
+
+
+def _name_of(place: Place) -> str:
+    return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 
 def in_regions(world: World) -> list[Change]:
@@ -185,8 +212,9 @@ def _higher_bands(world: World) -> Iterator[Change]:
 
 def of_data(world: World) -> Iterator[Change]:
     """Each region that the job's data keeps it from: if it were there, or might be. O(regions) trials."""
-    for region, cost in world.queue.data_costs(world.spec).items():
-        if region not in world.placers or not (cost.missing or cost.barred):
+    for region, cost in world.costs().items():
+        bound = cost.barred is Rejection.BOUND_ELSEWHERE
+        if bound or region not in world.placers or not (cost.missing or cost.barred):
             continue
         change = _if_it_were_there(world, region, cost)
         if change is not None:

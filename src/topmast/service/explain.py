@@ -9,15 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from topmast.fast.placement.changes.trials import count_of
-from topmast.fast.placement.explain import pending_reason
 from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.auction import earliest, no_region
+from topmast.fast.queue.asking import KEPT_FOR_OTHERS, NOT_ITS_TURN, may_preempt
+from topmast.fast.queue.auction import most_hopeful, no_region
 from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.fetches import Wait, waits_since_s
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import Plan
 from topmast.model.reason import (
     Change,
     ClusterVerdict,
@@ -28,41 +27,46 @@ from topmast.model.reason import (
 )
 from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation, PlanView, RegionVerdict
+from topmast.service import sentences
 from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
+from topmast.service.foresight import Foreseen, as_of, foresee, newcomer, waits_behind
 from topmast.service.quotas import quota_changes
-from topmast.service.warnings import gang_in_words, too_large
+from topmast.service.sentences import Scene
+from topmast.service.warnings import too_large
 
 PLANS_SHOWN = 5
-HOSTS_SHOWN = 4
 HELP_SHOWN = 8
 
 
 class _Inquiry(Struct):
-    """What asking every region about a job brought."""
+    """What asking every region about a job brought, in one mode.
+
+    ``plans``: that of the queue first, then the best of the other clusters by score. ``stopped``: the victims of each
+    plan, by its region and cluster.
+    """
 
     over_quota: bool
     regions: list[RegionVerdict]
     plans: list[Plan]
     costs: dict[str, DataCost]
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]]
-    """The victims of each plan, by its region and cluster."""
-    wait: Wait | None = None
-    """Why the job would wait near its data, though the best plan is away from it."""
+    foreseen: Foreseen | None = None
 
 
 def explain_job(
     queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> Explanation:
     """Explain a job of the queue; reads the machines, changes nothing."""
-    if record.state not in WAITING or record.plan is not None:
-        return _explain_placed(queue, placers, record, now)
-    spec = record.spec.at_least()  # with fewer tasks it does not start
-    inquiry = _inquire(queue, placers, spec, record, now)
-    reason, detail = queue.reason_of(record)
-    if reason is PendingReason.PENDING_EVALUATION:
-        reason, detail = _judge(queue, spec, inquiry)
-    found = _explanation(_world(queue, placers, spec, record, now), inquiry, reason, detail)
-    return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
+    with as_of(queue, placers, now):
+        if record.state not in WAITING or record.plan is not None:
+            return _explain_placed(queue, placers, record, now)
+        world = _world(queue, placers, record, now)
+        inquiry = _inquire(world, record)
+        reason, detail = queue.reason_of(record)
+        if reason is PendingReason.PENDING_EVALUATION and not detail:
+            reason, detail = _judge(world, inquiry, record)
+        found = _explanation(world, inquiry, reason, detail, record)
+        return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
 def explain_spec(
@@ -72,13 +76,14 @@ def explain_spec(
     now: float,
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
-    """What would become of a job if it were submitted now."""
-    least = spec.at_least()
-    inquiry = _inquire(queue, placers, least, None, now)
-    reason, detail = _judge(queue, least, inquiry)
-    world = _world(queue, placers, least, None, now)
-    found = _explanation(world, inquiry, reason, detail, warnings)
-    return msgspec.structs.replace(found, summary=found.summary + _sizes(spec))
+    """What would become of a job if it were submitted now; changes nothing."""
+    with as_of(queue, placers, now):
+        record = newcomer(queue, spec, now)
+        world = _world(queue, placers, record, now)
+        inquiry = _inquire(world, record)
+        reason, detail = _judge(world, inquiry, record)
+        found = _explanation(world, inquiry, reason, detail, record, warnings)
+        return msgspec.structs.replace(found, summary=found.summary + _sizes(spec))
 
 
 def _sizes(spec: JobSpec, now: int | None = None) -> str:
@@ -94,121 +99,66 @@ def _sizes(spec: JobSpec, now: int | None = None) -> str:
 
 
 def _world(
-    queue: GlobalQueue,
-    placers: Mapping[str, RegionalPlacer],
-    spec: JobSpec,
-    record: JobRecord | None,
-    now: float,
+    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> World:
-    """What the job meets: regions that can be asked now."""
+    """What the job meets: regions that can be asked now. With fewer tasks it does not start."""
     reached = {name: placers[name] for name in placers if name not in queue.reach.absent}
-    return World(queue, reached, spec, record, now)
+    known = record if record.id else None
+    return World(queue, reached, record.spec.at_least(), known, now, record.bound)
 
 
-def _inquire(
-    queue: GlobalQueue,
-    placers: Mapping[str, RegionalPlacer],
-    spec: JobSpec,
-    record: JobRecord | None,
-    now: float,
-) -> _Inquiry:
-    """Ask every region, within quota if the tenant has room; if that finds no place, beyond it."""
-    queue.now = now
-    modes = [mode for mode in (False, True) if queue.choices(spec, mode)] or [True]
-    first = _inquire_as(queue, placers, spec, record, now, modes[0])
-    if first.plans or len(modes) == 1:
-        return first
-    second = _inquire_as(queue, placers, spec, record, now, modes[1])
-    return second if second.plans else first
+def _inquire(world: World, record: JobRecord) -> _Inquiry:
+    """Ask every region, within quota if the tenant has room; if the job does not start so, beyond it."""
+    modes = [mode for mode in (False, True) if world.queue.choices(world.spec, mode)] or [True]
+    found = [_inquire_as(world, record, mode) for mode in modes]
+    starts = [one for one in found if one.foreseen is not None and one.foreseen.starts]
+    return next(iter([*starts, *(one for one in found if one.plans), *found]))
 
 
-def _inquire_as(
-    queue: GlobalQueue,
-    placers: Mapping[str, RegionalPlacer],
-    spec: JobSpec,
-    record: JobRecord | None,
-    now: float,
-    over_quota: bool,
-) -> _Inquiry:
+def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
+    queue, spec, now = world.queue, world.spec, world.now
     entitled = queue.choices(spec, over_quota)
-    choices = queue.allowed(spec, record, entitled) or entitled or tuple(range(64))
-    costs = {} if queue.catalogue.unknown(spec.datasets) else queue.data_costs(spec)
-    job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
-    held = queue.held_from(spec, record, over_quota)
+    allowed = queue.allowed(spec, world.record, entitled)
+    choices = allowed or entitled or tuple(range(64))
+    costs = {} if queue.catalogue.unknown(spec.datasets) else world.costs()
+    held = queue.held_from(spec, world.record, over_quota)
     regions: list[RegionVerdict] = []
     plans: list[Plan] = []
-    asks: dict[str, Ask] = {}
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
-    for name in sorted({*placers, *queue.reach.apart}):
-        absent = _absent(queue, placers, name)
+    for name in sorted({*world.placers, *queue.reach.apart, *queue.reach.absent}):
+        absent = _absent(queue, world.placers, name)
         if absent is not None:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
             continue
-        cost, placer = costs.get(name, DataCost()), placers[name]
+        cost, placer = costs.get(name, DataCost()), world.placers[name]
         ask = queue.ask_for(
-            spec, name, over_quota, choices, cost,
-            preempt=False, job=job, avoid_hosts=avoid_hosts, held=held,
+            spec, name, over_quota, choices, cost, preempt=False, job=record.id,
+            avoid_hosts=record.avoid_hosts, held=held,
         )  # fmt: skip
         if cost.barred is not None:
             barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
             ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
             regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, ruled_out))
             continue
-        asks[name] = ask
         answers = placer.verdicts(ask, now, preempt=not cost.missing)
+        answers = [world.within_bounds(placer, ask, verdict, plan) for verdict, plan in answers]
         plans += [plan for _, plan in answers if plan is not None]
         stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
         verdicts = tuple(verdict for verdict, _ in answers)
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
-    plans = _in_order(plans, costs, weighs=queue.fetches.weighs)
-    wait = None
-    if plans and queue.fetches.weighs and costs.get(plans[0].region, DataCost()).missing:
-        since_s = now if record is None else waits_since_s(record)
-        wait = _wait_nearby(placers, asks, costs, queue, plans[0].region, since_s)
-    return _Inquiry(over_quota, regions, plans, costs, stopped, wait)
+    foreseen = None
+    if allowed and costs:
+        foreseen = foresee(queue, world.placers, record, over_quota, allowed)
+    return _Inquiry(over_quota, regions, _in_order(plans, foreseen), costs, stopped, foreseen)
 
 
-def _wait_nearby(
-    placers: Mapping[str, RegionalPlacer],
-    asks: Mapping[str, Ask],
-    costs: Mapping[str, DataCost],
-    queue: GlobalQueue,
-    region: str,
-    since_s: float,
-) -> Wait | None:
-    """Why the queue would have the job wait near its data rather than copy it to ``region``; None if it would not.
-
-    ``asks``: what is asked of each region that may hold the data.
-    """
-    busy = PendingReason.INSUFFICIENT_CAPACITY
-    near = {
-        name: ask
-        for name, ask in asks.items()
-        if not costs.get(name, DataCost()).missing
-        and pending_reason(placers[name].columns, ask) is busy
-    }
-    if not near or costs[region].copying:
-        return None
-    kept = [placers[name].expected_start(ask, queue.now) for name, ask in near.items()]
-    room_s = earliest(held.from_s for held in kept if held is not None)
-    return queue.fetches.wait(region, costs[region].seconds, room_s, since_s, queue.now)
-
-
-def _in_order(
-    plans: list[Plan], costs: Mapping[str, DataCost], *, weighs: bool = False
-) -> list[Plan]:
-    """The plans as the auction ranks them: nobody is preempted while a free place has the data.
-
-    ``weighs``: nor is anything copied then.
-    """
+def _in_order(plans: list[Plan], foreseen: Foreseen | None) -> list[Plan]:
+    """The plan of the queue, if there is one; then those of the other clusters, the lowest score first."""
     ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
-    away = {p.region for p in plans if costs.get(p.region, DataCost()).missing}
-    if weighs and any(not p.victims and p.region not in away for p in ranked):
-        return sorted(ranked, key=lambda p: bool(p.victims) or p.region in away)
-    free = next((p for p in ranked if not p.victims), None)
-    if free is not None and free.region in away:
-        return ranked  # rather preempt than wait for a copy, if that is cheaper
-    return sorted(ranked, key=lambda p: bool(p.victims))
+    first = None if foreseen is None else foreseen.plan
+    if first is None:
+        return ranked
+    return [first, *(p for p in ranked if (p.region, p.cluster) != (first.region, first.cluster))]
 
 
 def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
@@ -220,33 +170,39 @@ def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: s
     return None if region in placers else f"{Rejection.UNREACHABLE} (its books cannot be read)"
 
 
-def _judge(
-    queue: GlobalQueue, spec: JobSpec, inquiry: _Inquiry
-) -> tuple[PendingReason | None, str]:
+def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> tuple[PendingReason | None, str]:
     """The dominant reason that keeps the job from starting now; None when it could start."""
+    queue, spec, seen = world.queue, world.spec, inquiry.foreseen
+    full = PendingReason.INSUFFICIENT_CAPACITY
     unknown = queue.catalogue.unknown(spec.datasets)
     if unknown:
         return PendingReason.UNKNOWN_DATASET, ", ".join(unknown)
     if not queue.choices(spec, False) and not queue.choices(spec, True):
         return queue.quota_reason(spec)
-    if inquiry.plans:
-        cost = inquiry.costs[inquiry.plans[0].region]
-        if inquiry.wait is not None:
-            return PendingReason.INSUFFICIENT_CAPACITY, inquiry.wait.why
-        if cost.missing:
-            how = "is being" if cost.copying else "would be"
-            return PendingReason.WAITING_FOR_DATA, f"{how} copied to {inquiry.plans[0].region}"
-        return None, ""
+    ahead = waits_behind(queue, record, inquiry.over_quota)
+    if ahead:
+        return PendingReason.PENDING_EVALUATION, f"{ahead} has to start first, and waits itself"
+    if not queue.rounds.may_start(record.id):
+        return full, NOT_ITS_TURN
     if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
-        reason = no_region(inquiry.costs.values())
-        return reason, queue.out_of_reach() or "no region may or can hold its data"
-    allowed = [region for region in inquiry.regions if region.barred is None]
-    verdicts = [v for region in allowed for v in region.clusters]
-    if queue.reach.absent or any(v.ever for v in verdicts):
-        return PendingReason.INSUFFICIENT_CAPACITY, queue.out_of_reach()
-    if any(v.largest_gpus for v in verdicts):
-        return PendingReason.TOPOLOGY_DOES_NOT_FIT, ""
-    return PendingReason.NO_MATCHING_HARDWARE, ""
+        named = "; ".join(f"{region}: {cost.why}" for region, cost in inquiry.costs.items())
+        return no_region(inquiry.costs.values()), queue.out_of_reach() or named
+    if seen is None:
+        return full, KEPT_FOR_OTHERS
+    if seen.starts:
+        return None, ""
+    if seen.wait is not None:
+        return full, seen.wait.why
+    if seen.plan is not None:
+        how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
+        return PendingReason.WAITING_FOR_DATA, f"it {how} copied to {seen.plan.region}"
+    if not queue.choices(spec, False):
+        return queue.quota_reason(spec)
+    reason = most_hopeful(seen.reasons)
+    never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
+    if queue.reach.absent and reason in never:
+        return full, queue.out_of_reach()  # for only those that could be asked have said never
+    return reason, ""
 
 
 def _explanation(
@@ -254,19 +210,27 @@ def _explanation(
     inquiry: _Inquiry,
     reason: PendingReason | None,
     detail: str,
+    record: JobRecord,
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
-    queue, spec, record = world.queue, world.spec, world.record
-    kept = queue.backfill.reservation
-    kept = kept if kept is not None and record is not None and kept.job == record.id else None
+    queue, spec, seen = world.queue, world.spec, inquiry.foreseen
+    reservation = queue.backfill.reservation
+    mine = reservation is not None and record.id != "" and reservation.job == record.id
+    kept = reservation if mine else None
     changes = _changes(world, inquiry)
-    summary = _summary(spec, reason, detail, inquiry) + (_kept(kept) if kept else "")
+    scene = Scene(
+        spec, seen, inquiry.over_quota, may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
+        bool(queue.choices(spec, True)), record.bound,
+    )  # fmt: skip
+    summary = sentences.waiting(scene, reason, detail)
+    summary += sentences.kept(kept) if kept else ""
+    decided = None if seen is None or reason is not None else seen.decided
     return Explanation(
-        job=record.id if record else None,
+        job=record.id or None,
         name=spec.name,
-        state=record.state.value if record else "NOT SUBMITTED",
+        state=record.state.value if record.id else "NOT SUBMITTED",
         reason=reason.value if reason else None,
-        summary=summary + (_refused(record) if record else ""),
+        summary=summary + sentences.refused(record),
         would_help=_would_help(world, reason, inquiry, changes),
         regions=tuple(inquiry.regions),
         plans=tuple(
@@ -275,8 +239,9 @@ def _explanation(
         ),
         warnings=warnings,
         expected_start_s=kept.from_s if kept else None,
-        basis="when those who hold the GPUs kept for it are expected to end" if kept else "",
+        basis="when the jobs on the GPUs kept for it are expected to end" if kept else "",
         changes=changes,
+        decided=decided,
     )
 
 
@@ -287,31 +252,13 @@ def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
     """
     if world.queue.catalogue.unknown(world.spec.datasets):
         return ()
-    queue, spec = world.queue, world.spec
-    if inquiry.plans and (queue.choices(spec, False) or queue.choices(spec, True)):
-        best = inquiry.plans[0].region
+    seen = inquiry.foreseen
+    if seen is not None and seen.plan is not None:
+        best = seen.plan.region
         cost = inquiry.costs.get(best, DataCost())
         return (copied(best, cost, world.now),) if cost.missing else ()
     found = [*of_data(world), *of_the_job(world), *quota_changes(world), *in_regions(world)]
     return tuple(sorted(found, key=by_size))
-
-
-def _refused(record: JobRecord) -> str:
-    """How often a region refused its plan, in words."""
-    if not record.refusals:
-        return ""
-    times = "once" if record.refusals == 1 else f"{record.refusals} times"
-    return f"; a plan for it was refused at commit {times}, and it is asked about again"
-
-
-def _kept(kept: Reservation) -> str:
-    """What is kept for a job, in words."""
-    hosts = tuple(dict.fromkeys(seat.host for seat in kept.seats))
-    shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
-    return (
-        f"; room is kept for it in {kept.region}/{kept.cluster} ({shown}): others start there only if "
-        f"they are expected to end in time"
-    )
 
 
 def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float) -> str:
@@ -330,22 +277,8 @@ def _explain_placed(
     """A job with a place, or with none to wait for any more."""
     reason, _ = queue.reason_of(record)
     plan = record.plan
-    if plan is None:
-        summary = f"{record.id} is {record.state.value}" + (
-            f": {record.cause}" if record.cause else ""
-        )
-    elif record.state in WAITING:
-        victims = ", ".join(v.job for v in plan.victims)
-        summary = f"its GPUs in {plan.region}/{plan.cluster} come free when {victims} has stopped"
-        if not victims:
-            summary = f"{plan.region}/{plan.cluster} was told to start it, and has not answered yet"
-    else:
-        summary = (
-            f"{record.id} is {record.state.value} in {plan.region}/{plan.cluster}: that plan had "
-            f"the lowest score of all regions ({plan.score:.3g})"
-        )
-        if record.over_quota:
-            summary += "; it runs over its tenant's quota and may be preempted at any time"
+    summary = sentences.placed(record)
+    if plan is not None and record.state not in WAITING:
         elastic = record.spec.elastic
         if elastic is not None:
             summary += _sizes(record.spec, plan.tasks_of(elastic.name))
@@ -362,6 +295,7 @@ def _explain_placed(
         would_help=(),
         regions=(),
         plans=(_placed_view(placers, record, plan, now),) if plan else (),
+        decided=(record.decided or None) if plan else None,
     )
 
 
@@ -392,35 +326,6 @@ def plan_view(plan: Plan, over_quota: bool, stopped: tuple[VictimVerdict, ...]) 
     )
 
 
-def _summary(spec: JobSpec, reason: PendingReason | None, detail: str, inquiry: _Inquiry) -> str:
-    wanted = gang_in_words(spec)
-    more = f" ({detail})" if detail else ""
-    if reason is None:
-        best = inquiry.plans[0]
-        place = f"{best.region}/{best.cluster}"
-        victims = f", preempting {', '.join(v.job for v in best.victims)}" if best.victims else ""
-        over = ", over quota and preemptible" if inquiry.over_quota and best.gpus_milli else ""
-        return f"{wanted}: the best place now is {place} on {best.model or 'CPUs'}{victims}{over}"
-    if inquiry.wait is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
-        return f"{wanted}: there is room, but away from its data, and it waits rather than copies{more}"
-    sentences = {
-        PendingReason.UNKNOWN_DATASET: f"the catalogue does not know a dataset it reads{more}",
-        PendingReason.EXCEEDS_MAX_QUOTA: f"{wanted} is more than its tenant may ever hold{more}",
-        PendingReason.WAITING_FOR_QUOTA: (
-            f"its tenant's quota is in use, and no idle GPUs are left to borrow{more}"
-        ),
-        PendingReason.WAITING_FOR_DATA: f"its data is not where the GPUs are{more}",
-        PendingReason.NO_MATCHING_HARDWARE: f"no host in any region could take {wanted}{more}",
-        PendingReason.TOPOLOGY_DOES_NOT_FIT: (
-            f"{wanted} fits no part of any cluster within the topology it needs, even empty{more}"
-        ),
-        PendingReason.INSUFFICIENT_CAPACITY: (
-            f"{wanted}: no cluster has room now, and nothing that may be preempted makes any{more}"
-        ),
-    }
-    return sentences.get(reason, f"{reason.value}{more}")
-
-
 def _would_help(
     world: World, reason: PendingReason | None, inquiry: _Inquiry, changes: tuple[Change, ...]
 ) -> tuple[str, ...]:
@@ -446,7 +351,8 @@ def _in_general(
     if reason is PendingReason.WAITING_FOR_DATA:
         nowhere = [n for n in spec.datasets if not queue.catalogue.datasets[n].replicas]
         return [f"`topmast datasets add {name}`: no region has it" for name in nowhere]
-    if found_some or reason is None:
+    starts = inquiry.foreseen is not None and inquiry.foreseen.starts
+    if found_some or reason is None or starts:
         return []
     if reason in (PendingReason.WAITING_FOR_QUOTA, PendingReason.EXCEEDS_MAX_QUOTA):
         return [f"more quota for tenant {spec.tenant}, and room: no one change was found to do"]

@@ -110,10 +110,10 @@ def test_launch_sends_the_workdir(
 def test_dry_run_submits_nothing(server: FakeServer, call: Call, file: Path) -> None:
     """It shows what explain would show."""
     explanation = Explanation(
-        None, "resnet", "NOT SUBMITTED", None, "the best place now is east/east-1", (), (), ()
+        None, "resnet", "NOT SUBMITTED", None, "1 task would start now in east/east-1", (), (), ()
     )
     server.on("POST", "/jobs/dry-run", explanation)
-    assert "the best place now is east/east-1" in call("launch", file, "--dry-run").out
+    assert "1 task would start now in east/east-1" in call("launch", file, "--dry-run").out
     assert call("launch", file, "--dry-run", "--json").document["state"] == "NOT SUBMITTED"
     assert server.asked("POST", "/jobs") == []
 

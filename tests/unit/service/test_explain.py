@@ -42,25 +42,25 @@ class Question:
 
 
 QUESTIONS = [
-    Question("it fits", job(gpus=8), None, "the best place now is east/east-1 on H100"),
+    Question("it fits", job(gpus=8), None, "would start now in east/east-1 on H100: of all free places"),
     Question(
-        "it fits by preemption", job(gpus=8, count=2, band=Band.HIGH), None, "preempting j1"
+        "it fits by preemption", job(gpus=8, count=2, band=Band.HIGH), None, "so it stops j1"
     ),
     Question("it fits over quota", job(gpus=8), None, "over quota and preemptible",
              (tenant("default", H100=0),)),
     Question("no room", job(gpus=8, count=2, band=Band.LOW), "InsufficientCapacity",
-             "no cluster has room now"),
-    Question("too large", job(gpus=8, count=3), "TopologyDoesNotFit", "even empty"),
+             "no cluster has room for 2 tasks"),
+    Question("too large", job(gpus=8, count=3), "TopologyDoesNotFit", "even if it were empty"),
     Question("too large for a host", job(gpus=8, count=2, topology=Topology(required=Level.HOST)),
-             "TopologyDoesNotFit", "even empty"),
-    Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host in any region"),
-    Question("no such data", job(datasets=("x",)), "UnknownDataset", "(x)"),
+             "TopologyDoesNotFit", "even if it were empty"),
+    Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host could run one task"),
+    Question("no such data", job(datasets=("x",)), "UnknownDataset", "does not have: x"),
     Question(
         "more than it may hold", job(gpus=8, count=2, preemptible=False), "ExceedsMaxQuota",
-        "more than its tenant may ever hold", (tenant("default", H100=8),),
+        "tenant default may never hold as much as 2 tasks", (tenant("default", H100=8),),
     ),
     Question(
-        "its data may not be here", job(datasets=("d",)), "WaitingForData", "its data is not",
+        "its data may not be here", job(datasets=("d",)), "WaitingForData", "waits for its data: east: the residency of d forbids it",
         datasets=(dataset("d", "west", allowed=("west",)),),
     ),
 ]  # fmt: skip
@@ -319,7 +319,7 @@ def test_a_job_that_would_wait_near_its_data_is_not_said_to_be_copied(case: Wort
     assert foretold.reason == told.reason
     if case.want == "wait":
         assert foretold.reason == "InsufficientCapacity"
-        assert "it waits rather than copies (room is expected near its data in" in foretold.summary
+        assert "but the job waits: room is expected where its data is in" in foretold.summary
         assert foretold.summary == told.summary
     else:
         assert "would be copied to east" in foretold.summary
@@ -332,4 +332,4 @@ def test_a_job_waits_where_enough_was_copied_of_late() -> None:
     world = _busy_west(case, copies_per_period=0)
     told = _asked(world, _reads("d"))
     assert told.reason == "InsufficientCapacity"
-    assert "data was copied for 0 jobs of late, as many as may be" in told.summary
+    assert "data was copied for 0 jobs in this period, which is the limit" in told.summary

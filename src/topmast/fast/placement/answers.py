@@ -165,7 +165,8 @@ class RegionAnswers(RegionState):
         plan = cut(place.plan, ask)
         if plan is None:
             return None
-        return m.Offer(ask.job, msgspec.structs.replace(plan, region_version=self.state.version))
+        plan = msgspec.structs.replace(plan, region_version=self.state.version)
+        return m.Offer(ask.job, plan, kept=True)
 
     def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
         """What becomes of each attempt on hosts of this region that are drained."""

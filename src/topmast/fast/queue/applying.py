@@ -78,7 +78,7 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
     record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
     record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
     record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
-    record.moves = False
+    record.moves, record.decided = False, fact.decided
     if record.spec.elastic is not None:
         tasks = len(plan.seats)
         if record.tasks not in (None, tasks):

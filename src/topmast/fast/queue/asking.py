@@ -21,8 +21,8 @@ from topmast.model.reason import PendingReason
 from topmast.policies.options import Preemption, WhenBlocked
 
 ASK_TIMEOUT_S = 5.0
-NOT_ITS_TURN = "others have their turn in this round"
-KEPT_FOR_OTHERS = "the GPU models that its quota leaves are kept for others"
+NOT_ITS_TURN = "this round gives the GPUs to other jobs"
+KEPT_FOR_OTHERS = "the GPU models that its quota allows are kept for other jobs"
 
 
 def consider(queue: QueueViews, candidate: Candidate) -> None:
@@ -55,10 +55,10 @@ def consider(queue: QueueViews, candidate: Candidate) -> None:
     if refusal is not None:
         refuse(queue, candidate, refusal)
         return
-    costs = _costs(queue, record)
+    costs = costs_of(queue, record)
     regions = [r for r, cost in costs.items() if cost.barred is None]
     if not regions:
-        detail = "; ".join(f"{r}: {c.barred} ({c.detail})" for r, c in costs.items())
+        detail = "; ".join(f"{r}: {c.why}" for r, c in costs.items())
         retry_at_s = earliest(c.retry_at_s for c in costs.values())
         close(queue, candidate, no_region(costs.values()), detail, retry_at_s)
         return
@@ -70,17 +70,20 @@ def _ask_beside(
 ) -> None:
     """Ask the region of the job whose GPUs this one is to share, when that job is placed; it is asked about again then."""
     record, host = queue.jobs[candidate.job], queue.jobs.get(beside)
-    costs = _costs(queue, record)
+    costs = costs_of(queue, record)
     region = None if host is None or host.plan is None else host.plan.region
     cost = costs.get(region or "")
     if region is None or cost is None or cost.barred is not None or cost.missing:
-        full, detail = PendingReason.INSUFFICIENT_CAPACITY, f"its turn is beside {beside}"
+        full, detail = (
+            PendingReason.INSUFFICIENT_CAPACITY,
+            f"it shares the GPUs of {beside} in this round, and {beside} is not placed yet",
+        )
         close(queue, candidate, full, detail)
         return
     ask(queue, candidate, choices, costs, [region], preempt=False)
 
 
-def _costs(queue: QueueViews, record: JobRecord) -> dict[str, DataCost]:
+def costs_of(queue: QueueViews, record: JobRecord) -> dict[str, DataCost]:
     """What it takes to have a job's data in each region where it may run."""
     costs = queue.data_costs(record.spec)
     if record.bound is not None and record.bound.region in costs:
@@ -111,7 +114,7 @@ def ask(
     question = _question(
         queue, candidate, choices, costs,
         preempt=preempt, outranked=outranked, room_gpu_s=room_gpu_s, shrinks=shrinks,
-        when=copies and _when_matters(queue, record, costs, free_best),
+        when=copies and when_matters(queue, record, costs, free_best),
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
@@ -128,7 +131,7 @@ def ask(
         _ask_apart(queue, asking, question)
 
 
-def _when_matters(
+def when_matters(
     queue: QueueViews, record: JobRecord, costs: dict[str, DataCost], best: Plan | None
 ) -> bool:
     """Whether it matters when there will be room: not where nothing may be copied, or the job waited long enough."""
@@ -220,7 +223,7 @@ def _upcoming(
             break
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue
-        costs = _costs(queue, record)
+        costs = costs_of(queue, record)
         question = _question(queue, candidate, choices, costs, preempt=False)
         if _is_alone(record, question):
             break

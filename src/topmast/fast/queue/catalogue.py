@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from topmast.model.dataset import Copy, Paths, ReplicaState
 from topmast.model.fleet import DatasetSpec, Fleet, Link
-from topmast.model.reason import Rejection
+from topmast.model.reason import Rejection, ruled_out
 
 RETRY_COPY_S = 30.0
 """How long a failed copy is not tried again."""
@@ -36,6 +36,11 @@ class DataCost(Struct, frozen=True):
     detail: str = ""
     copying: bool = False
     retry_at_s: float | None = None
+
+    @property
+    def why(self) -> str:
+        """Why the region is ruled out, in words; empty if it is not."""
+        return "" if self.barred is None else ruled_out(self.barred, self.detail)
 
 
 class Catalogue:

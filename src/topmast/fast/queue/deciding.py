@@ -12,12 +12,20 @@ from topmast.fast.queue.asking import (
     refuse,
     with_data,
 )
-from topmast.fast.queue.auction import Asking, Nearby, earliest, most_hopeful, winner
+from topmast.fast.queue.auction import (
+    Asking,
+    Nearby,
+    Step,
+    decided_by,
+    earliest,
+    most_hopeful,
+    next_step,
+)
 from topmast.fast.queue.datasets import begin_copy
 from topmast.fast.queue.fetches import waits_since_s
 from topmast.fast.queue.kin import Refusal
 from topmast.fast.queue.lifecycle import release_place
-from topmast.fast.queue.pending import Candidate, effective_band
+from topmast.fast.queue.pending import effective_band
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
@@ -29,60 +37,84 @@ FETCH_AGAIN_S = 60.0
 """How often a job whose data is being copied is looked at: room may come up where its data is already."""
 
 
-def auction(queue: QueueViews, asking: Asking) -> None:
-    """All offers are in: commit the best plan, order its data, ask for more, or close.
+class Options:
+    """What the queue may do for one job, as of now."""
 
-    More is: with moves, if it waited long; with elastic work made smaller, which decides it if that makes room; and
-    with preemption. The better of moves and preemption wins.
-    """
+    def __init__(self, queue: QueueViews, record: JobRecord, asking: Asking) -> None:
+        self._queue = queue
+        self._record = record
+        self._asking = asking
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether more tasks are better."""
+        return self._record.spec.elastic is not None
+
+    def has_data_somewhere(self) -> bool:
+        """Whether some region that can be asked has all its data."""
+        return bool(with_data(self._queue, self._asking.costs))
+
+    def weighs_copies(self, region: str) -> bool:
+        """Whether a copy to a region has to be worth it: one that is under way serves whoever wants it."""
+        return self._queue.fetches.weighs and not self._asking.costs[region].copying
+
+    def may_move(self) -> bool:
+        """Whether jobs may be moved for it: it found no room for long."""
+        asking = self._asking
+        asked = asking.preempt or asking.moves or asking.shrinks
+        if asked or not self._record.spec.gpus_milli() or not self._is_full():
+            return False
+        return self._queue.defragmentation.may_ask(self._record.id, self._queue.now)
+
+    def may_shrink(self) -> bool:
+        """Whether elastic jobs may be made smaller for it."""
+        queue, asking = self._queue, self._asking
+        if asking.preempt or asking.shrinks or not self._is_full():
+            return False
+        band = effective_band(self._record.spec.band, asking.candidate.over_quota)
+        return queue.elastic.may_shrink(band, queue.now)
+
+    def may_stop(self) -> bool:
+        """Whether jobs may be stopped for it."""
+        over_quota = self._asking.candidate.over_quota
+        return may_preempt(self._queue, self._record, over_quota, self._asking.costs)
+
+    def _is_full(self) -> bool:
+        offers = self._asking.offers.values()
+        return PendingReason.INSUFFICIENT_CAPACITY in [offer.reason for offer in offers]
+
+
+def auction(queue: QueueViews, asking: Asking) -> None:
+    """All offers are in: take the next step. As `next_step`."""
     queue.asking = None
     candidate = asking.candidate
     record = queue.jobs.get(candidate.job)
-    elastic = record is not None and record.spec.elastic is not None
-    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())], elastic)
-    gone = record is None or queue.pending.line_of(record.id) is None
-    if record is None or gone:
+    if record is None or queue.pending.line_of(record.id) is None:
         return  # it was cancelled while the regions thought about it
-    over_quota = candidate.over_quota
-    stops = not asking.preempt and may_preempt(queue, record, over_quota, asking.costs)
-    may_win = best is not None and not asking.costs[best.region].missing
-    near = with_data(queue, asking.costs)
-    here = winner((o.plan for o in asking.offers.values()), elastic) if asking.copies else None
-    nearby = _nearby(asking)
-    stops_nobody = best is not None and (not best.victims or asking.shrinks)
-    if best is not None and may_win and (stops_nobody or not stops):
-        _commit(queue, record, asking, best)
-    elif here is not None:  # nothing is copied while a free place has the data
-        _commit(queue, record, asking, here)
-    elif best is not None and not may_win and near and nearby is None and _weighs(queue, asking):
-        ask(
-            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
-            copies=True,
-        )  # fmt: skip
-    elif near and _may_move(queue, record, asking):
-        band = effective_band(record.spec.band, over_quota)
-        worth_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
-        queue.defragmentation.asked(record.id, queue.now)
-        ask(
-            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
-            room_gpu_s=worth_gpu_s, nearby=nearby,
-        )  # fmt: skip
-    elif near and _may_shrink(queue, candidate, record, asking):
-        ask(
-            queue, candidate, asking.choices, asking.costs, near, preempt=False, free_best=best,
-            shrinks=True, nearby=nearby,
-        )  # fmt: skip
-    elif stops:
-        ask(
-            queue, candidate, asking.choices, asking.costs, near, preempt=True, free_best=best,
-            nearby=nearby,
-        )  # fmt: skip
-    elif best is not None:
-        _fetch_or_wait(queue, record, asking, best, nearby)
-    elif record.avoid_hosts:
-        queue.decide(f.Forgiven(record.id))
-    elif asking.changes == queue.pending.changes:  # else it is asked about once more
-        _found_no_place(queue, record, asking)
+    step, plan = next_step(asking, Options(queue, record, asking))
+    nearby, room_gpu_s = asking.what_is_nearby(), None
+    match step:
+        case Step.COMMIT if plan is not None:
+            _commit(queue, record, asking, plan)
+            return
+        case Step.FETCH if plan is not None:
+            _fetch_or_wait(queue, record, asking, plan, nearby)
+            return
+        case Step.REFUSE:
+            if record.avoid_hosts:
+                queue.decide(f.Forgiven(record.id))
+            elif asking.changes == queue.pending.changes:  # else it is asked about once more
+                _found_no_place(queue, record, asking)
+            return
+        case Step.MOVE:
+            band = effective_band(record.spec.band, candidate.over_quota)
+            room_gpu_s = queue.defragmentation.worth_gpu_s(record, band, queue.now)
+            queue.defragmentation.asked(record.id, queue.now)
+    ask(
+        queue, candidate, asking.choices, asking.costs, with_data(queue, asking.costs),
+        preempt=step is Step.STOP, free_best=plan, room_gpu_s=room_gpu_s,
+        copies=step is Step.ASK_NEAR, nearby=nearby, shrinks=step is Step.SHRINK,
+    )  # fmt: skip
 
 
 def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> None:
@@ -101,33 +133,13 @@ def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> Non
     refuse(queue, candidate, refusal, [o.reservation for o in asking.offers.values()])
 
 
-def _may_move(queue: QueueViews, record: JobRecord, asking: Asking) -> bool:
-    asked = asking.preempt or asking.moves or asking.shrinks
-    if asked or not record.spec.gpus_milli():
-        return False
-    reasons = [offer.reason for offer in asking.offers.values()]
-    busy = PendingReason.INSUFFICIENT_CAPACITY in reasons
-    return busy and queue.defragmentation.may_ask(record.id, queue.now)
-
-
-def _may_shrink(queue: QueueViews, candidate: Candidate, record: JobRecord, asking: Asking) -> bool:
-    if asking.preempt or asking.shrinks:
-        return False
-    reasons = [offer.reason for offer in asking.offers.values()]
-    if PendingReason.INSUFFICIENT_CAPACITY not in reasons:
-        return False
-    return queue.elastic.may_shrink(
-        effective_band(record.spec.band, candidate.over_quota), queue.now
-    )
-
-
 def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
     """Write the attempt and its class down, and let the region carry it out."""
     over_quota = asking.candidate.over_quota
     offer = asking.offers.get(plan.region)
     held = offer is not None and offer.plan is plan
     hold = offer.hold.id if held and offer is not None and offer.hold is not None else ""
-    plan = queue.entitlements.counted(record.spec, plan)
+    chosen, plan = plan, queue.entitlements.counted(record.spec, plan)
     may = queue.entitlements.may_borrow if over_quota else queue.entitlements.is_within
     if plan.gpus_milli and not may(record.spec, plan.held()):
         # The quota changed while the regions thought about it.
@@ -138,7 +150,9 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
     if plan.region != record.region:
         release_place(queue, record)
-    queue.decide(f.Planned(record.id, epoch, plan, over_quota))
+    elastic, absent = record.spec.elastic is not None, queue.reach.absent
+    decided = decided_by(asking, chosen, elastic=elastic, bound=record.bound, absent=absent)
+    queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
     queue.ahead.take(plan.region, hold, plan.gpus_milli)
     if guest := queue.rounds.guest_of(record.id):
         queue.pending.reopen_line(guest)
@@ -154,22 +168,6 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
             hold,
         ),
     )
-
-
-def _weighs(queue: QueueViews, asking: Asking) -> bool:
-    """Whether a copy for the best plan has to be worth it: one that is under way serves whoever wants it."""
-    best = winner([asking.free_best, *(o.plan for o in asking.offers.values())])
-    return queue.fetches.weighs and best is not None and not asking.costs[best.region].copying
-
-
-def _nearby(asking: Asking) -> Nearby | None:
-    """What is known of room near the data: told just now, or to an earlier question about the same job."""
-    if not asking.copies:
-        return asking.nearby
-    busy = PendingReason.INSUFFICIENT_CAPACITY
-    could = [offer for offer in asking.offers.values() if offer.reason is busy]
-    kept = (offer.reservation for offer in could)
-    return Nearby(bool(could), earliest(held.from_s for held in kept if held is not None))
 
 
 def _fetch_or_wait(

@@ -182,11 +182,11 @@ class Entitlements:
         tenant = spec.tenant
         wanted = [self._wanted(spec, choice) for choice in range(len(self.accelerators(spec)))]
         if wanted and not any(self._could_ever(spec, milli) for milli in wanted):
-            return PendingReason.EXCEEDS_MAX_QUOTA, f"tenant {tenant}"
+            return PendingReason.EXCEEDS_MAX_QUOTA, ""
         full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
         above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
         of = f"the quota of {above}" if above else "its quota"
-        return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} is at {of}"
+        return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} would exceed {of}"
 
 
 def most_that(fits: Callable[[int], bool], low: int, high: int) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from topmast.fast.machine import Fact
 from topmast.model.dataset import Copy
+from topmast.model.decided import Decided
 from topmast.model.plan import Place, Plan
 from topmast.model.states import JobState
 
@@ -38,12 +41,16 @@ class Bound(Fact, frozen=True):
 
 
 class Planned(Fact, frozen=True):
-    """A plan won the auction: the job's next attempt. ``over_quota`` fixes the attempt's class."""
+    """A plan won the auction: the job's next attempt. ``over_quota`` fixes the attempt's class.
+
+    ``decided``: why this plan won; older journals do not tell.
+    """
 
     job: str
     epoch: int
     plan: Plan
     over_quota: bool
+    decided: Decided | UnsetType = UNSET
 
 
 class Unplanned(Fact, frozen=True):

@@ -76,15 +76,16 @@ class Fetches:
         """
         again_s = self.next_s(now)
         if again_s is not None:
-            why = f"data was copied for {self.count(now)} jobs of late, as many as may be"
+            why = f"data was copied for {self.count(now)} jobs in this period, which is the limit"
             return Wait(why, again_s)
         price_s = self.price_s(copy_s)
         until_s = since_s + price_s
         if now >= until_s or room_s is None or room_s >= now + price_s:
             return None
         left_s = max(0.0, room_s - now)
-        near = f"room is expected near its data in {left_s:.0f} s"
-        return Wait(f"{near}; a copy to {region} takes {copy_s:.0f} s", min(until_s, room_s))
+        near = f"room is expected where its data is in {left_s:.0f} s"
+        why = f"{near}, and a copy to {region} would take {copy_s:.0f} s"
+        return Wait(why, min(until_s, room_s))
 
     def next_s(self, now: float) -> float | None:
         """None if data may be copied for one more job now; else when it may again."""

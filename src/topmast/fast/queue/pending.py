@@ -297,6 +297,19 @@ class Pending:
         key = self.ranking.key(record.id, over_quota)
         return (float("inf"), float(record.number)) if key is None else key
 
+    def key_of_newcomer(self, record: JobRecord, over_quota: bool) -> Key:
+        """Where a job would rank that nobody has submitted. O(1)."""
+        band = Band.OPPORTUNISTIC if over_quota else record.spec.band
+        (key,) = self.ranking.keys_of([replace(self._ranked(record, line=0), band=band)], False)
+        return (*key, math.inf)
+
+    def waits_behind(self, candidate: Candidate) -> str:
+        """The job that is to start first, where nobody may overtake it; empty if there is none."""
+        first = self._stopped
+        if first is None or first.job == candidate.job or candidate.key <= first.key:
+            return ""
+        return first.job
+
     def keys_of_running(self, records: Sequence[JobRecord], now: float) -> list[Key]:
         """Where running jobs would rank among the waiting ones, without a row. O(running)."""
         return self.ranking.keys_of([self._ranked_as_running(record, now) for record in records])

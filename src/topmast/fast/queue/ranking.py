@@ -291,11 +291,11 @@ class Ranking:
             **columns,
         )
 
-    def keys_of(self, others: Sequence[Waiting]) -> list[Key]:
-        """Where running jobs would rank, with their band, without a row. O(others)."""
+    def keys_of(self, others: Sequence[Waiting], running: bool = True) -> list[Key]:
+        """Where jobs that are not in would rank, with their band. O(others)."""
         if not others:
             return []
-        view = self.view_of(others, self.ranked_at_s, running=True)
+        view = self.view_of(others, self.ranked_at_s, running=running)
         first = [(-float(o.band),) if self.order.by_band else () for o in others]
         keys = self.order.keys(view).tolist()
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from topmast.model.decided import Decided
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Place, Plan
 from topmast.model.states import TERMINAL, JobState
@@ -23,6 +24,7 @@ class JobRecord(Struct, gc=False):
     ``size_cause``: why it did so last.
     ``extra_gpu_s``: what finished attempts took beyond the GPUs that it asked for.
     ``beside``: who has its GPUs at the same time.
+    ``decided``: why the plan of the current attempt was chosen.
     ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
     """
 
@@ -68,6 +70,7 @@ class JobRecord(Struct, gc=False):
     extra_gpu_s: float = 0.0
     beside: str | UnsetType = UNSET
     size_cause: str | UnsetType = UNSET
+    decided: Decided | UnsetType = UNSET
 
     @property
     def finished(self) -> bool:

@@ -197,7 +197,7 @@ class QueueState(EventMachine):
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
                 self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
-            record.plan, record.beside = None, UNSET
+            record.plan, record.beside, record.decided = None, UNSET, UNSET
 
     def speed_of_size(self, spec: JobSpec, plan: Plan) -> float:
         """How fast a job is expected to be with the tasks of a plan, over those that it asked for. O(seats)."""

@@ -1,0 +1,154 @@
+"""Why a plan was chosen: the rule that decided, recorded with the decision, and the sentence that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import UNSET, Struct, UnsetType
+
+from topmast.model.plan import Place, Plan
+
+JOBS_NAMED = 3
+
+
+class Rule(StrEnum):
+    """What decided between the plans for a job."""
+
+    LOWEST_SCORE = "LowestScore"
+    MOST_TASKS = "MostTasks"
+    HAS_DATA = "HasData"
+    KEPT_PLACE = "KeptPlace"
+    SHARED_GPUS = "SharedGpus"
+    MOVES_JOBS = "MovesJobs"
+    SHRINKS_JOBS = "ShrinksJobs"
+    STOPS_JOBS = "StopsJobs"
+
+
+class Rival(Struct, frozen=True, gc=False):
+    """The best plan that was not chosen. ``copies``: its region lacks data of the job; ``stops``: it stops or moves jobs."""
+
+    region: str
+    cluster: str
+    score: float
+    copies: bool = False
+    stops: bool = False
+
+    @property
+    def where(self) -> str:
+        """The region and the cluster, for people."""
+        return f"{self.region}/{self.cluster}"
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """Why a plan was chosen.
+
+    ``rival``: the best of the other plans that were compared. ``bound``: the only place that was asked, because the
+    job was sent there. ``silent``: regions that could not be asked.
+    """
+
+    rule: Rule
+    rival: Rival | UnsetType = UNSET
+    bound: Place | UnsetType = UNSET
+    silent: tuple[str, ...] | UnsetType = UNSET
+
+
+def why(decided: Decided, plan: Plan) -> str:
+    """Why this plan was chosen, as one sentence without a full stop."""
+    text = _REASONS[decided.rule](decided, plan)
+    if decided.bound:
+        text += f"; the job was sent to {_place(decided.bound)}, so no other place was asked"
+    if decided.silent:
+        text += f"; {joined(decided.silent)} could not be asked"
+    return text
+
+
+def _lowest(decided: Decided, plan: Plan) -> str:
+    return f"of all free places, this one has the lowest score ({plan.score:.3g})"
+
+
+def _most_tasks(decided: Decided, plan: Plan) -> str:
+    tasks = f"{len(plan.seats)} task{'' if len(plan.seats) == 1 else 's'}"
+    return f"of all free places, this one holds the most tasks ({tasks}, score {plan.score:.3g})"
+
+
+def _has_data(decided: Decided, plan: Plan) -> str:
+    text = f"this place is free and has the job's data (score {plan.score:.3g})"
+    if not decided.rival:
+        return text
+    rival = decided.rival
+    return f"{text}; {rival.where} has score {rival.score:.3g}, but would need a copy of the data"
+
+
+def _kept(decided: Decided, plan: Plan) -> str:
+    return "this place was kept for it while it stopped elsewhere"
+
+
+def _shared(decided: Decided, plan: Plan) -> str:
+    return f"it shares the GPUs of {plan.beside}"
+
+
+def _stops(decided: Decided, plan: Plan) -> str:
+    stopped = [victim.job for victim in plan.victims if victim.to is None]
+    return f"{_no_room(decided)}, so it stops {named(stopped)} (score {plan.score:.3g}){_against(decided)}"
+
+
+def _moves(decided: Decided, plan: Plan) -> str:
+    moved = [victim.job for victim in plan.victims]
+    verb = "moves" if len(moved) == 1 else "move"
+    text = f"{_no_room(decided)}, so {named(moved)} {verb} to other hosts"
+    return f"{text} (score {plan.score:.3g}){_against(decided)}"
+
+
+def _shrinks(decided: Decided, plan: Plan) -> str:
+    smaller = [victim.job for victim in plan.victims]
+    verb = "gets" if len(smaller) == 1 else "get"
+    text = f"{_no_room(decided)}, so {named(smaller)} {verb} fewer tasks"
+    return f"{text} (score {plan.score:.3g}){_against(decided)}"
+
+
+def _no_room(decided: Decided) -> str:
+    """What is known to be missing, where jobs have to go: a free place, or at least one with the data."""
+    copies = decided.rival and decided.rival.copies
+    return "no free place was chosen" if copies else "no place is free for it"
+
+
+def _against(decided: Decided) -> str:
+    if not decided.rival:
+        return ""
+    rival = decided.rival
+    if rival.copies:
+        return (
+            f"; {rival.where} is free, but needs a copy of the data first (score {rival.score:.3g})"
+        )
+    return f"; the next best plan is in {rival.where} (score {rival.score:.3g})"
+
+
+_REASONS = {
+    Rule.LOWEST_SCORE: _lowest,
+    Rule.MOST_TASKS: _most_tasks,
+    Rule.HAS_DATA: _has_data,
+    Rule.KEPT_PLACE: _kept,
+    Rule.SHARED_GPUS: _shared,
+    Rule.MOVES_JOBS: _moves,
+    Rule.SHRINKS_JOBS: _shrinks,
+    Rule.STOPS_JOBS: _stops,
+}
+
+
+def _place(place: Place) -> str:
+    return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
+
+
+def named(jobs: Sequence[str]) -> str:
+    """The ids of jobs, the first few by name."""
+    if len(jobs) <= JOBS_NAMED:
+        return joined(jobs)
+    return f"{', '.join(jobs[: JOBS_NAMED - 1])} and {len(jobs) - JOBS_NAMED + 1} more"
+
+
+def joined(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"

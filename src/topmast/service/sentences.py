@@ -1,0 +1,137 @@
+"""The summary of an explanation: one plain sentence for each reason and each decision."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.fast.queue.record import JobRecord
+from topmast.model.decided import joined, why
+from topmast.model.job import JobSpec
+from topmast.model.plan import Place, Plan, Reservation
+from topmast.model.reason import PendingReason
+from topmast.model.states import WAITING
+from topmast.service.foresight import Foreseen
+from topmast.service.warnings import gang_in_words
+
+HOSTS_SHOWN = 4
+
+
+class Scene(Struct, frozen=True):
+    """What a sentence about a waiting job speaks of.
+
+    ``stops``: whether the queue looked for jobs to stop; ``may_borrow``: whether the job may use idle GPUs beyond its
+    tenant's quota; ``bound``: the only place that the job may have.
+    """
+
+    spec: JobSpec
+    foreseen: Foreseen | None = None
+    over_quota: bool = False
+    stops: bool = False
+    may_borrow: bool = False
+    bound: Place | None = None
+
+
+def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
+    """Why a job waits, or where it would start."""
+    seen = scene.foreseen
+    if reason is None:
+        assert seen is not None
+        return _starts(scene, seen)
+    wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
+    more = f" ({detail})" if detail else ""
+    match reason:
+        case PendingReason.UNKNOWN_DATASET:
+            return f"the job reads a dataset that the catalogue does not have: {detail}"
+        case PendingReason.EXCEEDS_MAX_QUOTA:
+            return f"tenant {scene.spec.tenant} may never hold as much as {wanted}{more}"
+        case PendingReason.WAITING_FOR_QUOTA:
+            idle = "no idle GPUs are left that it may borrow"
+            also = idle if scene.may_borrow else "the job may not borrow GPUs"
+            return f"{wanted} must wait for quota: {detail}, and {also}"
+        case PendingReason.WAITING_FOR_DATA:
+            return f"the job waits for its data: {detail}"
+        case PendingReason.NO_MATCHING_HARDWARE:
+            return f"no host could run one task of {wanted}, even if it were empty{more}"
+        case PendingReason.TOPOLOGY_DOES_NOT_FIT:
+            level = scene.spec.topology.required
+            within = "cluster" if level is None else level.name.lower()
+            return f"{wanted} {fits} into no {within}, even if it were empty{more}"
+        case PendingReason.INSUFFICIENT_CAPACITY:
+            return _no_room(scene, detail)
+        case PendingReason.PENDING_EVALUATION:
+            return detail or "the queue has not looked at the job yet"
+    return f"{reason.value}{more}"
+
+
+def _starts(scene: Scene, seen: Foreseen) -> str:
+    """Where a job would start, and what decides that."""
+    plan, decided = seen.plan, seen.decided
+    assert plan is not None
+    assert decided is not None
+    wanted = gang_in_words(scene.spec)
+    text = f"{wanted} would start now in {plan.region}/{plan.cluster} on {plan.model or 'CPUs'}"
+    if scene.over_quota and plan.gpus_milli:
+        text += ", over quota and preemptible"
+    return f"{text}: {why(decided, plan)}"
+
+
+def _no_room(scene: Scene, detail: str) -> str:
+    wanted, seen, more = gang_in_words(scene.spec), scene.foreseen, f": {detail}" if detail else ""
+    if seen is not None and seen.plan is not None:
+        place = f"{seen.plan.region}/{seen.plan.cluster}"
+        again = f": {detail}" if detail else " until the queue asks again"
+        return f"{wanted} would fit into {place} now, but the job waits{again}"
+    where = "no cluster has"
+    if scene.bound is not None:
+        where = f"{_place(scene.bound)}, where the job was sent, does not have"
+    text = f"{where} room for {wanted} now"
+    if scene.stops:
+        text += ", and stopping the jobs that it may stop would not make enough"
+    return text + more
+
+
+def _place(place: Place) -> str:
+    return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
+
+
+def placed(record: JobRecord) -> str:
+    """Where a job with a plan is, and what decided that; of one without, what became of it."""
+    plan = record.plan
+    if plan is None:
+        return f"{record.id} is {record.state.value}" + (
+            f": {record.cause}" if record.cause else ""
+        )
+    place = f"{plan.region}/{plan.cluster}"
+    reason = "" if not record.decided else f": {why(record.decided, plan)}"
+    if record.state not in WAITING:
+        text = f"{record.id} is {record.state.value} in {place}{reason}"
+        if record.over_quota:
+            text += "; it runs over its tenant's quota and may be preempted at any time"
+        return text
+    if plan.victims:
+        return f"{record.id} starts in {place} when {_named(plan)} stopped{reason}"
+    return f"{place} was told to start {record.id} and has not answered yet{reason}"
+
+
+def _named(plan: Plan) -> str:
+    jobs = [victim.job for victim in plan.victims]
+    return f"{joined(jobs)} {'has' if len(jobs) == 1 else 'have'}"
+
+
+def kept(reservation: Reservation) -> str:
+    """What is kept for a job."""
+    hosts = tuple(dict.fromkeys(seat.host for seat in reservation.seats))
+    shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
+    place = f"{reservation.region}/{reservation.cluster}"
+    return (
+        f"; room is kept for it in {place} ({shown}): another job starts there only if it is expected to "
+        f"end in time"
+    )
+
+
+def refused(record: JobRecord) -> str:
+    """How often a region refused its plan."""
+    if not record.refusals:
+        return ""
+    times = "once" if record.refusals == 1 else f"{record.refusals} times"
+    return f"; a plan for it was refused at commit {times}, and the queue asks again"
