@@ -21,7 +21,7 @@ from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
-from topmast.model.decided import Decided, Rule
+from topmast.model.decided import Decided, Rule, points
 from topmast.model.fleet import Fleet, Link
 from topmast.model.job import JobSpec
 from topmast.model.plan import Plan
@@ -132,7 +132,7 @@ def _number(text: str) -> float:
 
 def _is_score(scene: Scene, text: str) -> None:
     score = scene.told.plans[0].score
-    assert f"{score:.3g}" == text
+    assert points(score) == text
     if scene.plan is not None:
         assert scene.plan.score == score
 

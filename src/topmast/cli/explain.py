@@ -73,6 +73,10 @@ def _expected(explanation: Explanation) -> str:
     """When a job that waits will start, as far as that is known."""
     start = explanation.expected_start
     if explanation.expected_start_s is None:
+        from topmast.model.reason import HOPELESS
+
+        if explanation.reason in HOPELESS:
+            return "never, unless the job, the fleet or a limit changes"
         none = "not forecast yet" if start is None else "unknown"
         return "" if explanation.state in _NOT_WAITING else none
     at = moment(explanation.expected_start_s)
@@ -185,7 +189,11 @@ def _say_plans(plans: Sequence[PlanView]) -> None:
         ["over quota", *("yes" if plan.over_quota else "no" for plan in plans)],
         ["jobs stopped", *(str(len(plan.victims)) for plan in plans)],
     ]
-    say_table(columns, rows, title="The best plans, term by term (lower is better)")
+    say_table(
+        columns,
+        rows,
+        title="The plans, term by term (the chosen plan first, then the lowest score)",
+    )
 
 
 def _hosts(hosts: Sequence[str]) -> str:
@@ -218,4 +226,6 @@ def _amount(value: object, shown: Callable[[float], str] = "{:.1f}".format) -> s
 
 
 def _score(value: float) -> str:
+    if abs(value) < 0.0005:
+        return "0"
     return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.3e}"

@@ -64,20 +64,24 @@ def why(decided: Decided, plan: Plan) -> str:
 
 
 def _lowest(decided: Decided, plan: Plan) -> str:
-    return f"of all free places, this one has the lowest score ({plan.score:.3g})"
+    return f"of all free places, this one has the lowest score ({points(plan.score)})"
 
 
 def _most_tasks(decided: Decided, plan: Plan) -> str:
     tasks = f"{len(plan.seats)} task{'' if len(plan.seats) == 1 else 's'}"
-    return f"of all free places, this one holds the most tasks ({tasks}, score {plan.score:.3g})"
+    return (
+        f"of all free places, this one holds the most tasks ({tasks}, score {points(plan.score)})"
+    )
 
 
 def _has_data(decided: Decided, plan: Plan) -> str:
-    text = f"this place is free and has the job's data (score {plan.score:.3g})"
+    text = f"this place is free and has the job's data (score {points(plan.score)})"
     if not decided.rival:
         return text
     rival = decided.rival
-    return f"{text}; {rival.where} has score {rival.score:.3g}, but would need a copy of the data"
+    return (
+        f"{text}; {rival.where} has score {points(rival.score)}, but would need a copy of the data"
+    )
 
 
 def _kept(decided: Decided, plan: Plan) -> str:
@@ -90,21 +94,21 @@ def _shared(decided: Decided, plan: Plan) -> str:
 
 def _stops(decided: Decided, plan: Plan) -> str:
     stopped = [victim.job for victim in plan.victims if victim.to is None]
-    return f"{_no_room(decided)}, so it stops {named(stopped)} (score {plan.score:.3g}){_against(decided)}"
+    return f"{_no_room(decided)}, so it stops {named(stopped)} (score {points(plan.score)}){_against(decided)}"
 
 
 def _moves(decided: Decided, plan: Plan) -> str:
     moved = [victim.job for victim in plan.victims]
     verb = "moves" if len(moved) == 1 else "move"
     text = f"{_no_room(decided)}, so {named(moved)} {verb} to other hosts"
-    return f"{text} (score {plan.score:.3g}){_against(decided)}"
+    return f"{text} (score {points(plan.score)}){_against(decided)}"
 
 
 def _shrinks(decided: Decided, plan: Plan) -> str:
     smaller = [victim.job for victim in plan.victims]
     verb = "gets" if len(smaller) == 1 else "get"
     text = f"{_no_room(decided)}, so {named(smaller)} {verb} fewer tasks"
-    return f"{text} (score {plan.score:.3g}){_against(decided)}"
+    return f"{text} (score {points(plan.score)}){_against(decided)}"
 
 
 def _no_room(decided: Decided) -> str:
@@ -118,10 +122,8 @@ def _against(decided: Decided) -> str:
         return ""
     rival = decided.rival
     if rival.copies:
-        return (
-            f"; {rival.where} is free, but needs a copy of the data first (score {rival.score:.3g})"
-        )
-    return f"; the next best plan is in {rival.where} (score {rival.score:.3g})"
+        return f"; {rival.where} is free, but needs a copy of the data first (score {points(rival.score)})"
+    return f"; the next best plan is in {rival.where} (score {points(rival.score)})"
 
 
 _REASONS = {
@@ -134,6 +136,11 @@ _REASONS = {
     Rule.SHRINKS_JOBS: _shrinks,
     Rule.STOPS_JOBS: _stops,
 }
+
+
+def points(score: float) -> str:
+    """A score for people: three digits, and 0 where it is next to nothing."""
+    return "0" if abs(score) < 0.0005 else f"{score:.3g}"
 
 
 def _place(place: Place) -> str:

@@ -23,6 +23,13 @@ class PendingReason(StrEnum):
 
 
 PRECEDENCE = tuple(PendingReason)
+HOPELESS = (
+    PendingReason.NO_MATCHING_HARDWARE,
+    PendingReason.TOPOLOGY_DOES_NOT_FIT,
+    PendingReason.EXCEEDS_MAX_QUOTA,
+    PendingReason.UNKNOWN_DATASET,
+)
+"""Reasons that no time removes: there is nothing to forecast."""
 
 
 class Rejection(StrEnum):

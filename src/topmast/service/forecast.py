@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from topmast.model.job import JobSpec
-from topmast.model.reason import PendingReason
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
@@ -29,14 +28,6 @@ SAME_S = 10.0
 """How long a forecast serves while nothing was decided."""
 FRESH_S = 1.0
 """How long it serves in any case."""
-HOPELESS = (
-    PendingReason.NO_MATCHING_HARDWARE,
-    PendingReason.TOPOLOGY_DOES_NOT_FIT,
-    PendingReason.EXCEEDS_MAX_QUOTA,
-    PendingReason.UNKNOWN_DATASET,
-)
-"""Reasons that no time removes: there is nothing to forecast."""
-
 log = structlog.get_logger(__name__)
 
 

@@ -22,6 +22,7 @@ from topmast.model import views as v
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
+from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, HostState
 from topmast.ports import Clock, Engine, Journal, Mover
 from topmast.runtime.loop import Runtime
@@ -32,7 +33,7 @@ from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.explain import explain_job, explain_spec
-from topmast.service.forecast import HOPELESS, Forecasts, with_start
+from topmast.service.forecast import Forecasts, with_start
 from topmast.service.hub import Hub
 from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage

@@ -65,8 +65,11 @@ def gang_in_words(spec: JobSpec) -> str:
 
 def _task_in_words(group: TaskGroup) -> str:
     listed = group.resources.accelerators
-    models = " or ".join(a.model or "any model" for a in listed)
-    return f"{format_gpus(listed[0].gpus_milli)} {models}" if listed else "no GPU"
+    gpus = format_gpus(listed[0].gpus_milli) if listed else ""
+    if any(a.model is None for a in listed):
+        return f"{gpus} GPU{'s' * (listed[0].gpus_milli > MILLI)} of any model"
+    models = " or ".join(a.model or "" for a in listed)
+    return f"{gpus} {models}" if listed else "no GPU"
 
 
 def _where(spaces: Sequence[Space], ask: Ask) -> str | None:

@@ -102,7 +102,7 @@ class Forecast:
             return ExpectedStart(at_s, at_s, at_s, "there is room for it now")
         work = sum(end.expected for end in ahead)
         if not work:
-            return ExpectedStart(at_s, at_s, at_s, "it waits for no other job to end")
+            return ExpectedStart(at_s, at_s, at_s, "no other job has to end first")
         early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
         late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)
         return ExpectedStart(at_s, early_s, late_s, basis_of(ahead))
@@ -118,14 +118,16 @@ class Forecast:
         wait_s = at_s - self.from_s
         early_s, late_s = (self.from_s + wait_s * factor for factor in ROUGHLY)
         looked = format_duration(fork.clock.now_s - self.from_s)
-        basis = f"run ahead for {looked}; from there GPU counts alone, with {before} jobs before it"
+        basis = (
+            f"simulated for {looked}, then estimated from GPU counts, with {before} jobs before it"
+        )
         return ExpectedStart(at_s, early_s, late_s, basis)
 
     def _never(self, until_s: float) -> str:
         if not len(self.fork.heap):
-            return "nothing that is known to come would let it start"
+            return "no event that is known to come would let it start"
         reached_s = min(self.fork.heap.next_s(), until_s) - self.from_s
-        return f"not within {format_duration(reached_s)}: so far was looked ahead"
+        return f"it does not start within {format_duration(reached_s)}, and the forecast looks no further"
 
 
 def basis_of(ahead: Sequence[Ended]) -> str:

@@ -371,4 +371,4 @@ def test_people_are_told_of_sizes() -> None:
     )
     assert "it runs with 4 tasks, and may have from 2 to 12 tasks" in runs.summary
     assert waits.reason == "InsufficientCapacity"
-    assert "2 tasks with 1 H100 each: no cluster has room" in waits.summary
+    assert "no cluster has room for 2 tasks with 1 H100 each now" in waits.summary

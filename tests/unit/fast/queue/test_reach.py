@@ -150,7 +150,8 @@ def test_a_job_on_its_way_to_a_region_that_is_gone_waits_for_it() -> None:
     world.advance(3_600.0)
     assert world.jobs[name].epoch == 1
     told = explain_job(world.queue, world.machines.placers, world.jobs[name], world.now)
-    assert "was told to start it, and has not answered yet; out of reach: east" in told.summary
+    assert "east/east-1 was told to start j1 and has not answered yet" in told.summary
+    assert "out of reach: east" in told.summary
 
 
 def test_a_refusal_that_crosses_a_cancellation_ends_the_job() -> None:
