@@ -15,7 +15,7 @@ import structlog
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
-from topmast.adapters.engines.local.files import Layout, epochs_in
+from topmast.adapters.engines.local.files import Layout, epochs_in, log_of
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
@@ -126,7 +126,7 @@ class System:
             self.runtime,
             self.journal,
             self.clock,
-            self.engines,
+            self.log_path,
             self.mover,
             self.blobs,
             self.board,
@@ -219,6 +219,8 @@ class System:
             self.grower.order(message)
             return
         engine = self.engines.get(send.to.removeprefix("engine/"))
+        if engine is None and isinstance(message, m.AskTruth):
+            return  # the cluster left the fleet, and with it all that ran there
         if engine is None:
             log.warning("no engine for a message", to=send.to, message=type(message).__name__)
         else:
@@ -272,6 +274,13 @@ class System:
             blob_path=self.blobs.path,
             checkpoints=self.checkpoints,
         )
+
+    def log_path(self, cluster: str, job: str, epoch: int, rank: int) -> Path | None:
+        """Where a task's output is; also of a cluster that left the fleet, as long as its folder is there."""
+        engine = self.engines.get(cluster)
+        if engine is not None:
+            return engine.log_path(job, epoch, rank)
+        return log_of(Layout(self.state / "engines" / cluster), job, epoch, rank)
 
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""

@@ -137,6 +137,8 @@ class RegionalSystem:
             self.end.carry(message)
             return
         engine = self.engines.get(send.to.removeprefix("engine/"))
+        if engine is None and isinstance(message, m.AskTruth):
+            return  # the cluster left the fleet, and with it all that ran there
         if engine is None:
             log.warning("no engine for a message", to=send.to, message=type(message).__name__)
         else:

@@ -263,7 +263,7 @@ def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 def test_a_fleet_may_change_between_two_starts(tmp_path: Path) -> None:
     """Without a file the last fleet counts; a cluster that runs jobs may not be left out."""
     with server_on(tmp_path) as (server, client):
-        job = Held(client, tmp_path, "H100", 2)
+        job = Held(client, tmp_path, "H100", 2, run=f"echo began\n{HOLD}")
         task = job.started()
         job.until("RUNNING")
         server.stop()
@@ -292,6 +292,9 @@ def test_a_fleet_may_change_between_two_starts(tmp_path: Path) -> None:
         server.wait_ready()
         assert [region.name for region in client.regions()] == ["west"]
         assert client.job(job.id).state == "SUCCEEDED"
+        assert "".join(map(str, client.logs(job.id))) == "began\n"
+        rehearsal = client.dry_run({"resources": {"accelerators": 1}, "run": "true"})
+        assert [region.region for region in rehearsal.regions] == ["west"]
 
 
 def test_hosts_that_report_first_of_all_belong_to_their_region(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +14,7 @@ import structlog
 from msgspec import Struct
 
 from topmast.fast.placement.machine import RegionalPlacer
-from topmast.model.errors import TopmastError
+from topmast.model.errors import NotFound, TopmastError
 from topmast.runtime.machines import Machines
 
 FRESH_S = 0.2
@@ -56,9 +58,13 @@ class Regions:
 
     @property
     def placers(self) -> dict[str, RegionalPlacer]:
-        """Every placer whose books are known here, as of the last `look` for those apart."""
+        """Every placer whose books are known here, as of the last `look` for those apart.
+
+        Not those of regions that left the fleet: what is left of their books has no cluster.
+        """
         here = self._machines.placers
-        return {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
+        known = {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
+        return {name: placer for name, placer in known.items() if placer.columns.clusters}
 
     def shapes(self) -> tuple[int, ...] | None:
         """Changes when the hosts of a region do; None while those of some region are not known."""
@@ -124,8 +130,18 @@ class Regions:
 
 
 def read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
-    """A piece of a file; complete when it is the last, and ``over`` says that no more is written."""
-    with path.open("rb") as file:
+    """A piece of a file; complete when it is the last, and ``over`` says that no more is written.
+
+    Raises NotFound when it is no file: a task may have put a link or a pipe in the place of its output.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFound(f"the output cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise NotFound("the output cannot be read: the task put something else in its place")
+    with os.fdopen(number, "rb") as file:
         size = file.seek(0, 2)
         file.seek(min(max(0, offset), size))
         data = file.read(max(0, min(limit, 1 << 20)))

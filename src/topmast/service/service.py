@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,7 +25,7 @@ from topmast.model.files.jobfile import check_against_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, HostState
-from topmast.ports import Clock, Engine, Journal, Mover
+from topmast.ports import Clock, Journal, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.arrivals import Arrivals
@@ -40,6 +41,9 @@ from topmast.service.usage import KEYS, running_rows, usage
 from topmast.service.warnings import warnings_of
 
 T = TypeVar("T")
+LogPath = Callable[[str, str, int, int], Path | None]
+"""The file with a task's output: (cluster, job, attempt, rank) -> path, if there is one on this machine."""
+
 MAX_BULK = 100_000
 MAX_WARNINGS = 20
 HOST_LOOKS, HOST_LOOK_S = 10, 0.25
@@ -53,7 +57,7 @@ class Service:
         runtime: Runtime,
         journal: Journal,
         clock: Clock,
-        engines: Mapping[str, Engine],
+        log_path: LogPath,
         mover: Mover,
         blobs: Blobs,
         board: Board,
@@ -67,7 +71,7 @@ class Service:
         self.machines = runtime.machines
         self.journal = journal
         self.clock = clock
-        self.engines = engines
+        self.log_path = log_path
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
         self.board = board
@@ -306,8 +310,7 @@ class Service:
             )
             chunk = chunk or LogChunk(b"", offset, epoch, True)
             return msgspec.structs.replace(chunk, complete=over and chunk.complete)
-        engine = self.engines.get(cluster or "")
-        path = engine.log_path(job, epoch, task) if engine else None
+        path = self.log_path(cluster, job, epoch, task) if cluster else None
         if path is None:
             return LogChunk(b"", 0, epoch, over)
         return await asyncio.to_thread(read_chunk, path, offset, limit, epoch, over)

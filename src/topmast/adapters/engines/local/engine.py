@@ -138,8 +138,7 @@ class LocalEngine:
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """The file with the task's output, or None when there is none (yet)."""
-        file = self._layout.log(f"{attempt_name(job, epoch)}.{rank}")
-        return file if file.is_file() else None
+        return files.log_of(self._layout, job, epoch, rank)
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
         """The process that stands for a host while it is up, and whether it was halted.

@@ -80,6 +80,12 @@ class Layout:
         return self.hosts / host
 
 
+def log_of(layout: Layout, job: str, epoch: int, rank: int) -> Path | None:
+    """The file with a task's output, None when there is none; no engine need serve the cluster any more."""
+    file = layout.log(f"{job}.{epoch}.{rank}")
+    return file if os.path.lexists(file) else None
+
+
 def is_attempt(name: str) -> bool:
     """Whether a file may be named after an attempt: other things may lie about."""
     return _ATTEMPT.fullmatch(name) is not None
@@ -341,7 +347,7 @@ def last_report(progress: Path) -> Report:
     report = Report()
     try:
         # Not to wait for ever if a task put a named pipe in its place.
-        fd = os.open(progress, os.O_RDONLY | os.O_NONBLOCK)
+        fd = os.open(progress, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
             start = max(0, os.fstat(fd).st_size - PROGRESS_TAIL_BYTES)
             content = os.pread(fd, PROGRESS_TAIL_BYTES, start)

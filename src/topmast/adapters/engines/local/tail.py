@@ -53,7 +53,7 @@ class Tail:
                 self._offset = max(0, size_bytes - BACKLOG_BYTES)
             if size_bytes <= self._offset:
                 return b""
-            fd = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK)
+            fd = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 received = os.pread(fd, READ_BYTES, self._offset)
             finally:
