@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -17,6 +18,7 @@ from topmast.cli.jobs import FINISHED, JobArgument, JobsArgument, say_states
 from topmast.cli.output import note, say
 from topmast.cli.text import BlockCleaner
 from topmast.cli.watch import Watch
+from topmast.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from topmast.client import Client, LogChunk
@@ -86,10 +88,12 @@ def launch(
     document, folder = _read(file, changes, values.assignments(env or [], "--env"))
     with session.client() as client:
         if dry_run:
-            explanation = client.dry_run(document)
+            with _placed(file):
+                explanation = client.dry_run(document, workdir=folder)
             session.show(explanation, lambda: say_explanation(explanation))
             return 0
-        receipt = client.submit(document, workdir=folder)
+        with _placed(file):
+            receipt = client.submit(document, workdir=folder)
         for warning in receipt.warnings:
             note(f"warning: {warning}")
         if not (wait or follow):
@@ -118,6 +122,23 @@ def _read(
             document["envs"] = {**document.get("envs", {}), **envs}
         parse_job(document, where="command line")
     return document, folder
+
+
+@contextmanager
+def _placed(file: Path) -> Iterator[None]:
+    """Name the line of the job file in what is wrong with its work folder."""
+    from topmast.model.files.source import JOB_LIMITS, read_file
+
+    try:
+        yield
+    except InvalidInput as error:
+        if error.field != "workdir" or error.where:
+            raise
+        node = read_file(file, JOB_LIMITS).entries.get("workdir")
+        where = f"{file}:{node.line}" if node is not None else str(file)
+        raise InvalidInput(
+            error.message, field=error.field, where=where, remedy=error.remedy
+        ) from None
 
 
 def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:

@@ -151,9 +151,17 @@ class Client:
         body = {"jobs": documents, "user": self.user}
         return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key or _new_key())
 
-    def dry_run(self, job: Job) -> Explanation:
-        """Where ``job`` would run if it were submitted now, or why it would wait."""
-        document, _ = document_of(job)
+    def dry_run(self, job: Job, *, workdir: str | os.PathLike[str] | None = None) -> Explanation:
+        """Where ``job`` would run if it were submitted now, or why it would wait.
+
+        Raises whatever `submit` would raise, also about the folder, of which nothing is sent.
+        """
+        document, folder = document_of(job)
+        named = os.fspath(workdir) if workdir is not None else None
+        if named is not None:
+            folder = None if named.startswith("sha256:") else Path(named)
+        if folder is not None:
+            snapshot(folder)
         body = {"job": document, "user": self.user}
         return self._transport.post(Explanation, "/jobs/dry-run", body)
 

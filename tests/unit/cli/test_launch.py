@@ -104,7 +104,21 @@ def test_launch_sends_the_workdir(
     (tmp_path / "a" / "src" / "link").symlink_to("/etc/passwd")
     called = call("launch", "a/job.yaml")
     assert called.code == 2
-    assert "workdir: the link link -> /etc/passwd leads out" in called.error
+    assert "a/job.yaml:1: workdir: the link link -> /etc/passwd leads out" in called.error
+    assert call("launch", "a/job.yaml", "--dry-run").error == called.error
+
+
+def test_a_dry_run_refuses_the_folder_that_launch_refuses(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """By the same words, with the line of the file; nothing is sent."""
+    (tmp_path / "job.yaml").write_text("name: a\nworkdir: nosuch\nrun: x\n")
+    refused = [call("launch", tmp_path / "job.yaml", *more) for more in ([], ["--dry-run"])]
+    assert {called.code for called in refused} == {2}
+    assert {called.error for called in refused} == {
+        f"topmast: {tmp_path}/job.yaml:2: workdir: {tmp_path}/nosuch is not a folder"
+    }
+    assert server.requests == []
 
 
 def test_dry_run_submits_nothing(server: FakeServer, call: Call, file: Path) -> None:

@@ -211,6 +211,8 @@ REGIONS = [
     Case("storage in words", "regions:\n  a:\n    storage: big\n"
          "    clusters: {c: {hosts: [{count: 1, gpu: H, gpus: 1}]}}",
          "regions.a.storage", ("'big' is not a size", "100TB"), 3),
+    Case("a URL with one slash", "regions:\n  a:\n    store: s3:/bucket\n    clusters: {b: {hosts: [{gpu: H100, gpus: 8}]}}\n",
+         "regions.a.store", ("'s3:/bucket' is a URL, and must be a path",), 3),
     Case("the same cluster twice",
          "regions:\n  a: {clusters: {c: {hosts: [{count: 1, gpu: H, gpus: 1}]}}}\n"
          "  b: {clusters: {c: {hosts: [{count: 1, gpu: H, gpus: 1}]}}}\n",
@@ -353,6 +355,8 @@ DATASETS = [
         "datasets.b.path", "lies inside dataset 'a', at 'x'", line=6),
     bad("one around another", "datasets:\n  a: {size: 1, path: b/c}\n  b: {size: 1}",
         "datasets.b", "contains dataset 'a'", line=6),
+    bad("in a bucket", "datasets: {a: {size: 1, path: 's3://b/c'}}", "datasets.a.path", "is a URL",
+        "buckets are not supported"),
     bad("of a bad name", "datasets: {../a: {size: 1}}", "datasets.../a", "not a name"),
 ]  # fmt: skip
 

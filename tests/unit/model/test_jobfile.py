@@ -439,6 +439,17 @@ FOREIGN = [
         "the gang asks for 1,600,000 GPUs",
     ),
     bad("mounts", "file_mounts: {/a: s3://b}", "file_mounts", "datasets", "workdir"),
+    bad(
+        "a checkpoint in a bucket",
+        "checkpoint: {path: s3://b/c}",
+        "checkpoint.path",
+        "is a URL",
+        "buckets are not supported here",
+    ),
+    bad(
+        "a checkpoint at a short URL", "checkpoint: {path: 'gs:/b'}", "checkpoint.path", "is a URL"
+    ),
+    bad("a work folder in a bucket", "workdir: s3://b/c", "workdir", "is a URL"),
     bad("an image", "image_id: docker:x", "image_id", "setup"),
     bad("a service", "service: {}", "service", "serving is not supported"),
     bad("secrets", "secrets: {A: b}", "secrets", "not supported"),

@@ -24,6 +24,7 @@ MODEL_LIMIT = 64
 PATH_LIMIT_BYTES = 1024
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
 _COMPARED = 2_000
@@ -201,9 +202,17 @@ class Value:
         except InvalidInput as error:
             raise self.error(error.message, error.remedy) from None
 
+    def no_url(self, text: str) -> str:
+        """``text``, if it cannot be meant as a URL: what is to be in a bucket must not become a folder."""
+        if _URL.match(text):
+            raise self.error(
+                f"{show(text)} is a URL, and must be a path", "buckets are not supported here"
+            )
+        return text
+
     def relative_path(self) -> str:
         """A path below some folder, never leaving it, without empty and ``.`` parts."""
-        text = self.raw(limit_bytes=PATH_LIMIT_BYTES)
+        text = self.no_url(self.raw(limit_bytes=PATH_LIMIT_BYTES))
         if not text.strip():
             raise self.error("must not be empty")
         parts = text.split("/")

@@ -114,8 +114,13 @@ def _region(name: str, value: Value, totals: _Totals) -> RegionSpec:
         name=name,
         clusters=tuple([_cluster(key, part, name, totals) for key, part in listed.items()]),
         storage_bytes=storage.quantity(parse_bytes, "a size such as 100TB") if storage else None,
-        store=store.text() if store else "",
+        store=_store(store) if store else "",
     )
+
+
+def _store(value: Value) -> str:
+    text = value.text()
+    return text if "://" in text else value.no_url(text)
 
 
 def _cluster(name: str, value: Value, region: str, totals: _Totals) -> ClusterSpec:

@@ -314,7 +314,7 @@ def _workdir(value: Value | None) -> tuple[str, str | None]:
         return text, None
     if not text.isprintable():
         raise value.error(f"{show(text)} is not a usable path")
-    return "", text
+    return "", value.no_url(text)
 
 
 def _datasets(value: Value | None) -> tuple[str, ...]:

@@ -141,10 +141,8 @@ def search_path(path: str, own: Path) -> str:
 
 
 def _checkpoint_folder(gang: StartGang, checkpoints: Path) -> str:
-    """The job's own folder, the same for each attempt in whatever region; URLs are left alone."""
+    """The job's own folder, the same for each attempt in whatever region."""
     path = gang.spec.checkpoint.path
-    if "://" in path:
-        return path
     own = checkpoints.resolve() / gang.job
     folder = (own / path).resolve()
     if not Path(path).is_absolute() and not folder.is_relative_to(own):
