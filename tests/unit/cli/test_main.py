@@ -210,7 +210,7 @@ def test_ctrl_c(call: Call) -> None:
 
 
 def test_ctrl_c_from_a_keyboard(server: FakeServer) -> None:
-    """A real signal, while a command waits."""
+    """A real signal, while a command waits: it says how to go on, and nothing else."""
     server.on("GET", "/jobs/j1", running())
     process = subprocess.Popen(
         program("wait", "j1"), cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -219,7 +219,8 @@ def test_ctrl_c_from_a_keyboard(server: FakeServer) -> None:
     assert "j1 resnet: RUNNING" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, out) == (130, "")
+    assert err == "what has not ended goes on without you: topmast wait j1, topmast cancel j1\n"
 
 
 @pytest.mark.parametrize("arguments", [["queue"], ["queue", "--json"], ["--help"]])
