@@ -56,6 +56,16 @@ def parse_memory_gb(value: str | int | float) -> int:
     return _bytes(value, plain_unit="GB", what="an amount of memory", remedy=remedy)
 
 
+def bytes_of_gb(size_gb: float) -> int:
+    """Bytes of so many GB: 10^9 each, in every file and every trace. To the nearest byte."""
+    return round(size_gb * GB)
+
+
+def gb_of_bytes(size_bytes: float) -> float:
+    """So many GB, of 10^9 bytes each."""
+    return size_bytes / GB
+
+
 def _bytes(value: str | int | float, *, plain_unit: str, what: str, remedy: str) -> int:
     number, unit = _quantity(value, what, remedy)
     if unit and unit not in BYTE_UNITS:

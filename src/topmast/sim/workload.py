@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, Checkpoint, JobSpec, Resources, TaskGroup
+from topmast.model.units import bytes_of_gb
 from topmast.sim.heap import instant
 from topmast.traces.throughputs import Throughputs, Work
 from topmast.traces.trace import Texts, Trace
@@ -21,8 +22,6 @@ PLACE = "checkpoints"
 """Every job says that it checkpoints, so that its interval counts when victims are chosen."""
 NEVER_S = 1e12
 """The interval of a job that says 0."""
-MEMORY_GB = 2**30
-"""A GB of memory is 2^30 bytes, as in job files."""
 
 
 class Arrival(Struct, gc=False):
@@ -160,7 +159,7 @@ class Workload:
         accelerators = tuple(
             Accelerator(name, milli, rate) for name, rate in zip(names, rates, strict=True)
         )
-        sizes = [round(gb * MEMORY_GB) for gb in (memory_gb, gpu_memory_gb)]
+        sizes = [bytes_of_gb(gb) for gb in (memory_gb, gpu_memory_gb)]
         resources = Resources(accelerators if milli else (), cpus, *sizes)
         return TaskGroup("tasks", tasks, resources, "", "", fewest, most)
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from topmast.model.fleet import Fleet
+from topmast.model.units import gb_of_bytes
 from topmast.traces.trace import Floats, Trace
-
-GB = 2**30
 
 Kind = tuple[str, int, float, int]
 """GPU model, GPUs, CPUs, bytes of memory."""
@@ -38,7 +37,7 @@ def capacity(trace: Trace, fleet: Fleet) -> list[dict[str, Any]]:
 def _row(kind: Kind, count: int, asked: Floats | None) -> dict[str, Any]:
     model, gpus, cpus, memory_bytes = kind
     gpu_s, cpu_s, memory_s = (0.0, 0.0, 0.0) if asked is None else asked.tolist()
-    offered = (cpus / gpus or None, memory_bytes / GB / gpus or None)
+    offered = (cpus / gpus or None, gb_of_bytes(memory_bytes) / gpus or None)
     requested = (cpu_s / gpu_s, memory_s / gpu_s) if gpu_s else (0.0, 0.0)
     served = [o / r for o, r in zip(offered, requested, strict=True) if o is not None and r > 0]
     usable = min([1.0, *served])

@@ -4,11 +4,13 @@ import pytest
 
 from topmast.model.errors import InvalidInput
 from topmast.model.units import (
+    bytes_of_gb,
     MAX_BYTES,
     exact_bytes,
     format_bytes,
     format_duration,
     format_gpus,
+    gb_of_bytes,
     parse_bytes,
     parse_duration_s,
     parse_memory_gb,
@@ -216,3 +218,10 @@ def test_durations_are_shown(duration_s: float, want: str) -> None:
 def test_gpus_are_shown(gpus_milli: int, want: str) -> None:
     """Shares are exact."""
     assert format_gpus(gpus_milli) == want
+
+
+@pytest.mark.parametrize("size_gb", [0, 0.5, 29.296875, 256, 768])
+def test_a_gb_is_the_same_everywhere(size_gb: float) -> None:
+    """A GB of a trace is the GB of job and fleet files, there and back."""
+    assert bytes_of_gb(size_gb) == parse_memory_gb(size_gb)
+    assert gb_of_bytes(bytes_of_gb(size_gb)) == size_gb

@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import cluster, dataset, fleet, tenant
 from tests.support.simulated import FREE, jobs, run
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Link
 from topmast.model.reason import PendingReason
 from topmast.policies.registry import load_profile
@@ -131,6 +132,14 @@ def test_a_slower_model_takes_longer() -> None:
     world = fleet(cluster("r-1", hosts=1, gpus=8, model="A100"))
     trace = jobs((0.0, 600.0, 8), gpu_models="H100|A100", speeds="1|0.5")
     assert run(trace, world).job("0")["finish_s"] == 1_200.0
+
+
+def test_a_job_may_ask_for_all_the_memory_of_a_host() -> None:
+    """`memory: 768` of a fleet file and 768 in `memory_gb` of a trace are the same: the job starts at once."""
+    hosts = [{"count": 1, "gpu": "H100", "gpus": 8, "cpus": 96, "memory": 768}]
+    there = parse_fleet({"regions": {"r": {"clusters": {"r-1": {"hosts": hosts}}}}})
+    trace = trace_of("t", submit_s=[0.0], duration_s=[10.0], gpus=[8], memory_gb=[768])
+    assert run(trace, there).job("0")["wait_s"] == 0.0
 
 
 def test_a_share_of_a_gpu_leaves_the_rest() -> None:

@@ -7,7 +7,7 @@ from topmast.traces.capacity import capacity
 from topmast.traces.trace import trace_of
 
 FLEET = fleet(
-    cluster("a-1", hosts=2, gpus=8, model="V100", cpus=64.0, memory_bytes=512 * 2**30),
+    cluster("a-1", hosts=2, gpus=8, model="V100", cpus=64.0, memory_bytes=512 * 10**9),
     cluster("b-1", hosts=4, gpus=2, model="T4", cpus=64.0),
     cluster("c-1", hosts=1, gpus=0, model="", cpus=96.0),
 )
@@ -22,7 +22,9 @@ def test_gpus_are_stranded_where_the_cpus_run_out_first() -> None:
     v100, t4 = capacity(trace, FLEET)
     assert (v100["gpu_model"], v100["hosts"], v100["gpus"]) == ("V100", 2, 16)
     assert v100["cpus_per_gpu"] == {"offered": 8.0, "requested": 16.0}
-    assert v100["memory_gb_per_gpu"] == {"offered": 64.0, "requested": 0.0}
+    assert v100["memory_gb_per_gpu"] == {"offered": 64.0, "requested": 0.0}, (
+        "of 10^9 bytes, as files say"
+    )
     assert v100["gpu_hours"] == pytest.approx((100 + 150) / 3600)
     assert v100["stranded_gpus"] == 8.0
     assert t4["cpus_per_gpu"] == {"offered": 32.0, "requested": 0.0}

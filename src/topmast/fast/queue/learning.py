@@ -10,6 +10,7 @@ from msgspec import Struct
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.messages import GrowTree
 from topmast.model.tree import Tree
+from topmast.model.units import gb_of_bytes
 from topmast.predict.experience import FEATURES, SHORTEST_S, Experience, Known, Row
 
 WIDTH = len(FEATURES) + 1
@@ -21,7 +22,6 @@ FIRST = 100
 GROWTH = 1.25
 MOST_BETWEEN = 10_000
 """A tree is grown anew when a quarter more jobs have finished, or so many."""
-MEMORY_GB = 2**30
 
 
 class Learned(Struct):
@@ -109,4 +109,4 @@ def known_of(spec: JobSpec) -> Known:
         cpus = sum(g.count * g.resources.cpus for g in spec.groups) / tasks
         memory_bytes = sum(g.count * g.resources.memory_bytes for g in spec.groups) / tasks
     gpus = spec.gpus_milli() / MILLI / tasks
-    return Known(spec.group, spec.user, gpus, tasks, cpus, memory_bytes / MEMORY_GB, models)
+    return Known(spec.group, spec.user, gpus, tasks, cpus, gb_of_bytes(memory_bytes), models)

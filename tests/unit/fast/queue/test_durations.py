@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.build import cluster, fleet, job, profile
+from tests.support.build import cluster, fleet, job, needs, profile
 from tests.support.world import World
 from topmast.fast.queue import durations
 from topmast.fast.queue.durations import Durations
-from topmast.fast.queue.learning import FIRST
+from topmast.fast.queue.learning import FIRST, known_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -144,3 +144,8 @@ def test_jobs_that_did_not_succeed_teach_nothing() -> None:
     learned = world.queue.durations.learned()
     assert learned is not None
     assert (learned.finished, learned.noted, learned.samples) == (1, {}, b"")
+
+
+def test_memory_is_known_in_gb_of_files() -> None:
+    """What predictions are made from says 768 for `memory: 768`, as traces do."""
+    assert known_of(job(resources=needs(8, memory=768 * 10**9))).memory_gb == 768
