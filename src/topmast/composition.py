@@ -14,8 +14,8 @@ import msgspec
 import structlog
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.files import Layout, epochs_in, log_of
+from topmast.adapters.engines.registry import check_engines, engine_of
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
@@ -252,20 +252,15 @@ class System:
         return stores
 
     def _engines(self) -> dict[str, Engine]:
+        check_engines(self.fleet.regions)
         engines: dict[str, Engine] = {}
         for region in self.fleet.regions:
             for cluster in region.clusters if region.name not in self.apart else ():
-                if cluster.engine != "local":
-                    raise InvalidInput(
-                        f"engine '{cluster.engine}' is not available",
-                        field=f"regions.{region.name}.clusters.{cluster.name}.engine",
-                        remedy="use local, the only engine so far",
-                    )
                 engines[cluster.name] = self._engine(cluster, region.name)
         return engines
 
     def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
-        return LocalEngine(
+        return engine_of(
             cluster,
             region,
             self.state / "engines" / cluster.name,
@@ -289,7 +284,7 @@ class System:
 
     def _process_of(self, cluster: str, host: str) -> tuple[int, bool] | None:
         engine = self.engines.get(cluster)
-        return engine.host_process(host) if isinstance(engine, LocalEngine) else None
+        return engine.host_process(host) if engine is not None else None
 
     def _check_regions_apart(self) -> None:
         """Regions named apart are in the fleet; one may not move in or out while jobs run there."""

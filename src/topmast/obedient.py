@@ -110,7 +110,7 @@ class ObedientRegion(RegionalSystem):
         if self.delay_s:
             self.end.peer = Peer(region, queue_url, transport=SlowTransport(self.delay_s))
 
-    def _engine(self, cluster: ClusterSpec) -> LocalEngine:
+    def _engine(self, cluster: ClusterSpec) -> Engine:
         return ObedientEngine()
 
 

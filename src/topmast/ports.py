@@ -35,7 +35,7 @@ class Outcome(Struct, frozen=True, gc=False):
 
 
 class Machine(Protocol):
-    """A deterministic state machine without I/O (architecture: three scopes, three machines).
+    """A deterministic state machine without I/O (docs/internals: five kinds of them).
 
     ``handle`` decides: it changes the state only through facts, which it returns. ``apply`` replays
     recorded facts and decides nothing, so that an old journal means the same to a new version.
@@ -214,6 +214,10 @@ class Engine(Protocol):
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """The file with the task's output, or None when there is none (yet)."""
+        ...
+
+    def host_process(self, host: str) -> tuple[int, bool] | None:
+        """The process on this machine that stands for a host, and whether it is halted; None when there is none."""
         ...
 
     def close(self) -> None:

@@ -13,18 +13,18 @@ import msgspec
 import structlog
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.registry import engine_of
 from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.store import open_journal
 from topmast.composition import JOURNAL, claim_role, fail_stop, note_dropped, own_folder
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import TopmastError
+from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.orders import carry_out
 from topmast.policies.options import Profile
-from topmast.ports import Clock, HistoryRow
+from topmast.ports import Clock, Engine, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.service.blobs import Blobs
@@ -64,7 +64,7 @@ class RegionalSystem:
         self.blobs = Blobs(state / "workdirs")
         self.peer = Peer(region, queue_url, token)
         self.end = LinkEnd("queue", ids.placer(region), self.peer, self.runtime, _nobody_asks)
-        self.engines: dict[str, LocalEngine] = {}
+        self.engines: dict[str, Engine] = {}
         self._specs: dict[str, ClusterSpec] = {}
         self._equipping = threading.Lock()
 
@@ -94,9 +94,13 @@ class RegionalSystem:
 
     def _follow(self) -> None:
         """Have an engine for every cluster; not on the runtime's thread, for engines take their time."""
-        threading.Thread(
-            target=lambda: self._equip(self.runtime.ask(self._clusters).result()), daemon=True
-        ).start()
+        threading.Thread(target=self._equip_as_told, daemon=True).start()
+
+    def _equip_as_told(self) -> None:
+        try:
+            self._equip(self.runtime.ask(self._clusters).result())
+        except InvalidInput as error:
+            log.error("a cluster gets no engine, and starts no jobs", why=error)
 
     def snapshot(self) -> Future[bytes]:
         """The placer's books, for those who look at the region from elsewhere."""
@@ -144,8 +148,8 @@ class RegionalSystem:
         else:
             carry_out(engine, message)
 
-    def _engine(self, cluster: ClusterSpec) -> LocalEngine:
-        return LocalEngine(
+    def _engine(self, cluster: ClusterSpec) -> Engine:
+        return engine_of(
             cluster,
             self.region,
             self.state / "engines" / cluster.name,
