@@ -37,7 +37,7 @@ MIXES: tuple[tuple[int, ...], ...] = (
 DECISIONS = 500
 COSTS = (
     "single_p50_us", "gang_p50_us", "preempt_p50_us", "preempt_gang_p50_us",
-    "limited_single_p50_us", "limited_gang_p50_us", "bulk_single_us", "bulk_gang_us",
+    "limited_single_p50_us", "limited_gang_p50_us", "single_per_s", "gang_per_s",
 )  # fmt: skip
 KEPT = (*COSTS, "single_p99_us", "gang_p99_us", "preempt_p99_us", "rss_bytes", "fill", "fill_s")
 NAMES = {
@@ -119,8 +119,6 @@ def measure_apart(point: Point, like: SearchOptions) -> dict[str, Any]:
 
 def _row(point: Point, figures: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of one fleet."""
-    rates = {kind: figures[f"{kind}_per_s"] for kind in ("single", "gang")}
-    bulk = {f"bulk_{kind}_us": 1e6 / rate if rate else None for kind, rate in rates.items()}
     return {
         "axis": point.axis,
         "regions": point.size.regions,
@@ -128,7 +126,7 @@ def _row(point: Point, figures: Mapping[str, Any]) -> dict[str, Any]:
         "hosts": point.size.hosts,
         "running_jobs": figures["running_jobs"],
         "sizes_gpus": ",".join(map(str, point.sizes_gpus)),
-        **{name: {**figures, **bulk}[name] for name in KEPT},
+        **{name: figures[name] for name in KEPT},
         "command": figures["command"],
     }
 

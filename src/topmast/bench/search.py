@@ -1,9 +1,8 @@
-"""How fast the search decides over a large fleet: in bulk, one at a time, and with preemption.
+"""How fast the search decides over a large fleet: on free GPUs, and with preemption.
 
-*One at a time* is the whole decision that the queue asks the desk for: a question in, the complete plan
-out (seats, terms of the score, victims). Each plan is then carried out, so that every question meets another
-fleet. *In bulk* is one kernel call that searches for a batch of equal jobs and holds their GPUs, each on what
-those before left. Every decision looks at all regions, clusters and hosts.
+A decision is the whole one that the queue asks the desk for: a question in, the complete plan out (seats, terms of
+the score, victims). Each plan is then carried out, so that every question meets another fleet. Every decision looks
+at all regions, clusters and hosts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,15 +24,11 @@ from msgspec import Struct
 from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import SIZES_GPUS, Filled, FleetSize, gang_of, sizes_that_fit
 from topmast.bench.setup import machine
-from topmast.fast.placement import bulk, compiled
-from topmast.fast.placement.desk import costs_of
-from topmast.fast.placement.kernels import NOWHERE, Question
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.plan import Plan
 from topmast.model.states import Outcome
 
 GANG_TASKS = 8
-BULK_SINGLES, BULK_GANGS, BULK_RUNS = 10_000, 100, 15
 PREEMPTED_FILL = 0.98
 PASSES = 50
 """Decisions of each kind before the first that counts."""
@@ -65,7 +60,7 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
     filled = {"fill": fleet.fill, "running_jobs": fleet.running, "held_gpus": fleet.held_gpus}
     gc.collect()
     gc.freeze()  # as a server does with what it begins with
-    figures = _in_bulk(fleet) | _on_free_gpus(fleet, options.decisions)
+    figures = _on_free_gpus(fleet, options.decisions)
     fleet.fill_up(max(PREEMPTED_FILL, options.fill), sizes)
     figures |= {"preempt_fill": fleet.fill, "preempt_running_jobs": fleet.running}
     figures |= _with_victims(fleet, options.decisions)
@@ -83,9 +78,6 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
         "profile": fleet.profile.name,
         "machine": machine(),
     }  # fmt: skip
-
-
-# --- one at a time -----------------------------------------------------------------------------------
 
 
 def _on_free_gpus(fleet: Filled, count: int) -> dict[str, Any]:
@@ -164,6 +156,7 @@ def _one_at_a_time(
             held_gpus = 0
     _clear(fleet, placed, fill)
     figures = decided.figures(name) | carried.figures(f"{name}_carried_out")
+    figures[f"{name}_per_s"] = count / (sum(decided.wall_s) + sum(carried.wall_s))
     if preempt:
         figures |= stopping.figures(f"{name}_stopping")
     return figures | {f"{name}_refused": refused}
@@ -220,61 +213,6 @@ class Times:
 
 def _percentile_us(times_s: Sequence[float], percent: float) -> float:
     return float(np.percentile(times_s, percent)) * 1e6
-
-
-# --- in bulk -----------------------------------------------------------------------------------------
-
-
-def _in_bulk(fleet: Filled) -> dict[str, Any]:
-    """Decisions a second, searched for and held; the GPUs are given back between the runs."""
-    index = fleet.machines.pool.index()
-    arrays, held = index.arrays, index.holders.held
-    hosts = np.full((BULK_SINGLES, 1), NOWHERE, np.int64)
-    gang_hosts = np.full((BULK_GANGS, GANG_TASKS), NOWHERE, np.int64)
-    tasks = np.zeros_like(gang_hosts)
-    room = np.zeros(len(arrays.whole), np.int64)
-    single = _question(fleet, gang_of(1, 1, Band.HIGH))
-    gang = _question(fleet, _gang(fleet))
-
-    def singles(count: int) -> int:
-        return bulk.place_singles(arrays, held, single, count, hosts[:, 0])
-
-    def gangs(count: int) -> int:
-        return bulk.place_gangs(arrays, held, gang, count, gang_hosts, tasks, room)
-
-    return _rate(fleet, "single", singles, BULK_SINGLES) | _rate(fleet, "gang", gangs, BULK_GANGS)
-
-
-def _question(fleet: Filled, spec: JobSpec) -> Question:
-    index, ask = fleet.machines.pool.index(), fleet.question(spec).ask
-    weights = fleet.machines.desk.score.weights(ask)
-    choices = compiled.choices_in(index, ask, (0,))
-    costs = costs_of(index, weights, fleet.terms())
-    return compiled.question_of(index, ask, weights, choices, costs)
-
-
-def _rate(fleet: Filled, name: str, place: Callable[[int], int], most: int) -> dict[str, Any]:
-    """Decisions a second: the median of several batches, each on the same fleet."""
-    index = fleet.machines.pool.index()
-    arrays = index.arrays
-    free_milli, hist = arrays.free_milli.copy(), arrays.hist.copy()
-    rates: list[float] = []
-    count = 0
-    for _ in range(BULK_RUNS + 1):
-        begun_s = time.perf_counter()
-        count = place(most)
-        rates.append(count / (time.perf_counter() - begun_s))
-        changed = np.flatnonzero(arrays.free_milli != free_milli)
-        arrays.free_milli[:] = free_milli
-        for row in np.unique(np.searchsorted(arrays.offset, changed, side="right") - 1).tolist():
-            index.refresh(row)
-        assert (arrays.hist == hist).all()
-    rates = rates[1:]  # the first may still compile
-    return {
-        f"{name}_per_s": float(np.median(rates)),
-        f"{name}_per_s_runs": rates,
-        f"{name}_bulk_decisions": count,
-    }
 
 
 # --- the process -------------------------------------------------------------------------------------
