@@ -1,4 +1,4 @@
-"""What the three machines share: dispatch by event, state changed by facts alone."""
+"""What all machines share: dispatch by event, state changed by facts alone."""
 
 from __future__ import annotations
 

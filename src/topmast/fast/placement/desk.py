@@ -1,7 +1,9 @@
 """The desk: asks all placers of this process at once, and those of other processes by message.
 
-It holds nothing. For the common gang one kernel call looks at every cluster of every region; otherwise
-the regions are asked one by one. Either way the answer is the one that their own searches would give.
+For the common gang one kernel call looks at every cluster of every region; otherwise the regions are asked one by
+one. Either way the answer is the one that their own searches would give. It holds no allocations: these are the
+placers' books, which it reads, having set their time to its own. What it keeps are memories that may be lost: which gangs
+were refused (so that they are asked about again only when there is more room), and why.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ CONVERGED = 2e-5
 """The bound is as good as it gets when so small a part of it was added over `LOOKBACK` looks."""
 LOOKBACK = 8
 HEATS = (0.02, 0.01, 0.005)
+"""Temperatures of the rounds of annealing, in mean losses of a workload."""
 DOUBTS = (0.5, 0.8, 0.5, 0.8)
 """Replicas that the relaxation wants less than this are decided anew, in this order."""
-"""Temperatures of the rounds of annealing, in mean losses of a workload."""
 COOLING = 0.01
 SLICES = 8
 STEPS_A_WORKLOAD = 500
