@@ -4,8 +4,8 @@ import pytest
 
 from topmast.model.errors import InvalidInput
 from topmast.model.units import (
-    bytes_of_gb,
     MAX_BYTES,
+    bytes_of_gb,
     exact_bytes,
     format_bytes,
     format_duration,
