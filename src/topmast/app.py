@@ -79,8 +79,26 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
-    from topmast.bench import FleetOptions, PlanDataOptions, SlowPathOptions, run_bench
+    from topmast.bench import (
+        FillingOptions,
+        FleetOptions,
+        PlanDataOptions,
+        SlowPathOptions,
+        run_bench,
+    )
 
+    filling = None
+    if options.trace is not None and options.fleet is not None:
+        filling = FillingOptions(
+            trace=options.trace,
+            fleet=options.fleet,
+            format=options.format,
+            profile=options.profile or "mast",
+            settings=options.settings,
+            asked=options.asked or 1.3,
+            seeds=options.seeds or 3,
+            seed=options.seed,
+        )
     return run_bench(
         name,
         jobs=options.jobs,
@@ -118,6 +136,7 @@ def bench(name: str, options: BenchOptions) -> object:
             domains=options.domains,
             limit_s=options.duration_s,
         ),
+        filling=filling,
     )
 
 

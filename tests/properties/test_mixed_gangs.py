@@ -42,6 +42,9 @@ BALANCING = ScoreWeights(
 """Hosts cost by how much of them is allocated, and one of the models more than the other."""
 MIXES = (((1, 0.25), (2, 0.25), (4, 0.5)), ((1, 0.5), (3, 0.5)), ((2, 1.0),))
 SHARES = (100, 250, 300, 400, 500, 600, 700)
+SPARING = ScoreWeights(
+    locality=0.7, fragmentation=0.3, allocated_cpus=0.7, allocated_memory=2.0, gpu_hosts=1.5
+)
 
 
 # --- random regions and gangs ------------------------------------------------------------------------------
@@ -149,7 +152,7 @@ def _check_seats(columns: Columns, ask: Ask, plan: Plan, *, tightest: bool = Tru
 
 
 @bounded(2500)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([WEIGHTS, BALANCING]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([WEIGHTS, BALANCING, SPARING]))
 def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
     seed: int, weights: ScoreWeights
 ) -> None:
@@ -171,7 +174,7 @@ def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
 @bounded(800)
 @given(st.integers(0, 2**32 - 1))
 def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) -> None:
-    """Gangs that other kernels answer where hosts cost alike."""
+    """Gangs that other kernels answer where hosts do not cost by their GPUs."""
     rng = random.Random(seed)
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
     task = _resources(rng, "whole")

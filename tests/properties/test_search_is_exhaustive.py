@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.build import profile
 from topmast.fast.placement.columns import Columns
@@ -22,8 +23,9 @@ from topmast.policies.options import ScoreWeights
 
 MODELS = ("H100", "A100")
 WEIGHTS = ScoreWeights(speed=2.0, locality=0.7, fragmentation=0.3)
+BALANCED = replace(WEIGHTS, allocated_cpus=0.7, allocated_memory=2.0)
 MOST_HOSTS = 7
-EXAMPLES = 800
+EXAMPLES = 1200
 
 
 def random_region(rng: random.Random) -> RegionSpec:
@@ -86,7 +88,7 @@ def random_ask(rng: random.Random, hosts: Sequence[str]) -> Ask:
     )
 
 
-def _every_score(columns: Columns, ask: Ask) -> Iterator[float]:
+def _every_score(columns: Columns, ask: Ask, weights: ScoreWeights) -> Iterator[float]:
     """The score of every plan: each choice, each way to spread the tasks over hosts."""
     group = ask.groups[0]
     for choice, wanted in enumerate(accelerators_of(ask)):
@@ -102,7 +104,7 @@ def _every_score(columns: Columns, ask: Ask) -> Iterator[float]:
                     if seats is not None and _fits(columns, seats, group.resources):
                         level = _level(columns, spread)
                         if ask.topology.required is None or level <= ask.topology.required:
-                            terms = score_terms(ask, WEIGHTS, columns, seats, level, choice, 0.0)
+                            terms = score_terms(ask, weights, columns, seats, level, choice, 0.0)
                             yield total(terms)
 
 
@@ -141,14 +143,14 @@ def _level(columns: Columns, spread: tuple[int, ...]) -> Level:
 
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1))
-def test_no_plan_scores_lower_than_the_one_found(seed: int) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([WEIGHTS, BALANCED]))
+def test_no_plan_scores_lower_than_the_one_found(seed: int, weights: ScoreWeights) -> None:
     """Single tasks and gangs of one group, limited by GPUs, CPUs, memory, topology and hosts."""
     rng = random.Random(seed)
     columns = _columns(rng, random_region(rng))
     ask = random_ask(rng, [h.name for h in columns.hosts])
-    found = Search("here", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(ask).plan
-    best = min(_every_score(columns, ask), default=None)
+    found = Search("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    best = min(_every_score(columns, ask, weights), default=None)
     if best is None:
         assert found is None
         return

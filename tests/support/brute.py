@@ -137,7 +137,18 @@ def load_cost(
     choice: int,
     vector: dict[tuple[int, int], int],
 ) -> float:
-    """The mean over the tasks of what is allocated of their hosts, host by host and resource by resource."""
+    """The mean over the tasks of what is allocated of their hosts, host by host and resource by resource.
+
+    Beside that, for a gang without GPUs, of the hosts with GPUs. Only a job that asks for CPUs or memory, in one
+    group, pays for those, unless GPUs are paid for; one that may stop others pays nothing.
+    """
+    asked = [group.resources for group in ask.groups]
+    spares = weights.gpu_hosts if not any(needed.accelerators for needed in asked) else 0.0
+    wants_cpus = weights.allocated_cpus > 0 and asked[0].cpus > 0
+    wants_memory = weights.allocated_memory > 0 and asked[0].memory_bytes > 0
+    alone = len(asked) == 1 and (wants_cpus or wants_memory)
+    if ask.preempt or not (weights.allocated_gpus or spares or alone):
+        return 0.0
     prices = (weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory)
     cost = 0.0
     for row in {row for row, _ in vector}:
@@ -159,8 +170,9 @@ def load_cost(
             float(columns.free_memory[row]),
         )
         before = sum(p * (s - f) / s for p, s, f in zip(prices, sizes, free, strict=True) if s)
+        before += spares * (host.gpus > 0)
         after = sum(p * a / s for p, s, a in zip(prices, sizes, added, strict=True) if s)
-        most = sum(prices)
+        most = sum(prices) + spares
         cost += tasks * (round(before / most * 100) * most / 100 + after / 2) if most else 0.0
     return cost / sum(group.count for group in ask.groups)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.options import FleetOptions, PlanDataOptions, SlowPathOptions
+from topmast.bench.options import FillingOptions, FleetOptions, PlanDataOptions, SlowPathOptions
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
-__all__ = ["FleetOptions", "PlanDataOptions", "SlowPathOptions", "run_bench"]
+__all__ = ["FillingOptions", "FleetOptions", "PlanDataOptions", "SlowPathOptions", "run_bench"]
 
 
 def run_bench(
@@ -28,6 +28,7 @@ def run_bench(
     peer: bool = True,
     plans: PlanDataOptions | None = None,
     slow: SlowPathOptions | None = None,
+    filling: FillingOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     size = fleet or FleetOptions()
@@ -47,10 +48,19 @@ def run_bench(
         "apart": lambda: _apart(size, jobs, seed, state),
         "policies": lambda: _policies(jobs, seed, throughputs, peer),
         "predict": lambda: _predict(jobs, seed),
+        "fill": lambda: _fill(filling),
     }
     if name not in runs:
         raise InvalidInput(f"no benchmark '{name}'", remedy=f"known: {', '.join(runs)}")
     return runs[name]()
+
+
+def _fill(options: FillingOptions | None) -> dict[str, Any]:
+    from topmast.bench.filling import measure_filling
+
+    if options is None:
+        raise InvalidInput("a trace and a fleet are missing", remedy="--trace FILE --fleet FILE")
+    return measure_filling(options)
 
 
 def _eta(jobs: int | None, seed: int) -> dict[str, Any]:

@@ -47,6 +47,19 @@ class PlanDataOptions(Struct, frozen=True, kw_only=True):
     out: Path | None = None
 
 
+class FillingOptions(Struct, frozen=True, kw_only=True):
+    """What to place where. ``asked``: GPUs that are asked for in all, over those there are."""
+
+    trace: Path
+    fleet: Path
+    format: str = "topmast"
+    profile: str = "mast"
+    settings: dict[str, str] = {}
+    asked: float = 1.3
+    seeds: int = 3
+    seed: int = 0
+
+
 class SlowPathOptions(Struct, frozen=True, kw_only=True):
     """Of `mover`: bytes and files; of `plan-capacity`: fault domains and the time for one plan."""
 

@@ -1,4 +1,4 @@
-"""`bench search`, `queue`, `simulate` and `apart`: benchmarks on a large fleet."""
+"""`bench search`, `queue`, `simulate`, `apart` and `fill`: benchmarks on a large fleet."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_queue(app, root)
     _add_simulate(app, root)
     _add_apart(app, root)
+    _add_fill(app, root)
 
 
 def _add_search(app: typer.Typer, root: Root) -> None:
@@ -178,6 +179,41 @@ def _add_apart(app: typer.Typer, root: Root) -> None:
             delay_s=values.duration_s(delay, "--delay"), out=out,
         )  # fmt: skip
         _show(session, root.bench("apart", options))
+
+
+def _add_fill(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "fill",
+        example="topmast bench fill --trace openb_pod_list_default.csv.gz --format openb --fleet openb.yaml",
+    )  # fmt: skip
+    def fill(
+        session: Session,
+        trace: Annotated[Path, typer.Option(metavar="FILE", help="The jobs.")],
+        fleet: Annotated[Path, typer.Option(metavar="FILE", help="The fleet file.")],
+        format: Annotated[
+            str, typer.Option(metavar="NAME", help="The trace's format.")
+        ] = "topmast",
+        asked: Annotated[
+            float, typer.Option(min=0.01, help="GPUs that jobs ask for, over those there are.")
+        ] = 1.3,
+        seeds: Annotated[int, typer.Option(min=1, help="How many random orders of the jobs.")] = 3,
+        seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+        profile: Annotated[
+            str,
+            typer.Option(metavar="NAME", help="The policies.", autocompletion=complete_profiles),
+        ] = "mast",
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+        ] = None,
+    ) -> None:
+        """Measure how many GPUs stay idle when more are asked for than there are."""
+        options = BenchOptions(
+            trace=trace, fleet=fleet, format=format, asked=asked, seeds=seeds, seed=seed,
+            profile=profile, settings=values.assignments(settings or [], "--set"),
+            json=session.json,
+        )  # fmt: skip
+        _show(session, root.bench("fill", options))
 
 
 def _show(session: Session, document: object) -> None:

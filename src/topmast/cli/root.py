@@ -59,7 +59,7 @@ class ReplayOptions:
 class WhatIfOptions:
     """`topmast whatif`. ``until_s`` None: as it is now. The rest is what is changed in one of two futures.
 
-    ``add_hosts``: so many more hosts by cluster; ``quotas``: whole GPUs by ``TENANT:MODEL``; ``throughputs``: the table
+    ``add_hosts``: so many more hosts by ``CLUSTER`` or ``CLUSTER:KIND``; ``quotas``: whole GPUs by ``TENANT:MODEL``; ``throughputs``: the table
     that its server was given, in both futures.
     """
 
@@ -103,6 +103,12 @@ class BenchOptions:
     domains: int | None = None
     size_bytes: int | None = None
     files: int | None = None
+    trace: Path | None = None
+    fleet: Path | None = None
+    format: str = "topmast"
+    settings: dict[str, str] = field(default_factory=dict)
+    asked: float | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     model; ``locality`` per level above the preferred one; ``fragmentation`` for a host left
     wholly stranded; ``data`` per hour until the data is there; ``balance`` per unit of
     demand over supply. ``models``: per plan on GPUs of a model. ``allocated_gpus``, ``allocated_cpus`` and
-    ``allocated_memory``: per task on a host of which all is allocated, in the mean over the tasks.
+    ``allocated_memory``: per task on a host of which all is allocated, in the mean over the tasks;
+    without ``allocated_gpus`` only gangs of one group that ask for CPUs or memory pay it. ``gpu_hosts``: per task of
+    a gang without GPUs on a host that has GPUs. A plan that stops others pays none of these four.
     """
 
     preemption: float = 10.0
@@ -30,12 +32,8 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     allocated_gpus: float = 0.0
     allocated_cpus: float = 0.0
     allocated_memory: float = 0.0
+    gpu_hosts: float = 0.0
     models: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def balances(self) -> bool:
-        """Whether hosts cost by how much of them is allocated."""
-        return bool(self.allocated_gpus or self.allocated_cpus or self.allocated_memory)
 
 
 class RankWeights(Struct, frozen=True, forbid_unknown_fields=True):

@@ -146,8 +146,10 @@ def test_every_term_with_its_weight() -> None:
     weights = load_profile("mast").score
     text = (REFERENCE / "profiles.md").read_text("utf-8")
     for name in ScoreWeights.__struct_fields__:
-        if name in ("allocated_gpus", "allocated_cpus", "allocated_memory", "models"):
+        if name in ("allocated_gpus", "allocated_memory", "models"):
             assert not getattr(weights, name)
             assert f"`score.{name}`" in text, "several weights of one term"
+        elif name in ("allocated_cpus", "gpu_hosts"):
+            assert f"`score.{name}` = {getattr(weights, name)}" in text, "the term `allocation`"
         else:
             assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text

@@ -10,10 +10,11 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import kernels
+from topmast.fast.placement import kernels, limited_kernels, loads
 from topmast.fast.placement.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.index import Index
 from topmast.fast.placement.kernels import NOWHERE, Question
+from topmast.fast.placement.limited_kernels import Loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.scoring import (
     MANY_SLOTS,
@@ -50,8 +51,8 @@ class Seated(Struct, frozen=True, gc=False):
 
 
 def applies(ask: Ask, weights: ScoreWeights) -> bool:
-    """Whether the kernels answer this question: not where hosts with equally many free GPUs cost differently."""
-    return is_plain(ask) and not weights.balances
+    """Whether the kernels answer this question: not where hosts cost by how many of their GPUs are allocated."""
+    return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
 
 
 def is_plain(ask: Ask) -> bool:
@@ -87,10 +88,12 @@ def best_seats(
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
     room = _room(index, ask, choices) if _is_limited(ask) else None
+    costs = index.no_loads
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     else:
-        found = kernels.best_limited_plan(index.arrays, question, room)
+        costs = _loads(index, ask, weights, room)
+        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs)
         _, cluster, at_choice, level, place = found
     if cluster == NOWHERE:
         return None
@@ -102,7 +105,7 @@ def best_seats(
     else:
         if room is None:
             room = _room(index, ask, choices)
-        rows, tasks = _spread(index, question, room[at_choice], choice, place)
+        rows, tasks = _spread(index, question, room[at_choice], choice, place, costs)
     return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
@@ -173,19 +176,45 @@ def _room(index: Index, ask: Ask, choices: list[Choice]) -> Ints:
     cpus, memory = cpus_of(needs), float(needs.memory_bytes)
     for at, choice in enumerate(choices):
         of_model = index.of_model[choice.model]
-        kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
+        limited_kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
     room[:, index.rows_of(ask.avoid_hosts)] = 0
     return room
 
 
+def _loads(index: Index, ask: Ask, weights: ScoreWeights, room: Ints) -> Loads:
+    """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
+    if not loads.counts(ask, weights):
+        return index.no_loads
+    prices = np.array([weights.allocated_cpus, weights.allocated_memory])
+    each = index.each.get(prices.tobytes())
+    if each is None:
+        limited = index.sizes > 0
+        each = np.divide(
+            prices[:, None], index.sizes, out=np.zeros(index.sizes.shape), where=limited
+        )
+        index.each[prices.tobytes()] = each
+    group = ask.groups[0]
+    task = np.array([cpus_of(group.resources), float(group.resources.memory_bytes)])
+    most, found = float(prices.sum()), index.loads
+    limited_kernels.loads_on(index.arrays, room, index.sizes, each, most, task, group.count, found)
+    return found
+
+
 def _spread(
-    index: Index, question: Question, room: Ints, choice: Choice, section: int
+    index: Index,
+    question: Question,
+    room: Ints,
+    choice: Choice,
+    section: int,
+    costs: Loads,
 ) -> tuple[list[int], list[int]]:
     """The hosts of the winning section that are used, and how many tasks each takes."""
     arrays = index.arrays
     hosts = arrays.members[arrays.member_start[section] : arrays.member_start[section + 1]]
     taken: Ints = np.zeros(len(hosts), np.int64)
-    kernels.seat(arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken)
+    limited_kernels.seat(
+        arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken, costs
+    )
     used = np.flatnonzero(taken)
     return hosts[used].tolist(), taken[used].tolist()
 

@@ -18,7 +18,6 @@ from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints, cpus_of
 from topmast.fast.placement.gangs import HAIR, Kinds
 from topmast.fast.placement.guises import GONE, OPEN, SPARED, Guises, Held, Prices
-from topmast.fast.placement.loads import with_loads
 from topmast.fast.placement.mixed import (
     Placed,
     Question,
@@ -169,10 +168,7 @@ class Displacement:
         kinds = gangs.kinds_of_hosts(seen.hosts, gang._replace(right=right), everywhere(count))
         states = len(gang.vectors)
         options, start, of_host = guises.put_together(seen, kinds, prices.own, hosts, states, total)
-        found = gangs.summary(gang, options, start, of_host)
-        if self.weights.balances:
-            found = with_loads(self.columns, gang, found, self.weights)
-        return found, seen
+        return gangs.summary(gang, options, start, of_host), seen
 
     # --- one domain -----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.holders import Holders
 from topmast.fast.placement.kernels import I64, Arrays, Question, recount
 from topmast.fast.placement.layers import layer_of
+from topmast.fast.placement.limited_kernels import Loads
 from topmast.model.job import Band
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ class Index:
         self.part_of = {p.region: p for p in parts}
         self.questions: dict[object, Question] = {}
         """By kind of gang, what kernels are asked; kept by those who ask (see compiled)."""
+        sizes = np.stack([_joined([of(p) for p in parts], np.float64) for of in (_cpus, _memory)])
+        self.sizes = np.where(np.isfinite(sizes), sizes, 0.0)
+        """(2 x H) CPUs and bytes of memory; 0 without a limit."""
+        self.each: dict[bytes, NDArray[np.float64]] = {}
+        """By prices of CPUs and of memory, what a CPU and a byte cost (2 x H); kept by those who ask (see compiled)."""
+        nothing = np.zeros(sizes.shape[1])
+        self.no_loads = Loads(False, nothing, nothing)
+        self.loads = Loads(True, nothing.copy(), nothing.copy())
+        """What hosts cost the gang that is asked about; only those with room are written."""
         self.first_row = _starts([len(p.hosts) for p in parts])
         names = sorted({name for p in parts for name in p.sections.models})
         self.models = {name: number for number, name in enumerate(names)}
@@ -175,6 +185,14 @@ class Index:
         """An attempt took its seats. O(slots and entries of their hosts)."""
         self.holders.enter(columns, self.parts.index(columns), allocation)
         self.holders.count_anew(columns.region, allocation.job)
+
+
+def _cpus(columns: Columns) -> NDArray[np.float64]:
+    return columns.cpus
+
+
+def _memory(columns: Columns) -> NDArray[np.float64]:
+    return columns.memory
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:

@@ -11,11 +11,10 @@ from operator import mul
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import gangs
+from topmast.fast.placement import gangs, loads
 from topmast.fast.placement.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.placement.gangs import NOWHERE, Gang, Hosts, Kinds, Places
 from topmast.fast.placement.layers import layer_of
-from topmast.fast.placement.loads import with_loads
 from topmast.fast.placement.overlay import Overlay
 from topmast.fast.placement.packing import gpus_of_task
 from topmast.fast.placement.scoring import (
@@ -96,8 +95,8 @@ def best_seats(
     """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
     q = question_of(columns, ask, weights, allowed, cluster, per_layer)
     kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
-    if weights.balances:
-        kinds = with_loads(columns, q.gang, kinds, weights)
+    if loads.counts(ask, weights):
+        kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
     _, at_cluster, at_choice, hosts, picked = gangs.best_plan(q.gang, kinds, q.places)
     if at_cluster == NOWHERE:
         return None
@@ -133,7 +132,7 @@ def question_of(
 def _order(ask: Ask, weights: ScoreWeights) -> tuple[int | None, ...]:
     """The groups with the filler last: of those without GPUs the one of most tasks; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
-    loose = [] if weights.balances else loose
+    loose = [] if loads.counts(ask, weights) else loose
     filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
     return (*(i for i in range(len(ask.groups)) if i != filler), filler)
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from topmast.fast.placement import loads
 from topmast.fast.placement.columns import Columns, Floats, Ints
-from topmast.fast.placement.loads import allocation_cost
 from topmast.fast.placement.overlay import Overlay
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.messages import RegionTerms
@@ -49,8 +49,8 @@ def score_terms(
     }
     if weights.models:
         terms["model"] = model_cost(ask, weights, choice)
-    if weights.balances:
-        terms["allocation"] = allocation_cost(columns, ask, weights, seats)
+    if loads.counts(ask, weights):
+        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats)
     return terms
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement import compiled, displacement, mixed, victims
+from topmast.fast.placement import compiled, displacement, loads, mixed, victims
 from topmast.fast.placement.allocation import Allocation
 from topmast.fast.placement.columns import Columns, Ints
 from topmast.fast.placement.index import Index
@@ -183,7 +183,7 @@ class Search:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         seen: set[tuple[object, ...]] = set()
-        alike = self._alike(columns)
+        alike = self._alike(columns, ask)
         one_task = sum(group.count for group in ask.groups) == 1
         for domain in domains(columns, ask, capacities):
             if cluster not in (None, domain.cluster):
@@ -204,11 +204,11 @@ class Search:
                 seen.add(kind)
             yield self._plan(ask, columns, domain, seats, ())
 
-    def _alike(self, columns: Columns) -> Callable[[int], tuple[int, ...]]:
+    def _alike(self, columns: Columns, ask: Ask) -> Callable[[int], tuple[int, ...]]:
         """What tells hosts apart that have the same free shares of GPUs, as far as the score goes."""
-        if not self.profile.score.balances:
+        if not loads.counts(ask, self.profile.score):
             return lambda row: ()
-        step = Loads(columns, self.profile.score).step
+        step = Loads(columns, ask, self.profile.score).step
         return lambda row: (int(step[row]), int(columns.size_of[row]))
 
     def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:

@@ -32,7 +32,7 @@ from topmast.model.job import (
 )
 from topmast.model.plan import Ask, GroupAsk
 from topmast.model.states import HostState
-from topmast.policies.options import Profile
+from topmast.policies.options import Profile, ScoreWeights
 
 
 def warm_up() -> None:
@@ -112,7 +112,8 @@ def _region() -> tuple[Columns, dict[str, Allocation], Search]:
     columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
     held: dict[str, Allocation] = {}
     columns.allocations = held
-    return columns, held, Search("r", columns, held, Profile("warm-up", min_runtime_s=0.0), 0, 0.0)
+    profile = Profile("warm-up", min_runtime_s=0.0, score=ScoreWeights(allocated_cpus=1.0))
+    return columns, held, Search("r", columns, held, profile, 0, 0.0)
 
 
 def _hold(

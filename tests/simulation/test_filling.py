@@ -1,0 +1,94 @@
+"""How many GPUs stay idle on a full fleet by default: as few as with best fit, and fewer than at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.build import ask, cluster, fleet, job, needs
+from topmast.bench import FillingOptions, run_bench
+from topmast.bench.filling import drawn, filled, idle_after
+from topmast.fast.placement.columns import Columns
+from topmast.fast.placement.search import Search
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
+from topmast.policies.registry import load_profile
+from topmast.traces.machines import read_machines, write_fleet
+from topmast.traces.trace import Trace, trace_of
+
+MOST_IDLE_PERCENT = 7.5
+
+
+def _fleet() -> Fleet:
+    """Hosts of eight GPUs with 8 CPUs for each, beside some with 16."""
+    hosts = [
+        {"count": 60, "name": "g", "gpu": "A", "gpus": 8, "cpus": 64, "memory": 512},
+        {"count": 20, "name": "r", "gpu": "A", "gpus": 8, "cpus": 128, "memory": 768},
+    ]
+    return parse_fleet({"regions": {"r": {"clusters": {"c": {"hosts": hosts}}}}})
+
+
+def _jobs() -> Trace:
+    """Shares and whole GPUs; every third asks for more CPUs than the share of a GPU, some for no GPU at all."""
+    rng = np.random.default_rng(11)
+    count = 1_500
+    gpus = rng.choice([0.0, 0.25, 0.5, 1.0, 2.0, 8.0], count, p=[0.1, 0.2, 0.2, 0.44, 0.05, 0.01])
+    per_gpu = rng.choice([4.0, 6.0, 14.0], count, p=[0.4, 0.3, 0.3])
+    cpus = np.where(gpus > 0, np.minimum(per_gpu * np.maximum(gpus, 0.25), 60.0), 6.0)
+    zeros = np.zeros(count)
+    return trace_of("filling", submit_s=zeros, duration_s=zeros + 60.0, gpus=gpus, cpus=cpus)
+
+
+def test_a_full_fleet_has_few_idle_gpus() -> None:
+    """Generated jobs that ask for 1.3 times the GPUs: fewer stay idle than at random, and than without a price for CPUs."""
+    trace, hosts = _jobs(), _fleet()
+    found = filled(trace, hosts, load_profile("mast"), 1.3, range(2))
+    unpriced = load_profile("mast", {"score.allocated_cpus": "0"})
+    for seed in range(2):
+        idle = found["topmast_unallocated"][seed]
+        assert idle <= found["random_unallocated"][seed]
+        assert idle <= found["best_fit_unallocated"][seed] + 1.5
+        assert idle < 100 * idle_after(drawn(trace, hosts, 1.3, seed), hosts, unpriced)
+
+
+@pytest.mark.timeout(900)
+def test_the_public_pods_leave_few_gpus_idle(data_dir: Path, tmp_path: Path) -> None:
+    """The pods of Alibaba's cluster in two random orders, to 1.3 times its GPUs, with default options."""
+    public, machines = data_dir / "alibaba", tmp_path / "openb.yaml"
+    write_fleet(read_machines(public / "openb_node_list_gpu_node.csv", "openb-nodes"), machines)
+    pods = public / "openb_pod_list_default.csv.gz"
+    options = FillingOptions(trace=pods, format="openb", fleet=machines, seeds=2)
+    document = run_bench("fill", filling=options)
+    assert [row["seed"] for row in document["runs"]] == [0, 1]
+    assert all(row["topmast_unallocated"] <= MOST_IDLE_PERCENT for row in document["runs"])
+    assert document["topmast_unallocated_percent"] < document["random_unallocated_percent"]
+
+
+def test_work_without_gpus_spares_hosts_with_gpus() -> None:
+    """As long as there is room on hosts without GPUs; then it goes where there is room. Gangs alike."""
+    columns = Columns(
+        fleet(
+            ClusterSpec(
+                "r-1",
+                tuple(HostSpec(f"g{i}", "A", 8, cpus=64.0) for i in range(2))
+                + tuple(HostSpec(f"n{i}", "", 0, cpus=16.0) for i in range(2)),
+            )
+        ).regions[0]
+    )
+    search = Search("r", columns, {}, load_profile("mast"), 0, 0.0)
+    hosts = []
+    for count in (1, 2, 1, 1):
+        plan = search.best(ask(job(count=count, resources=needs(cpus=8)))).plan
+        assert plan is not None
+        columns.take(plan.seats, {"main": needs(cpus=8)})
+        hosts.append("".join(sorted(seat.host[0] for seat in plan.seats)))
+    assert hosts == ["n", "nn", "n", "g"]
+
+
+def test_what_has_no_gpus_cannot_be_filled() -> None:
+    """The field at fault is named."""
+    with pytest.raises(InvalidInput, match="have no GPUs"):
+        drawn(_jobs(), fleet(cluster("r-1", gpus=0, model="")), 1.3, 0)
