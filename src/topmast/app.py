@@ -40,6 +40,8 @@ def _say_placer_ready(url: str, options: ServeOptions) -> None:
 
 
 def _say_ready(url: str, system: System, as_json: bool) -> None:
+    from topmast.service.warnings import quotas_beyond
+
     regions = [r.name for r in system.fleet.regions]
     if as_json:
         document = {"url": url, "state": str(system.state), "regions": regions}
@@ -50,6 +52,8 @@ def _say_ready(url: str, system: System, as_json: bool) -> None:
         note(
             f"warning: dataset {replica} is not in its store; `topmast datasets add` puts it there"
         )
+    for line in quotas_beyond(system.fleet):
+        note(f"warning: {line}")
     recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
     say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
     say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")

@@ -14,7 +14,8 @@ from topmast.adapters.store import open_journal
 from topmast.cli.root import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.fleet import ClusterSpec, Fleet, RegionSpec, TenantSpec
+from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.units import format_bytes
 from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile, with_options
 from topmast.runtime.machines import Machines
@@ -26,6 +27,8 @@ from topmast.sim.settings import PREFIX, Settings, read_settings, told_apart
 from topmast.traces.throughputs import read_throughputs
 
 OVERHEADS = tuple(f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s"))
+NO_GPUS = "cpu"
+"""The kind of hosts without GPUs."""
 Tell = Callable[[int, int, float], None]
 
 
@@ -51,7 +54,8 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
         "at_s": moment.at_s,
         "seq": moment.seq,
         "for_s": options.for_s,
-        "changes": _told(options),
+        "changes": _told(options, fleet),
+        "warnings": _warnings(options, fleet),
         "base": {"profile": base.name, **before},
         "changed": {"profile": changed.name, **future.run(tell)},
     }
@@ -124,20 +128,16 @@ def _changed(fleet: Fleet, options: WhatIfOptions) -> Fleet:
     return fleet
 
 
-def _with_hosts(fleet: Fleet, cluster: str, count: int) -> Fleet:
-    known = [c.name for region in fleet.regions for c in region.clusters]
-    if cluster not in known:
-        raise _unknown("cluster", cluster, "--add-hosts", known)
+def _with_hosts(fleet: Fleet, key: str, count: int) -> Fleet:
+    """More hosts in a cluster, like the one that the ``CLUSTER`` or ``CLUSTER:KIND`` means."""
+    cluster, like = _model_host(fleet, key)
 
     def grown(spec: ClusterSpec) -> ClusterSpec:
         if spec.name != cluster:
             return spec
-        if not spec.hosts:
-            raise InvalidInput(
-                f"cluster '{cluster}' has no host to take as a model", field="--add-hosts"
-            )
+        before = sum(host.name.startswith(f"{cluster}-added-") for host in spec.hosts)
         more = tuple(
-            msgspec.structs.replace(spec.hosts[-1], name=f"{cluster}-added-{i + 1}")
+            msgspec.structs.replace(like, name=f"{cluster}-added-{before + i + 1}")
             for i in range(count)
         )
         return msgspec.structs.replace(spec, hosts=spec.hosts + more)
@@ -147,6 +147,33 @@ def _with_hosts(fleet: Fleet, cluster: str, count: int) -> Fleet:
 
     regions = tuple(with_clusters(region) for region in fleet.regions)
     return msgspec.structs.replace(fleet, regions=regions)
+
+
+def _model_host(fleet: Fleet, key: str) -> tuple[str, HostSpec]:
+    """The cluster that is meant, and its host that new ones are like: the last of the kind, else the last with GPUs."""
+    cluster, _, kind = key.partition(":")
+    known = {c.name: c.hosts for region in fleet.regions for c in region.clusters}
+    if cluster not in known:
+        raise _unknown("cluster", cluster, "--add-hosts", list(known))
+    hosts = known[cluster]
+    if not hosts:
+        raise InvalidInput(
+            f"cluster '{cluster}' has no host to take as a model", field="--add-hosts"
+        )
+    if not kind:
+        return cluster, next((h for h in reversed(hosts) if h.gpus), hosts[-1])
+    found = [h for h in hosts if kind == (h.model if h.gpus else NO_GPUS)]
+    if not found:
+        kinds = list(dict.fromkeys(h.model if h.gpus else NO_GPUS for h in hosts))
+        raise _unknown(f"kind of host in {cluster}:", kind, "--add-hosts", kinds)
+    return cluster, found[-1]
+
+
+def _host_in_words(host: HostSpec) -> str:
+    parts = [f"{host.gpus} {host.model}" if host.gpus else "no GPUs"]
+    parts += [f"{host.cpus:g} CPUs"] if host.cpus else []
+    parts += [f"{format_bytes(host.memory_bytes)} of memory"] if host.memory_bytes else []
+    return ", ".join(parts)
 
 
 def _with_quota(fleet: Fleet, tenant: str, model: str, gpus: int) -> Fleet:
@@ -169,9 +196,22 @@ def _unknown(what: str, name: str, field: str, known: list[str]) -> InvalidInput
     return InvalidInput(f"no {what} '{name}'", field=field, remedy=remedy)
 
 
-def _told(options: WhatIfOptions) -> list[str]:
+def _warnings(options: WhatIfOptions, fleet: Fleet) -> list[str]:
+    """What is added and brings no GPUs."""
+    return [
+        f"--add-hosts {key}: hosts of {cluster} have no GPUs; only jobs without GPUs gain by more of them"
+        for key, (cluster, like) in ((k, _model_host(fleet, k)) for k in options.add_hosts)
+        if not like.gpus
+    ]
+
+
+def _told(options: WhatIfOptions, fleet: Fleet) -> list[str]:
     """The changes in words."""
-    told = [f"{count} more hosts in {name}" for name, count in options.add_hosts.items()]
+    told = []
+    for key, count in options.add_hosts.items():
+        cluster, like = _model_host(fleet, key)
+        hosts = f"{count} more host{'' if count == 1 else 's'} in {cluster}"
+        told.append(f"{hosts}, like {like.name} ({_host_in_words(like)})")
     told += [f"quota {key} = {gpus}" for key, gpus in options.quotas.items()]
     told += [f"profile {options.profile}"] if options.profile else []
     told += [f"{key} = {value}" for key, value in options.settings.items()]

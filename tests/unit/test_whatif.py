@@ -10,10 +10,12 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, tenant
 from tests.support.world import World
+from topmast import whatif
 from topmast.adapters.store import open_journal
 from topmast.cli import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.policies.registry import load_profile
 from topmast.ports import Audit
 from topmast.whatif import compare_futures
@@ -64,6 +66,45 @@ def test_more_hosts_and_quota_shorten_the_wait(state: Path) -> None:
     assert changed["tenants"]["b"]["wait_s"]["mean"] <= 1_000.0
 
 
+MIXED = fleet(
+    ClusterSpec(
+        "east-1",
+        (
+            HostSpec("a0", "A100", 4, cpus=32.0),
+            HostSpec("h0", "H100", 8, cpus=96.0, memory_bytes=10**12),
+            HostSpec("c0", "", 0, cpus=64.0),
+        ),
+    ),
+    ClusterSpec("west-1", (HostSpec("w0", "", 0, cpus=8.0),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "gpus", "want"),
+    [
+        ("east-1", {"A100": 4, "H100": 24}, "2 more hosts in east-1, like h0 (8 H100, 96 CPUs, 1TB of memory)"),
+        ("east-1:A100", {"A100": 12, "H100": 8}, "2 more hosts in east-1, like a0 (4 A100, 32 CPUs)"),
+        ("east-1:cpu", {"A100": 4, "H100": 8}, "2 more hosts in east-1, like c0 (no GPUs, 64 CPUs)"),
+        ("west-1", {"A100": 4, "H100": 8}, "2 more hosts in west-1, like w0 (no GPUs, 8 CPUs)"),
+    ],
+)  # fmt: skip
+def test_the_kind_of_the_added_hosts_is_said(key: str, gpus: dict[str, int], want: str) -> None:
+    """The last one with GPUs is the model, or one of the kind that is named; without GPUs there is a warning."""
+    options = WhatIfOptions(state=Path(), add_hosts={key: 2})
+    assert whatif._changed(MIXED, options).gpus() == gpus
+    assert whatif._told(options, MIXED) == [want]
+    assert [key in line for line in whatif._warnings(options, MIXED)] == [True] * (
+        "no GPUs" in want
+    )
+
+
+def test_hosts_of_two_kinds_have_names_of_their_own() -> None:
+    """Two additions to one cluster do not collide."""
+    options = WhatIfOptions(state=Path(), add_hosts={"east-1": 1, "east-1:A100": 1})
+    names = [host.name for host in whatif._changed(MIXED, options).regions[0].clusters[0].hosts]
+    assert names[3:] == ["east-1-added-1", "east-1-added-2"]
+
+
 def test_a_lost_region_takes_its_jobs_and_gpus(state: Path) -> None:
     """Its job begins anew elsewhere: less is finished in the time, on half of the GPUs."""
     base, changed = futures(state, lose_regions=("west",))
@@ -88,6 +129,7 @@ def test_the_folder_is_only_read(state: Path) -> None:
     ("changes", "want"),
     [
         ({"add_hosts": {"east": 1}}, "no cluster 'east'"),
+        ({"add_hosts": {"east-1:T4": 1}}, "no kind of host in east-1: 'T4'"),
         ({"quotas": {"c:H100": 1}}, "no tenant 'c'"),
         ({"quotas": {"a:H200": 1}}, "no GPU model 'H200'"),
         ({"lose_regions": ("north",)}, "no region 'north'"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,12 +12,12 @@ from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
 from topmast.cli.jobs import say_history
-from topmast.cli.output import Cell, Column, Row, say, say_table
+from topmast.cli.output import Cell, Column, Row, note, say, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import CapacityPlanView, DrainView, HostView
+    from topmast.model.views import CapacityPlanView, DrainView, HostView, TenantView
 
 HostsArgument = Annotated[
     list[str],
@@ -222,6 +222,8 @@ def tenants(session: Session) -> None:
     """
     with session.client() as client:
         found = client.tenants()
+    for line in _beyond(found):
+        note(f"warning: {line}")
     columns = [
         Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
@@ -237,6 +239,26 @@ def tenants(session: Session) -> None:
         for row in found
     ]  # fmt: skip
     session.show({"tenants": found}, lambda: say_table(columns, rows))
+
+
+def _beyond(tenants: Sequence[TenantView]) -> Iterator[str]:
+    """A line for each model of which the quotas promise more GPUs than there are."""
+    parents = {row.name: row.parent for row in tenants}
+    stating = {row.name for row in tenants if row.nominal is not None}
+    promised: dict[str, float] = {}
+    there = {row.gpu_model: row.present for row in tenants}
+    for row in tenants:
+        above = row.parent
+        while above is not None and above not in stating:
+            above = parents.get(above)
+        if row.nominal is not None and above is None:
+            promised[row.gpu_model] = promised.get(row.gpu_model, 0.0) + row.nominal
+    for model, gpus in sorted(promised.items()):
+        if (present := there[model]) is not None and gpus > present:
+            yield (
+                f"the quotas add up to {number(gpus)} {model}, and there are {number(present)}: "
+                "not all tenants can have theirs at once"
+            )
 
 
 def cordon(session: Session, hosts: HostsArgument) -> None:

@@ -18,7 +18,11 @@ from topmast.cli.text import moment, number
 
 AddHosts = Annotated[
     list[str] | None,
-    typer.Option("--add-hosts", metavar="CLUSTER:N", help="More hosts, like its last one."),
+    typer.Option(
+        "--add-hosts",
+        metavar="CLUSTER:N",
+        help="More hosts, like its last one with GPUs; or CLUSTER:N:KIND, a GPU model or `cpu`.",
+    ),
 ]
 Quota = Annotated[
     list[str] | None,
@@ -82,8 +86,8 @@ def add(app: typer.Typer, root: Root) -> None:
             state=session.state_folder(),
             until_s=values.moment_s(until),
             for_s=for_s,
-            add_hosts=_counts(add_hosts, "CLUSTER:N", "--add-hosts", ":", 1),
-            quotas=_counts(quota, "TENANT:MODEL=N", "--quota", "=", 0),
+            add_hosts=_added(add_hosts),
+            quotas=_quotas(quota),
             profile=profile,
             settings=values.assignments(settings or []),
             lose_regions=tuple(lose_region or ()),
@@ -95,16 +99,26 @@ def add(app: typer.Typer, root: Root) -> None:
         session.show(document, lambda: say_futures(document))
 
 
-def _counts(
-    texts: list[str] | None, form: str, option: str, sign: str, least: int
-) -> dict[str, int]:
-    """Numbers by name, written as ``form`` says."""
+def _added(texts: list[str] | None) -> dict[str, int]:
+    """How many hosts more, by ``CLUSTER`` or ``CLUSTER:KIND``."""
+    found: dict[str, int] = {}
+    for text in texts or ():
+        cluster, _, rest = text.partition(":")
+        count, _, kind = rest.partition(":")
+        if not cluster or not count.isdecimal() or int(count) < 1 or text.endswith(":"):
+            form = "CLUSTER:N or CLUSTER:N:KIND, as east-1:2 or east-1:2:H100"
+            raise typer.BadParameter(f"{text!r} is not {form}", param_hint="'--add-hosts'")
+        found[f"{cluster}:{kind}" if kind else cluster] = int(count)
+    return found
+
+
+def _quotas(texts: list[str] | None) -> dict[str, int]:
+    """Whole GPUs by ``TENANT:MODEL``."""
     found = {}
     for text in texts or ():
-        name, _, count = text.rpartition(sign)
-        known = name and (sign != "=" or all(name.partition(":")))
-        if not known or not count.isdecimal() or int(count) < least:
-            raise typer.BadParameter(f"{text!r} is not {form}", param_hint=f"'{option}'")
+        name, _, count = text.rpartition("=")
+        if not name or not all(name.partition(":")) or not count.isdecimal():
+            raise typer.BadParameter(f"{text!r} is not TENANT:MODEL=N", param_hint="'--quota'")
         found[name] = int(count)
     return found
 
@@ -123,6 +137,8 @@ def say_futures(document: Mapping[str, Any]) -> None:
     base, changed = document["base"], document["changed"]
     if not document["changes"]:
         note("warning: nothing is changed: see `topmast whatif --help`")
+    for line in document["warnings"]:
+        note(f"warning: {line}")
     say_fields(
         [
             ("as of", moment(document["at_s"])),

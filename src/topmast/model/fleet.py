@@ -97,6 +97,24 @@ class Fleet(Struct, frozen=True):
             found[host.model] = found.get(host.model, 0) + host.gpus
         return found
 
+    def quotas(self) -> dict[str, int]:
+        """How many GPUs of each model the quotas of all trees of tenants promise together.
+
+        What is stated below a quota is within it; a tenant that states none promises what those below it do.
+        """
+        below: dict[str | None, list[TenantSpec]] = {}
+        for tenant in self.tenants:
+            below.setdefault(tenant.parent, []).append(tenant)
+        found: dict[str, int] = {}
+        open_tenants = [*below.get(None, ())]
+        while open_tenants:
+            tenant = open_tenants.pop()
+            if tenant.quota is None:
+                open_tenants += below.get(tenant.name, ())
+            for model, gpus in (tenant.quota or {}).items():
+                found[model] = found.get(model, 0) + gpus
+        return found
+
     def gpu_memory_bytes(self) -> dict[str, int]:
         """The memory of a GPU by model, the least of its hosts; without models of which none says it."""
         found: dict[str, int] = {}

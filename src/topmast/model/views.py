@@ -290,7 +290,8 @@ class TenantView(Struct, frozen=True):
 
     ``nominal`` None states no quota; ``borrowed`` runs over quota; ``lent`` is the part of the quota
     that tenants outside its branch use now. ``fair_share`` of the fleet is the tenant's by weight,
-    ``usage_share`` is its part of what was used lately, of all models; both are 0 to 1.
+    ``usage_share`` is its part of what was used lately, of all models; both are 0 to 1. ``present``: GPUs of
+    the model in the whole fleet; None from a server that does not say.
     """
 
     name: str
@@ -304,6 +305,7 @@ class TenantView(Struct, frozen=True):
     parent: str | None = None
     fair_share: float = 1.0
     usage_share: float = 0.0
+    present: float | None = None
 
 
 class ReplicaView(Struct, frozen=True):

@@ -216,6 +216,7 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
         if model and name in models:
             models[name].add(model)
     lent = {model: ledger.lent(model) for model in sorted(set().union(*models.values()))}
+    there = queue.fleet.gpus()
     found = []
     for node in ledger.tree.downwards:
         spec, share = ledger.tenants.get(node.name), ledger.share(node.name)
@@ -235,6 +236,7 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
                     parent=(node.parent.name or None) if node.parent else None,
                     fair_share=share.fair,
                     usage_share=share.used,
+                    present=float(there.get(model, 0)),
                 )
             )
     return tuple(found)

@@ -445,6 +445,11 @@ class Service:
         now = self.clock.now()
         until = now if until_s is None else until_s
         since = until - 30 * 86_400.0 if since_s is None else since_s
+        if since > until:
+            message = (
+                "the period begins after it ends" if until_s is not None else "is still to come"
+            )
+            raise InvalidInput(message, field="since", remedy="an earlier since, or a later until")
         rows = await asyncio.to_thread(self.journal.attempts, since, until)
         running = await self._ask(
             lambda: running_rows(self.machines.queue.jobs.values(), self.clock.now())

@@ -14,6 +14,7 @@ from topmast.fast.placement.search import choices_of
 from topmast.fast.placement.space import Space
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup
 from topmast.model.plan import Ask, GroupAsk
 from topmast.model.reason import PendingReason
@@ -46,6 +47,17 @@ def warnings_of(
             f"until the quota is raised (see `topmast tenants`)"
         )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
+
+
+def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
+    """A line for each model of which the quotas promise more GPUs than there are. O(hosts + tenants)."""
+    there = fleet.gpus()
+    return tuple(
+        f"the quotas add up to {promised} {model}, and there are {there.get(model, 0)}: "
+        "not all tenants can have theirs at once"
+        for model, promised in sorted(fleet.quotas().items())
+        if promised > there.get(model, 0)
+    )
 
 
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:

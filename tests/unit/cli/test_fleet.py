@@ -238,6 +238,24 @@ def test_a_dataset_is_copied_and_dropped(server: FakeServer, call: Call) -> None
     assert call("datasets", "drop", "imagenet", "west").error == "topmast: a job reads it"
 
 
+def test_quotas_beyond_the_fleet_are_told(server: FakeServer, call: Call) -> None:
+    """Those at the top of each tree, where there are fewer GPUs; a server that does not say how many tells nothing."""
+
+    def row(name: str, nominal: float | None, parent: str | None = None) -> v.TenantView:
+        return v.TenantView(name, "H100", nominal, 0, 0, 0, 0, 1.0, parent, present=48.0)
+
+    rows = [row("a", 40.0), row("a-one", 40.0, "a"), row("group", None), row("b", 16.0, "group")]
+    server.on("GET", "/tenants", {"tenants": rows})
+    called = call("tenants")
+    assert called.error == (
+        "warning: the quotas add up to 56 H100, and there are 48: not all tenants can have theirs at once"
+    )
+    server.on("GET", "/tenants", {"tenants": [row("a", 40.0), row("b", 8.0)]})
+    assert call("tenants").err == ""
+    server.on("GET", "/tenants", {"tenants": TENANTS})
+    assert call("tenants").err == ""
+
+
 # ------------------------------------------------------------------------------------------- usage
 
 

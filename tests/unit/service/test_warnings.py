@@ -8,7 +8,8 @@ from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenan
 from tests.support.world import World
 from topmast.model.fleet import HostSpec
 from topmast.model.job import JobSpec, Level, Topology
-from topmast.service.warnings import warnings_of
+from topmast.service.fleet import tenants
+from topmast.service.warnings import quotas_beyond, warnings_of
 
 RACK = Topology(required=Level.RACK)
 
@@ -113,3 +114,28 @@ def test_hosts_that_each_lack_something() -> None:
     world = World(fleet(type(spec)("east-1", hosts)))
     (told,) = _told(world, job(resources=needs(1, "H100", cpus=32, memory=10**11)))
     assert told.startswith("resources: no one host has 1 H100 and as many CPUs")
+
+
+def test_quotas_that_promise_more_than_there_is() -> None:
+    """The quotas at the top of each tree count; where none is stated, those below."""
+    system = fleet(
+        cluster("east-1", hosts=2),
+        cluster("west-1", hosts=1, gpus=4, model="A100"),
+        tenants=(
+            tenant("a", H100=12, A100=4), tenant("a-one", "a", H100=12),
+            tenant("group"), tenant("b", "group", H100=6), tenant("free"),
+        ),
+    )  # fmt: skip
+    assert system.quotas() == {"H100": 18, "A100": 4}
+    assert quotas_beyond(system) == (
+        "the quotas add up to 18 H100, and there are 16: not all tenants can have theirs at once",
+    )
+    rows = tenants(World(system).queue)
+    assert {row.gpu_model: row.present for row in rows if row.gpu_model} == {"H100": 16, "A100": 4}
+
+
+def test_quotas_that_fit_need_no_warning() -> None:
+    """All that there is, and no more; a model that is not there counts as none."""
+    assert quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", H100=16),))) == ()
+    (line,) = quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", T4=1),)))
+    assert "1 T4, and there are 0" in line
