@@ -7,6 +7,8 @@ PIP    := $(PY) -m pip --disable-pip-version-check -qq
 N      ?= 300
 
 PYTEST := $(PY) -m pytest -q -m "not slow"
+# Where tests note why they were skipped, for the line at the end.
+SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, and so run one at a time.
 REAL_PROCESSES := tests/contract tests/integration tests/crash
 
@@ -17,7 +19,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,9 +34,15 @@ ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(PY) -m topmast.adapters.kernels
-	@$(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
-	@$(PYTEST) $(REAL_PROCESSES)
+	@rm -f $(SKIPS)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) $(REAL_PROCESSES)
+	@$(PY) -m tests.support.skips $(SKIPS)
 endif
+
+test-all: $(DEV) ## the same, and fail if a test was skipped
+	@$(MAKE) --no-print-directory test
+	@$(PY) -m tests.support.skips --none $(SKIPS)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
@@ -59,7 +67,7 @@ bounds: $(DEV) ## run the tests of compiled kernels with every index checked: mi
 
 # In a cache of its own: code that checks its indices must not be taken for the usual one.
 BOUNDS := tests/unit/fast/placement $(patsubst %,tests/properties/test_%.py, \
-          ahead bulk explanations mixed_gangs resizing search search_is_exhaustive victims)
+          ahead explanations mixed_gangs resizing search search_is_exhaustive victims)
 
 mutants: $(DEV) ## break each promise in a copy of the source, and see that a test notices: minutes
 	@$(PY) -m tests.mutants.run $(ARGS)

@@ -13,6 +13,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note why a test was skipped, in the file that `make test` names; a worker leaves that to its master."""
+    if (file := os.environ.get("TOPMAST_SKIPS")) and report.skipped and not _IS_WORKER:
+        place = report.longrepr
+        reason = place[2] if isinstance(place, tuple) else str(place)
+        with Path(file).open("a", encoding="utf-8") as notes:
+            notes.write(" ".join(reason.split()) + "\n")
+
+
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of public traces: `$TOPMAST_DATA`, or `shared/data` beside the repository."""
