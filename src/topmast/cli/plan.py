@@ -13,7 +13,7 @@ import typer
 from topmast.cli import plan_capacity
 from topmast.cli.command import NOBODY, SYSTEM, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
-from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
+from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, compiling_told, limit_s
 from topmast.cli.text import number
 
 INFEASIBLE = 1
@@ -90,10 +90,8 @@ def data(
     )
     read = parse_problem(bytes_of(problem), str(problem))
     warm = None if warm_start is None else _answer(warm_start)
-    begun_s = time.monotonic()
-    compile_kernels()
-    if time.monotonic() - begun_s > 1.0:
-        note(f"compiled the kernels in {time.monotonic() - begun_s:.0f} s, once on this machine")
+    with compiling_told():
+        compile_kernels()
     document = Planner(options, time.monotonic, _Progress()).plan(read, warm)
     if not duals:
         document.pop("duals", None)

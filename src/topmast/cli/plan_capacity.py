@@ -11,7 +11,7 @@ import typer
 
 from topmast.cli.command import NOBODY, Session, command
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
-from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, limit_s
+from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, compiling_told, limit_s
 from topmast.cli.text import number
 
 SHOWN = 10
@@ -42,10 +42,8 @@ def capacity(session: Session, problem: ProblemArgument, time_limit: TimeOption 
 
     seconds = limit_s(time_limit)
     read = parse_problem(bytes_of(problem), str(problem))
-    begun_s = time.monotonic()
-    compile_kernels()
-    if time.monotonic() - begun_s > 1.0:
-        note(f"compiled the kernels in {time.monotonic() - begun_s:.0f} s, once on this machine")
+    with compiling_told():
+        compile_kernels()
     document = plan(read, seconds, time.monotonic)
     session.show(document, lambda: _say(document))
     for shortage in shortages_of(read)[:SHOWN]:

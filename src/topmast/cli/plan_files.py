@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from topmast.cli import values
+from topmast.cli.output import note
 
 ProblemArgument = Annotated[
     Path, typer.Argument(metavar="PROBLEM.json", help="The problem to solve; - reads stdin.")
@@ -24,6 +28,19 @@ def limit_s(text: str) -> float:
     if not seconds:
         raise typer.BadParameter("must be more than 0", param_hint="'--time-limit'")
     return seconds
+
+
+@contextmanager
+def compiling_told(after_s: float = 2.0) -> Iterator[None]:
+    """Say that kernels are compiled while they are; what an earlier run compiled is loaded in less than ``after_s``."""
+    text = "compiling the kernels, once on this machine: up to a minute"
+    telling = threading.Timer(after_s, note, [text])
+    telling.daemon = True
+    telling.start()
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 def bytes_of(path: Path) -> bytes:

@@ -47,17 +47,17 @@ def _say(document: Mapping[str, Any]) -> None:
         [(p["name"], p["policies"]["order"], p["what"], p) for p in profiles],
     )
     if not sys.stdout.isatty():
-        note("long cells are cut: all of it is in --json, and fits a terminal")
+        note("without the options, which a terminal shows: they are in --json")
 
 
 def _table(first: str, second: str, third: str, rows: Sequence[tuple[str, str, str, Any]]) -> None:
-    """Three columns, and the options of what the row is about."""
-    titles = [
-        Column(first, whole=True),
-        Column(second, whole=True),
-        Column(third, most=100),
-        Column("OPTIONS", most=50),
-    ]
+    """Three columns, and in a terminal the options of what the row is about."""
+    titles = [Column(first, whole=True), Column(second, whole=True)]
+    if not sys.stdout.isatty():
+        # What reads a pipe wants whole cells; a table has no room for that of all options.
+        say_table([*titles, Column(third, whole=True)], [[a, b, c] for a, b, c, _ in rows])
+        return
+    titles += [Column(third, most=100), Column("OPTIONS", most=50)]
     say_table(titles, [[a, b, c, _options(entry["options"])] for a, b, c, entry in rows])
 
 

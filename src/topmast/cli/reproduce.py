@@ -91,7 +91,7 @@ def say_experiments(document: Mapping[str, Any]) -> None:
 def _say_checks(checks: list[Mapping[str, Any]]) -> None:
     if not checks:
         return
-    from topmast.experiments.page import VERDICTS
+    from topmast.experiments.page import VERDICTS, not_compared
 
     titles = ("CASE", "FIGURE", "PUBLISHED", "PUBLIC CODE", "WANTED", "OURS", "")
     rows = [
@@ -100,6 +100,8 @@ def _say_checks(checks: list[Mapping[str, Any]]) -> None:
         for c in checks
     ]  # fmt: skip
     say_table([Column(title) for title in titles], rows)
+    for line in not_compared(checks):
+        say(line)
     say()
 
 

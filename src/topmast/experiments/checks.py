@@ -10,17 +10,28 @@ from topmast.experiments.config import Check
 Means = Sequence[Mapping[str, Any]]
 
 
-def checked(check: Check, means: Means, comparable: bool = True) -> dict[str, Any]:
-    """What was published, what we found, whether it is what it must be; None: it cannot be compared."""
+NO_FIGURE = "no run of this scale has the figure"
+NO_DEMAND = "told beside ours, and nothing is demanded"
+
+
+def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
+    """What was published, what we found, whether it is what it must be; None: it cannot be compared, and ``why``.
+
+    ``why_not``: why what ours ran on is not what was published; empty: it is.
+    """
     found = _found(check, means)
     ours = (max(found) if check.at_most is not None else min(found)) if found else None
     low, high = _bounds(check)
     reached = None
-    if comparable and ours is not None and (low is not None or high is not None):
+    if low is None and high is None:
+        why_not = why_not or NO_DEMAND
+    elif ours is None:
+        why_not = why_not or NO_FIGURE
+    elif not why_not:
         reached = (low is None or ours >= low) and (high is None or ours <= high)
     return {
         "case": check.case, "figure": _figure(check), "published": check.published, "public": check.public,
-        "ours": ours, "wanted": _wanted(check), "reached": reached,
+        "ours": ours, "wanted": _wanted(check), "reached": reached, "why": why_not,
     }  # fmt: skip
 
 

@@ -31,6 +31,13 @@ def files_of(experiment: Experiment, case: Case) -> Files | None:
     return experiment.files[case.files] if case.files else None
 
 
+def is_whole(files: Files, scale: Scale, data: Path | None) -> bool:
+    """Whether the scale leaves all jobs of a trace. O(jobs)."""
+    if scale.limit is None:
+        return True
+    return is_there(files, data) and len(open_files(files, scale, 1, data)[0]) <= scale.limit
+
+
 def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tuple[Trace, Fleet]:
     """The trace and the fleet of a run; a published trace is the same for every seed. O(jobs)."""
     fleet = parse_fleet(msgspec.to_builtins(files.fleet))

@@ -29,6 +29,9 @@ def write_page(folder: Path, experiment: Experiment, document: Mapping[str, Any]
         f"<pre>{escape(command_of(document))}</pre>",
         f"<p>{escape(_setting(document))}</p>",
         _checks(document["checks"]),
+        "<ul>"
+        + "".join(f"<li>{escape(line)}" for line in not_compared(document["checks"]))
+        + "</ul>",
         svg,
         _figures(experiment, document["means"]),
         _cases(experiment.cases),
@@ -91,6 +94,15 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
         for c in checks
     ]  # fmt: skip
     return table(("case", "figure", "published", "public code", "ours must be", "ours", ""), rows)
+
+
+def not_compared(checks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why figures are not comparable, a line for each reason."""
+    counts: dict[str, int] = {}
+    for check in checks:
+        if check["reached"] is None and check.get("why"):
+            counts[check["why"]] = counts.get(check["why"], 0) + 1
+    return [f"not comparable, {count} of {len(checks)}: {why}" for why, count in counts.items()]
 
 
 def _figures(experiment: Experiment, means: Means) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from topmast.experiments.checks import checked
 from topmast.experiments.config import Check, Experiment, Scale
-from topmast.experiments.files import files_of, is_there
+from topmast.experiments.files import files_of, is_there, is_whole
 from topmast.experiments.points import Point
 
 T95 = (
@@ -72,11 +72,13 @@ def checks_of(
     """Every published figure; those of published traces count only for all of their jobs."""
     cases = {case.name: case for case in experiment.cases}
 
-    def comparable(check: Check) -> bool:
+    def why_not(check: Check) -> str:
         files = files_of(experiment, cases[check.case])
-        whole = scale.limit is None and (
-            files is None or files.trace is None or is_there(files, data)
-        )
-        return whole or files is None
+        if files is None:
+            return ""
+        if files.trace is not None and not is_there(files, data):
+            return f"{files.trace} is not there, and generated jobs stand in for it (--data)"
+        return "" if is_whole(files, scale, data) else cut
 
-    return [checked(check, means, comparable(check)) for check in experiment.checks]
+    cut = f"only the first {scale.limit} jobs of each trace ran (--scale full takes all)"
+    return [checked(check, means, why_not(check)) for check in experiment.checks]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
 from typing import Any, TypeVar
@@ -77,6 +77,8 @@ HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
 """By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
 
 Policy = TypeVar("Policy")
+FAMILY = 4
+"""More profiles than that which begin alike are told as one family."""
 
 
 class Policies(Struct, frozen=True):
@@ -214,10 +216,22 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
     names = profile_names()
     if name not in names:
         near = get_close_matches(name, names, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {_by_family(names)}"
         raise InvalidInput(f"unknown profile '{name}'", field="profile", remedy=hint)
     text = (resources.files("topmast.policies") / "profiles" / f"{name}.yaml").read_text("utf-8")
     return _made(yaml.safe_load(text), options or {})
+
+
+def _by_family(names: Sequence[str]) -> str:
+    """Names in a line that can be read: of many with one beginning the number, and where they are listed."""
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(name.partition("-")[0], []).append(name)
+    parts = [
+        ", ".join(of) if len(of) <= FAMILY else f"{family}-... ({len(of)})"
+        for family, of in families.items()
+    ]
+    return f"{', '.join(parts)}; `topmast policies` lists all"
 
 
 def with_options(profile: Profile, options: Mapping[str, str]) -> Profile:

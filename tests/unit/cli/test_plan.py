@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.support.dataplan import check
 from tests.unit.cli.program import ROOT
+from topmast.cli import plan_files
 from topmast.cli.main import main
+from topmast.cli.output import note
 
 SMALL = ("--tables", "20", "--regions", "3", "--workloads", "20")
 
@@ -101,3 +104,16 @@ def test_bad_files_are_misuse(
     assert err.startswith(f"topmast: {path}")
     assert err.count("\n") == 1
     assert main(ROOT, ["plan", "data", str(tmp_path / "none.json")]) == 2
+
+
+def test_it_is_said_while_kernels_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    """At once when it takes time, and not a word when it does not."""
+    told = Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_files, "note", lambda text: (note(text), told.set()))
+        with plan_files.compiling_told(after_s=0.01):
+            assert told.wait(30.0), "while it goes on"
+    assert "compiling the kernels" in capsys.readouterr().err
+    with plan_files.compiling_told(after_s=3_600.0):
+        pass
+    assert capsys.readouterr().err == ""
