@@ -109,8 +109,13 @@ def test_bad_files_are_misuse(
 def test_it_is_said_while_kernels_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     """At once when it takes time, and not a word when it does not."""
     told = Event()
+
+    def said(text: str) -> None:
+        note(text)
+        told.set()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_files, "note", lambda text: (note(text), told.set()))
+        patch.setattr(plan_files, "note", said)
         with plan_files.compiling_told(after_s=0.01):
             assert told.wait(30.0), "while it goes on"
     assert "compiling the kernels" in capsys.readouterr().err
