@@ -528,11 +528,11 @@ TRAVERSALS = ["", "/", "/etc", "..", "a/../../b", "a/./b", "a//b", "a\0b", "a\nb
 def test_a_path_never_leaves_the_store(moving: Moving, tmp_path: Path, path: str) -> None:
     secret = write(tmp_path, {"b/secret": b"secret"})
     write(moving.folder("east"), TREE)
-    assert "is no path of a dataset" in moving.fails(path=path)
+    assert "is not the path of a dataset" in moving.fails(path=path)
     for ask in (moving.mover.measure, moving.mover.local_path):
-        with pytest.raises(InvalidInput, match="no path of a dataset"):
+        with pytest.raises(InvalidInput, match="not the path of a dataset"):
             ask("east", path)
-    with pytest.raises(InvalidInput, match="no path of a dataset"):
+    with pytest.raises(InvalidInput, match="not the path of a dataset"):
         moving.mover.put_directory("east", path, secret / "b")
     moving.mover.delete_replica("imagenet", "east", path)
     moving.mover.close()

@@ -118,6 +118,7 @@ ROUTES = {
     "post /hosts/{host}/cordon", "post /hosts/{host}/uncordon", "post /hosts/{host}/drain",
     "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
+    "delete /datasets/{name}",
     "get /plans/data", "get /plans/capacity", "get /usage", "get /health", "get /events",
 }  # fmt: skip
 """Those that the tests of this file go through."""
@@ -308,8 +309,14 @@ def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Pat
     eventually(lambda: replicas() == both, "the replica is there")
     dropped = http.delete("/datasets/words/replicas/east")
     assert (dropped.status_code, replicas()) == (200, {"west": "complete"})
-    problem_of(http.delete("/datasets/words/replicas/west"), 409)
+    last = problem_of(http.delete("/datasets/words/replicas/west"), 409)["detail"]
+    assert "would have 0 complete replicas, and must have 1" in last
+    assert "topmast datasets rm words" in last
     problem_of(http.delete("/datasets/words/replicas/east"), 404)
+    removed = http.delete("/datasets/words")
+    assert (removed.status_code, removed.json()["name"]) == (200, "words")
+    assert all(d["name"] != "words" for d in http.get("/datasets").json()["datasets"])
+    problem_of(http.delete("/datasets/words"), 404)
 
 
 def test_no_dataset_reaches_into_the_folder_of_another(http: httpx.Client, tmp_path: Path) -> None:
@@ -488,7 +495,7 @@ def test_a_job_that_cannot_be_is_refused_with_a_remedy(
     [
         ({"path": "../../../etc"}, "path", "leaves its folder"),
         ({"path": "/etc"}, "path", "leaves its folder"),
-        ({"path": ".topmast/manifests"}, "path", "no path of a dataset"),
+        ({"path": ".topmast/manifests"}, "path", "not the path of a dataset"),
         ({"path": "a\0b"}, "", "NUL"),
         ({"path": "nothing/here"}, "path", "nothing at"),
         ({"region": "eats"}, "region", "did you mean 'east'?"),

@@ -160,6 +160,15 @@ def _datasets(router: APIRouter, service: Service) -> None:
         return answer(await service.data_plan())
 
     @router.delete(
+        "/datasets/{name}",
+        tags=["datasets"],
+        summary="Forget a dataset and delete its replicas",
+        **returns(v.DatasetView),
+    )
+    async def remove(name: str) -> Response:
+        return answer(await service.remove_dataset(name))
+
+    @router.delete(
         "/datasets/{name}/replicas/{region}",
         tags=["datasets"],
         summary="Drop a replica",

@@ -46,6 +46,7 @@ def add(app: typer.Typer) -> None:
     )(add_one)  # fmt: skip
     command(group, "replicate", example="topmast datasets replicate imagenet west")(replicate)
     command(group, "drop", example="topmast datasets drop imagenet west")(drop)
+    command(group, "rm", example="topmast datasets rm imagenet")(remove)
     command(group, "plan", example="topmast datasets plan")(plan)
     command(group, "why", example="topmast datasets why imagenet")(why)
     app.add_typer(
@@ -128,6 +129,18 @@ def drop(session: Session, name: NameArgument, region: RegionArgument) -> None:
     with session.client() as client:
         view = client.drop(name, region)
     session.show(view, lambda: _say([view]))
+
+
+def remove(session: Session, name: NameArgument) -> None:
+    """Forget a dataset and delete all its replicas.
+
+    Its name and its path can be used again then.
+    """
+    with session.client() as client:
+        view = client.remove_dataset(name)
+    session.show(
+        view, lambda: note(f"{name} is removed; it was in {plural(len(view.replicas), 'region')}")
+    )
 
 
 def plan(session: Session) -> None:

@@ -401,6 +401,11 @@ class Client:
         path = _path("datasets", dataset, "replicas", region)
         return self._transport.decoded(DatasetView, self._transport.send("DELETE", path))
 
+    def remove_dataset(self, dataset: str) -> DatasetView:
+        """Forget a dataset and delete all its replicas; returns what there was."""
+        answer = self._transport.send("DELETE", _path("datasets", dataset))
+        return self._transport.decoded(DatasetView, answer)
+
     # -------------------------------------------------------------------------------------- records
 
     def usage(

@@ -96,6 +96,12 @@ class DropReplica(Message, frozen=True):
     region: str
 
 
+class RemoveDataset(Message, frozen=True):
+    """Forget a dataset, and delete all its replicas."""
+
+    dataset: str
+
+
 # --- the mover and the queue ------------------------------------------------------------------
 
 
@@ -770,7 +776,7 @@ class Receipt(Struct, frozen=True):
 Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
-    | CopyDone | CopyFailed | TreeGrown
+    | RemoveDataset | CopyDone | CopyFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
     | OutOfService

@@ -144,6 +144,9 @@ class Trail:
     def _dropped(self, fact: f.ReplicaDropped, event: Message, now: float) -> None:
         self._line(now, "", "replica-dropped", f"{fact.dataset} dropped from {fact.region}")
 
+    def _removed(self, fact: f.DatasetRemoved, event: Message, now: float) -> None:
+        self._line(now, "", "dataset-removed", f"{fact.dataset} removed")
+
     def _host_set(self, fact: p.HostSet, event: SetHost, now: float) -> None:
         what, kind = _HOST_WISHES[fact.state]
         by = event.by or "somebody"
@@ -217,6 +220,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.CopyReady: Trail._copy_ready,
     f.CopyGone: Trail._copy_gone,
     f.ReplicaDropped: Trail._dropped,
+    f.DatasetRemoved: Trail._removed,
     p.HostSet: Trail._host_set,
     p.HostsAssigned: Trail._hosts_assigned,
     p.HostsHandedOver: Trail._hosts_handed_over,

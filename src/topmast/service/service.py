@@ -433,6 +433,12 @@ class Service:
         await self._tell(ids.QUEUE, m.DropReplica(name, region))
         return await self.dataset(name)
 
+    async def remove_dataset(self, name: str) -> v.DatasetView:
+        """Forget a dataset and delete its replicas; answers what there was."""
+        there = await self.dataset(name)
+        await self._tell(ids.QUEUE, m.RemoveDataset(name))
+        return there
+
     # --- accounts ---------------------------------------------------------------------------------------
 
     async def usage(self, by: str, since_s: float | None, until_s: float | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
@@ -251,6 +251,14 @@ def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> Non
     queue.pending.reopen()
 
 
+def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> None:
+    """The fleet forgets it too, or a start without a fleet file would enter it again."""
+    queue.catalogue.remove(fact.dataset)
+    kept = tuple(spec for spec in queue.fleet.datasets if spec.name != fact.dataset)
+    queue.fleet = structs.replace(queue.fleet, datasets=kept)
+    queue.pending.reopen()
+
+
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.FleetSet: _fleet,
     f.HostsMoved: _hosts_moved,
@@ -274,5 +282,6 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CopyReady: _copy_ready,
     f.CopyGone: _copy_gone,
     f.ReplicaDropped: _dropped,
+    f.DatasetRemoved: _removed,
 }
 """Every fact of the queue."""

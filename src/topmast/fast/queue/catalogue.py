@@ -198,3 +198,10 @@ class Catalogue:
         record = self.datasets[name]
         if record.replicas.pop(region, None) is not None:
             self._store(region, -record.spec.size_bytes)
+
+    def remove(self, name: str) -> None:
+        """A dataset is known no more."""
+        for region in list(self.datasets[name].replicas):
+            self.drop(name, region)
+        self.paths.remove(name, self.datasets.pop(name).spec.path)
+        self.failed = {key: t for key, t in self.failed.items() if key.rpartition("@")[0] != name}

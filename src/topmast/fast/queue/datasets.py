@@ -72,8 +72,13 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
         return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
-    if len(complete) <= max(1, record.spec.min_replicas):
-        return Conflict(f"'{event.dataset}' would have fewer replicas than it must")
+    least = max(1, record.spec.min_replicas)
+    if len(complete) <= least:
+        left = f"'{event.dataset}' would have {len(complete) - 1} complete replicas, and must have {least}"
+        return Conflict(
+            f"{left} (copy it to another region first: topmast datasets replicate {event.dataset} REGION;"
+            f" or remove it altogether: topmast datasets rm {event.dataset})"
+        )
     for job in queue.jobs.values():
         if event.dataset not in job.spec.datasets or job.finished:
             continue
@@ -81,15 +86,42 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
             return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
         if not job.plan and _only_there(queue, job.spec.datasets, event.region):
             return Conflict(f"job {job.id} waits, and only '{event.region}' has all its data")
-    asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
-    if asked is not None and event.dataset in asked.spec.datasets:
-        return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
+    asked = _being_placed(queue, event.dataset)
+    if asked is not None:
+        return asked
     for copy in queue.catalogue.copies.values():
         if (copy.dataset, copy.source) == (event.dataset, event.region):
             return Conflict(f"copy {copy.id} reads it now")
     queue.decide(f.ReplicaDropped(event.dataset, event.region))
     if not queue.catalogue.shared(event.dataset):
         queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
+    return event.dataset
+
+
+def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
+    asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
+    if asked is None or dataset not in asked.spec.datasets:
+        return None
+    return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
+
+
+def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastError:
+    """Forget a dataset that no job names and no copy moves, and delete all that is there of it."""
+    record = queue.catalogue.datasets.get(event.dataset)
+    if record is None:
+        return NotFound(f"no dataset '{event.dataset}'")
+    for job in queue.jobs.values():
+        if event.dataset in job.spec.datasets and not job.finished:
+            return Conflict(f"job {job.id} reads '{event.dataset}' (wait for it, or cancel it)")
+    for copy in queue.catalogue.copies.values():
+        if copy.dataset == event.dataset:
+            return Conflict(
+                f"copy {copy.id} of it to '{copy.target}' is under way: try again later"
+            )
+    regions = () if queue.catalogue.shared(event.dataset) else tuple(record.replicas)
+    queue.decide(f.DatasetRemoved(event.dataset))
+    for region in regions:
+        queue.send(ids.MOVER, m.DeleteReplica(event.dataset, region, record.spec.path))
     return event.dataset
 
 

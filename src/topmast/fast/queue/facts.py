@@ -159,9 +159,15 @@ class ReplicaDropped(Fact, frozen=True):
     region: str
 
 
+class DatasetRemoved(Fact, frozen=True):
+    """A dataset is known no more, in whatever region it was."""
+
+    dataset: str
+
+
 QueueFact = (
     FleetSet | HostsMoved | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
-    | ReplicaDropped
+    | ReplicaDropped | DatasetRemoved
     | PackedWith | AttemptsSkipped
 )  # fmt: skip

@@ -90,6 +90,7 @@ class GlobalQueue(QueueViews):
         m.AddDataset: datasets.add_dataset,
         m.RequestReplica: datasets.request_replica,
         m.DropReplica: datasets.drop_replica,
+        m.RemoveDataset: datasets.remove_dataset,
         m.CopyDone: datasets.copy_done,
         m.CopyFailed: datasets.copy_failed,
         m.FleetOffered: cycle.fleet_offered,

@@ -359,6 +359,11 @@ REQUESTS = [
     Request("drop what is not there", m.DropReplica("d", "north"), NotFound),
     Request("drop a copy in flight", m.DropReplica("d", "north"), NotFound, copying=True),
     Request("drop an unknown dataset", m.DropReplica("x", "east"), NotFound),
+    Request("remove it", m.RemoveDataset("d"), "d"),
+    Request("remove it whatever it must have", m.RemoveDataset("d"), "d", min_replicas=2),
+    Request("remove what a job reads", m.RemoveDataset("d"), Conflict, reader=True),
+    Request("remove what is copied", m.RemoveDataset("d"), Conflict, copying=True),
+    Request("remove the unknown", m.RemoveDataset("x"), NotFound),
     Request("copy to a new region", m.RequestReplica("d", "north"), "d"),
     Request("copy to where it is", m.RequestReplica("d", "east"), "d"),
     Request("copy twice", m.RequestReplica("d", "north"), "d", copying=True),
@@ -427,6 +432,31 @@ def test_a_replica_that_no_other_dataset_shares_is_deleted() -> None:
     world = _world(dataset("d", "east", "west"), DatasetSpec("e", 1, "data/d2", ("east", "west")))
     world.tell(ids.QUEUE, m.DropReplica("d", "east"))
     assert world.orders(m.DeleteReplica) == [m.DeleteReplica("d", "east", "data/d")]
+
+
+def test_a_dataset_is_removed_and_may_be_added_again() -> None:
+    """Its replicas go everywhere, its folder is free, and a restart with the last fleet does not bring it back."""
+    world = _world(dataset("d", "east", "west"))
+    assert world.tell(ids.QUEUE, m.RemoveDataset("d")) == "d"
+    gone = {(order.region, order.path) for order in world.orders(m.DeleteReplica)}
+    assert gone == {("east", "data/d"), ("west", "data/d")}
+    catalogue = world.queue.catalogue
+    assert ("d" in catalogue.datasets, catalogue.stored_bytes("east")) == (False, 0)
+    world.tell(ids.QUEUE, m.ConfigureFleet(world.queue.fleet))
+    assert "d" not in catalogue.datasets
+    world.submit(_reads("d"))
+    assert world.reason("j1") == "UnknownDataset"
+    assert world.tell(ids.QUEUE, m.AddDataset(dataset("d", "west"))) == "d"
+    assert world.jobs["j1"].region == "west"
+
+
+def test_a_dataset_that_shares_files_is_removed_without_them() -> None:
+    """The other one keeps them, and may be deleted for good afterwards."""
+    world = _world(dataset("d", "east"), DatasetSpec("e", 1, "data/d/part", ("east",)))
+    world.tell(ids.QUEUE, m.RemoveDataset("e"))
+    assert world.orders(m.DeleteReplica) == []
+    world.tell(ids.QUEUE, m.RemoveDataset("d"))
+    assert [order.path for order in world.orders(m.DeleteReplica)] == ["data/d"]
 
 
 def test_a_replica_is_not_dropped_while_a_job_that_reads_it_is_being_placed() -> None:
