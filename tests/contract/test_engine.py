@@ -6,6 +6,7 @@ To hold another engine to it, add a function to `engines.ENGINES`.
 import io
 import os
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -397,3 +398,22 @@ def test_the_truth_of_an_idle_engine_is_empty(rig: Rig) -> None:
     truth = rig.truth()
     assert (truth.tasks, truth.down_hosts) == ((), ())
     assert not rig.news.all(TaskLost)
+
+
+def test_checkpoints_in_a_loop_are_told_now_and_then(rig: Rig) -> None:
+    """Each is journalled for good, so a task cannot have many; but the last one counts."""
+    script = """
+    for step in $(seq 1 300); do
+      echo '{"step": '$step', "checkpoint": true, "resumed_from": '$step'}' >> "$TOPMAST_PROGRESS_FILE"
+      sleep 0.005
+    done
+    """
+    began_s = time.monotonic()
+    rig.engine.start_gang(order("j1", script))
+    rig.end_of("j1")
+    most = 2 + (time.monotonic() - began_s) / 2.0
+    steps = [news.step for news in rig.news.all(Checkpointed, job="j1")]
+    resumed = [news.step for news in rig.news.all(Resumed, job="j1")]
+    assert 1 <= len(steps) <= most
+    assert 1 <= len(resumed) <= most
+    assert steps[-1] == resumed[-1] == 300

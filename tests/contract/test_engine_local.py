@@ -1,7 +1,9 @@
 """What only the local engine promises, for hosts, supervisors and Topmast itself being killed."""
 
+import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace as replace_struct
 
 from tests.contract.engines import (
     HOSTS,
@@ -31,6 +35,7 @@ from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.messages import EngineTruth, HostDown, HostUp, TaskExited, TaskLost, TaskStarted
+from topmast.model.plan import Seat
 from topmast.ports import Engine
 
 FOREVER = "echo up $$\nwhile true; do sleep 0.05 || true; done"
@@ -193,6 +198,58 @@ def test_an_agent_nobody_needs_leaves(rig: Rig) -> None:
     rig.open()
     rig.news.wait(HostUp, host="h0")
     assert not rig.news.all(HostDown)
+
+
+def test_an_agent_whose_socket_was_tidied_away_is_found_again(rig: Rig) -> None:
+    """It listens anew for the next Topmast, and what it runs goes on."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.says("j1", "up")
+    agent = agent_of(rig, "h0")
+    rig.engine.close()
+    (layout(rig).host("h0") / "agent.sock").unlink()
+    rig.open()
+    rig.started("j1")
+    rig.engine.start_gang(order("j2", "exit 3"))
+    assert rig.end_of("j2").code == 3
+    assert agent_of(rig, "h0") == agent
+    assert not rig.news.all(HostDown)
+
+
+# --- what is nobody's fault ---------------------------------------------------------------------
+
+
+def test_no_host_is_blamed_for_a_server_without_files(rig: Rig) -> None:
+    """A plan that this process cannot write says nothing of the hosts that were to run it."""
+    for host in HOSTS:
+        rig.news.wait(HostUp, host=host)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        rig.engine.start_gang(order("j1", "true"))
+        lost = rig.lost("j1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for fd in held:
+            os.close(fd)
+    assert held
+    assert ("Too many open files" in lost.error, lost.blameless) == (True, True)
+    rig.engine.start_gang(order("j2", "true"))
+    assert rig.end_of("j2").code == 0
+
+
+def test_a_host_that_dies_is_to_blame(rig: Rig) -> None:
+    """As is one that is not there: another attempt is to go elsewhere."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.says("j1", "up")
+    kill(agent_of(rig, "h0"))
+    assert rig.lost("j1").blameless is UNSET
+    gang = order("j2", "true")
+    rig.engine.start_gang(replace_struct(gang, seats=(Seat("trainer", 0, "nowhere", (0,)),)))
+    assert rig.lost("j2").blameless is False
 
 
 # --- tasks that halt who watches over them -------------------------------------------------------

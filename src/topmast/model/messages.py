@@ -643,12 +643,16 @@ class TaskExited(Message, frozen=True):
 
 
 class TaskLost(Message, frozen=True):
-    """The task is gone without an exit status; nothing of it runs any more."""
+    """The task is gone without an exit status; nothing of it runs any more.
+
+    ``blameless``: its host has no part in that, and may be trusted with the next attempt.
+    """
 
     job: str
     epoch: int
     rank: int
     error: str
+    blameless: bool | UnsetType = UNSET
 
 
 class Checkpointed(Message, frozen=True):

@@ -72,8 +72,8 @@ class Agent:
                 break
             self._turn(STRAY_RETRY_S if self.gone else None if self._needed() else left_s)
         # Without this record, nobody takes our leave for a death.
-        (self.folder / "agent.json").unlink()
-        (self.folder / "agent.sock").unlink()
+        (self.folder / "agent.json").unlink(missing_ok=True)
+        (self.folder / "agent.sock").unlink(missing_ok=True)
 
     def _needed(self) -> bool:
         return bool(self.clients or self.started)
@@ -83,22 +83,35 @@ class Agent:
         processes.set_name("topmast-agent")
         signal.set_wakeup_fd(self._pipe("wakeup"), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: None)  # someone cannot reach us
         # Ours until after the fork of a supervisor, which sleeps with them blocked.
         signal.pthread_sigmask(signal.SIG_BLOCK, [LOOK_AGAIN, signal.SIGUSR2])
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.news = self._pipe("news")
+        (self.folder / "agent.sock").unlink(missing_ok=True)
+        self._bind()
+        files.write_json(self.folder / "agent.json", processes.identity(os.getpid()))
+        self._listen()
+
+    def _bind(self) -> None:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.setblocking(False)
         # A path of a socket has at most 107 bytes; from inside the folder it has ten.
         os.chdir(self.folder)
-        with contextlib.suppress(FileNotFoundError):
-            Path("agent.sock").unlink()
         self.listener.bind("agent.sock")
         os.chdir("/")
-        files.write_json(self.folder / "agent.json", processes.identity(os.getpid()))
+
+    def _listen(self) -> None:
         self.listener.listen(64)
         self.poll.register(self.listener, select.POLLIN)
+
+    def _listen_anew(self) -> None:
+        """Be reachable again when someone tidied our socket away."""
+        if not (self.folder / "agent.sock").exists():
+            self.poll.unregister(self.listener)
+            self.listener.close()
+            self._bind()
+            self._listen()
 
     def _pipe(self, name: str) -> int:
         """A pipe whose reading end we poll; returns the writing end."""
@@ -122,6 +135,7 @@ class Agent:
             self._serve(self.clients[fd])
         if self.wakeup_reader in ready:
             os.read(self.wakeup_reader, 65536)
+            self._listen_anew()
         self._collect()
         if self.listener.fileno() in ready:
             self._accept()
@@ -226,6 +240,7 @@ class Agent:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             # The agent's lock and connections must end with the agent, so we may not hold them.
             for fd in processes.numbers(Path("/proc/self/fd")):
                 if fd > 2 and fd != self.news:

@@ -302,6 +302,7 @@ class LocalEngine:
         match host.state:
             case HostState.CONNECTING if not self._connect(host):
                 if host.alive:
+                    host.ring()
                     host.wake_s = time.monotonic() + LOOK_S  # it is about to listen, or to end
                 elif host.recorded:
                     self._reap(host, "its agent died")
@@ -391,17 +392,18 @@ class LocalEngine:
 
     def _start_gang(self, gang: StartGang) -> None:
         attempt = attempt_name(gang.job, gang.epoch)
+        strange = [seat.host for seat in gang.seats if seat.host not in self._hosts]
         try:
             if self._memory.is_forgotten(attempt):
                 raise CannotStart("it ran long ago, and is not run twice")
-            for seat in gang.seats:
-                if seat.host not in self._hosts:
-                    raise CannotStart(f"this cluster has no host {seat.host!r}")
+            if strange:
+                raise CannotStart(f"this cluster has no host {strange[0]!r}")
             plan = make_plan(gang, self._layout, self._around)
         except (CannotStart, OSError, ValueError) as error:
+            # Plans are made by this process: no host is at fault if that fails, but one that is not there.
+            text, blameless = files.clean_text(str(error)), not strange
             for seat in gang.seats:
-                text = files.clean_text(str(error))
-                self._post(TaskLost(gang.job, gang.epoch, seat.rank, text))
+                self._post(TaskLost(gang.job, gang.epoch, seat.rank, text, blameless))
             return
         stopped = files.read_json(self._layout.stop(attempt)) is not None
         wanted: dict[str, list[int]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -99,6 +100,11 @@ class Host:
             return None
         *lines, self._received = (self._received + received).split(b"\n")
         return [json.loads(line) for line in lines]
+
+    def ring(self) -> None:
+        """Have an agent that runs see whether it can be reached: its socket may have been removed."""
+        agent = files.read_json(self.folder / "agent.json") or {}
+        processes.send_if_same(agent, signal.SIGHUP)
 
     @property
     def recorded(self) -> bool:

@@ -70,12 +70,12 @@ def identity(pid: int) -> dict[str, object]:
 
 def kill_if_same(who: dict[str, object]) -> None:
     """SIGKILL the process with this identity, and no other that has its number now."""
-    _send_if_same(who, signal.SIGKILL)
+    send_if_same(who, signal.SIGKILL)
 
 
 def wake_if_same(who: dict[str, object]) -> None:
     """SIGCONT to the process with this identity: it goes on, if it was halted."""
-    _send_if_same(who, signal.SIGCONT)
+    send_if_same(who, signal.SIGCONT)
 
 
 def is_stopped(who: dict[str, object]) -> bool:
@@ -87,7 +87,8 @@ def is_stopped(who: dict[str, object]) -> bool:
     return fields is not None and int(fields[19]) == who.get("start_ticks") and fields[0] in b"Tt"
 
 
-def _send_if_same(who: dict[str, object], number: int) -> None:
+def send_if_same(who: dict[str, object], number: int) -> None:
+    """Signal the process with this identity, and no other that has its number now."""
     pid = who.get("pid")
     if not isinstance(pid, int) or pid <= 1 or who.get("boot") != boot_id():
         return

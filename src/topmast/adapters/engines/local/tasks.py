@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from topmast.adapters.engines.local import files
@@ -19,6 +20,9 @@ from topmast.model.messages import (
 )
 from topmast.ports import Clock, Post
 
+TELL_S = 2.0
+"""How often a task may have a checkpoint journalled; in between, only the last is remembered."""
+
 
 @dataclass
 class Task:
@@ -29,6 +33,12 @@ class Task:
     started_s: float | None = None
     end: Json | None = None
     tail: Tail | None = None
+    resumed: int | None = None
+    """From which step it went on, as far as that was not posted yet."""
+    checkpoint: tuple[int, float] | None = None
+    """Its last checkpoint that was not posted yet: step and time."""
+    told_s: float = -math.inf
+    """When something of these was posted last."""
 
     @property
     def attempt(self) -> str:
@@ -129,6 +139,7 @@ class Tasks:
             task.end = end
             if task.tail is not None:
                 self._read(task, task.tail, whole=True)
+                self._tell(task, now)
                 task.tail = None
             self._running.pop(task.name, None)
         self.post_end(task)
@@ -153,16 +164,25 @@ class Tasks:
     def _read(self, task: Task, tail: Tail, *, whole: bool) -> None:
         now = self._clock.now()
         news = tail.read(now, whole=whole)
-        if news is None:
-            return
-        job, epoch, rank = task.key
-        if news.resumed is not None:
-            self._post(Resumed(job, epoch, news.resumed))
-        if news.progress:
-            metrics = dict(tail.report.metrics)
-            self._post(Progress(job, epoch, rank, tail.report.step, metrics, now))
-        if news.checkpoint is not None:
-            self._post(Checkpointed(job, epoch, *news.checkpoint))
+        if news is not None:
+            job, epoch, rank = task.key
+            if news.progress:
+                metrics = dict(tail.report.metrics)
+                self._post(Progress(job, epoch, rank, tail.report.step, metrics, now))
+            task.resumed = task.resumed if news.resumed is None else news.resumed
+            task.checkpoint = news.checkpoint or task.checkpoint
+        if now - task.told_s >= TELL_S:
+            self._tell(task, now)
+
+    def _tell(self, task: Task, now: float) -> None:
+        """Post what is journalled of a report. A task may write it in a loop: the last one counts."""
+        job, epoch, _ = task.key
+        if task.resumed is not None:
+            self._post(Resumed(job, epoch, task.resumed))
+            task.resumed, task.told_s = None, now
+        if task.checkpoint is not None:
+            self._post(Checkpointed(job, epoch, *task.checkpoint))
+            task.checkpoint, task.told_s = None, now
 
     def step_of(self, task: Task) -> int | None:
         """The last step of a running task, whatever it wrote until now."""
