@@ -58,6 +58,23 @@ def may_move(source: JobState, target: JobState) -> bool:
     return target in TRANSITIONS[source]
 
 
+NOT_FOUND = 127
+"""The exit status of a shell that did not find a command."""
+STATUSES = {
+    126: "a command cannot be executed",
+    NOT_FOUND: "a command was not found",
+    129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 132: "SIGILL", 133: "SIGTRAP", 134: "SIGABRT", 135: "SIGBUS",
+    136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 141: "SIGPIPE", 143: "SIGTERM", 152: "SIGXCPU", 153: "SIGXFSZ",
+}  # fmt: skip
+"""What an exit status of a shell means, beyond a failure: of a signal N it is 128 + N."""
+
+
+def status_text(code: int) -> str:
+    """An exit status as people read it: ``status 139 (SIGSEGV)``."""
+    meaning = STATUSES.get(code)
+    return f"status {code} ({meaning})" if meaning else f"status {code}"
+
+
 class HostState(StrEnum):
     """Whether a host takes work."""
 

@@ -30,7 +30,7 @@ from topmast.fast.machine import EventMachine, Fact
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec
-from topmast.model.states import Outcome
+from topmast.model.states import Outcome, status_text
 
 LAUNCH_DEADLINE_S = 120.0
 STOP_MARGIN_S = 15.0
@@ -134,7 +134,7 @@ class ClusterManager(EventMachine):
         at_s = self._when(event)
         self._task_ended(
             TaskDown(*key, event.code, report.step, report.metrics, at_s),
-            cause=event.error or f"task {event.rank} exited with status {event.code}",
+            cause=event.error or f"task {event.rank} exited with {status_text(event.code)}",
         )
 
     def _when(self, event: m.TaskExited) -> float | UnsetType:
@@ -148,9 +148,10 @@ class ClusterManager(EventMachine):
         self._task_ended(
             TaskDown(event.job, event.epoch, event.rank, None),
             cause=f"task {event.rank} was lost: {event.error}",
+            blameless=event.blameless is True,
         )
 
-    def _task_ended(self, fact: TaskDown, cause: str) -> None:
+    def _task_ended(self, fact: TaskDown, cause: str, *, blameless: bool = False) -> None:
         """One task is over: the gang goes on, stops for it, or is over as well."""
         task = self._task(fact.job, fact.epoch, fact.rank)
         if task is None or task.phase is TaskPhase.ENDED:
@@ -159,21 +160,24 @@ class ClusterManager(EventMachine):
         was_waiting = task.phase is TaskPhase.WAITING
         self.decide(fact)
         if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:
-            self._stop_for_failure(attempt, fact, task.seat.host, cause, was_waiting)
+            suspects = () if blameless or fact.code is not None else (task.seat.host,)
+            self._stop_for_failure(attempt, fact, suspects, cause, was_waiting)
         self._note_up(attempt)
         if attempt.ended:
             self._close(attempt)
 
     def _stop_for_failure(
-        self, attempt: Attempt, fact: TaskDown, host: str, cause: str, was_waiting: bool
+        self,
+        attempt: Attempt,
+        fact: TaskDown,
+        suspects: tuple[str, ...],
+        cause: str,
+        was_waiting: bool,
     ) -> None:
-        suspects: tuple[str, ...] = ()
         if fact.code is not None:
             why = Outcome.FAILED
-        elif was_waiting:
-            why, suspects = Outcome.LAUNCH_FAILED, (host,)
         else:
-            why, suspects = Outcome.HOST_LOST, (host,)
+            why = Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
         self._stop(attempt, why, cause, exit_code=fact.code, suspects=suspects)
 
     def _checkpointed(self, event: m.Checkpointed) -> None:

@@ -9,7 +9,10 @@ from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.model.states import HOLDING, JobState, Outcome, may_move
+from topmast.model.states import HOLDING, NOT_FOUND, JobState, Outcome, may_move
+
+HOPELESS_S = 5.0
+"""A script that misses a command so soon misses it every time."""
 
 
 def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastError:
@@ -173,7 +176,11 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
     tried = record.restarts if own_fault else record.host_losses
     allowed = record.spec.max_restarts if own_fault else queue.profile.host_losses_allowed
     if tried >= allowed:
-        return f.Ended(job, JobState.FAILED, f"{cause}; {tried} restarts used up")
+        limit = "max_restarts" if own_fault else "host_losses_allowed"
+        why = f"{tried} restarts used up" if tried else f"not restarted: {limit} is 0"
+        return f.Ended(job, JobState.FAILED, f"{cause}; {why}")
+    if own_fault and event.exit_code == NOT_FOUND and event.held_s < HOPELESS_S:
+        return f.Ended(job, JobState.FAILED, f"{cause}; not restarted: it would fail again")
     growth = 2.0 ** min(tried, 60)  # of 2.0**1024 no float knows
     delay_s = min(queue.profile.backoff_s * growth, queue.profile.backoff_cap_s)
     if outcome is Outcome.HOST_LOST:

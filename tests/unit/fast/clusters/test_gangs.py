@@ -261,6 +261,34 @@ def test_an_end_that_the_truth_tells_has_its_time() -> None:
     assert manager.end().end_s == 21.0
 
 
+@pytest.mark.parametrize(("blameless", "want"), [(True, ()), (False, ("east-1-1",))])
+def test_only_a_host_that_is_at_fault_is_suspected(blameless: bool, want: tuple[str, ...]) -> None:
+    """An attempt that could not even be planned says nothing of its hosts."""
+    manager = Manager()
+    manager.launch()
+    manager.tell(started(0), m.TaskLost("j1", 1, 1, "too many open files", blameless))
+    manager.tell(exited(0, 143))
+    assert (manager.end().outcome, manager.end().suspects) == (Outcome.LAUNCH_FAILED, want)
+
+
+@pytest.mark.parametrize(
+    ("code", "want"),
+    [
+        (1, "status 1"),
+        (127, "status 127 (a command was not found)"),
+        (137, "status 137 (SIGKILL)"),
+        (139, "status 139 (SIGSEGV)"),
+        (255, "status 255"),
+    ],
+)
+def test_a_status_is_explained(code: int, want: str) -> None:
+    """Few people know the numbers of signals."""
+    manager = Manager()
+    manager.run()
+    manager.tell(exited(0, code), exited(1, 143))
+    assert manager.end().cause == f"task 0 exited with {want}"
+
+
 def test_a_failure_keeps_what_was_checkpointed() -> None:
     """The rest is lost; the furthest checkpoint counts, in whatever order they are heard."""
     manager = Manager()

@@ -55,6 +55,31 @@ def test_names_that_are_taken_are_not_given_again(saved: bool) -> None:
     assert epochs == {1, 5, 6}
 
 
+@pytest.mark.parametrize(
+    ("story", "code", "after_s", "max_restarts", "want"),
+    [
+        ("a command is missing at the start", 127, 1.0, 3, "not restarted: it would fail again"),
+        ("a command is missing after a while", 127, 60.0, 3, None),
+        ("a command that is not executable may be so later", 126, 1.0, 3, None),
+        ("it failed by itself", 1, 1.0, 3, None),
+        ("no restart was wanted", 1, 1.0, 0, "not restarted: max_restarts is 0"),
+    ],
+)
+def test_what_would_fail_again_is_not_restarted(
+    story: str, code: int, after_s: float, max_restarts: int, want: str | None
+) -> None:
+    """Three attempts more would hold their GPUs for nothing."""
+    world = _one_host()
+    world.submit(job(max_restarts=max_restarts))
+    world.advance(after_s)
+    world.finish("j1", code)
+    record = world.jobs["j1"]
+    if want is None:
+        assert record.state is JobState.RECOVERING
+    else:
+        assert (record.state, record.cause.endswith(want)) == (JobState.FAILED, True)
+
+
 @dataclass
 class Budget:
     """How often a job may fail; what it is after each failure."""
@@ -81,7 +106,7 @@ def test_a_job_is_restarted_as_often_as_it_may(case: Budget) -> None:
         assert world.state("j1") is want
     assert world.jobs["j1"].restarts == case.max_restarts
     assert world.jobs["j1"].epoch == case.max_restarts + 1
-    assert "restarts used up" in world.jobs["j1"].cause
+    assert ("restarts used up" in world.jobs["j1"].cause) is (case.max_restarts > 0)
 
 
 def test_each_failure_waits_longer_than_the_one_before() -> None:
