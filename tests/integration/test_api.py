@@ -110,6 +110,26 @@ def test_the_openapi_document_is_complete(running: tuple[Server, Client]) -> Non
     assert len(set(ids)) == len(ids)
 
 
+def test_the_openapi_document_says_what_is_enforced(running: tuple[Server, Client]) -> None:
+    """Fields that are refused are not allowed by the schemas, nor values of order and by."""
+    paths = httpx.get(f"{running[0].url}/openapi.json").json()["paths"]
+    bodies = [
+        content["application/json"]["schema"]
+        for methods in paths.values()
+        for operation in methods.values()
+        if "application/json" in (content := operation.get("requestBody", {}).get("content", {}))
+    ]
+    assert len(bodies) > 5
+    assert {schema["additionalProperties"] for schema in bodies} == {False}
+    enums = {
+        parameter["name"]: parameter["schema"]["enum"]
+        for path in ("/api/v1/jobs", "/api/v1/usage")
+        for parameter in paths[path]["get"]["parameters"]
+        if "enum" in parameter["schema"]
+    }
+    assert enums == {"order": ["", "newest", "queue"], "by": ["tenant", "user", "gpu"]}
+
+
 ROUTES = {
     "post /jobs", "get /jobs", "post /jobs/bulk", "post /jobs/dry-run", "get /jobs/{job}",
     "get /jobs/{job}/story", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
@@ -341,7 +361,9 @@ def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:
     """The digest says what must be inside; nothing else gets in."""
     data = b"a snapshot"
     place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
-    assert http.head(place).status_code == 404
+    missing = http.head(place)
+    kind = missing.headers["content-type"]
+    assert (missing.status_code, kind) == (404, "application/problem+json")
     problem_of(http.put(place, content=b"another"), 422)
     assert http.head(place).status_code == 404
     assert [http.put(place, content=data).status_code for _ in range(2)] == [201, 200]
@@ -558,8 +580,12 @@ def test_a_question_that_has_no_answer(
 
 def test_a_method_that_a_route_has_not(http: httpx.Client) -> None:
     """405 is a problem document like every other refusal."""
-    problem_of(http.delete("/jobs"), 405)
-    problem_of(http.get("/jobs/bulk/cancel"), 405)
+    refused = http.delete("/jobs")
+    problem_of(refused, 405)
+    assert refused.headers["allow"] == "GET, POST"
+    refused = http.get("/jobs/bulk/cancel")
+    problem_of(refused, 405)
+    assert refused.headers["allow"] == "POST"
 
 
 def test_an_idempotency_key_stands_for_one_body(http: httpx.Client) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
@@ -13,6 +13,7 @@ from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.states import HostState
 from topmast.service.service import Service
+from topmast.service.usage import KEYS
 
 _LISTS = {
     "regions": v.RegionView,
@@ -92,7 +93,9 @@ def routes(service: Service) -> APIRouter:
         **returns(v.UsageRow, listed="usage", more=_PERIOD),
     )
     async def usage(
-        by: str = "tenant", since: float | None = None, until: float | None = None
+        by: Annotated[str, Query(json_schema_extra={"enum": list(KEYS)})] = "tenant",
+        since: float | None = None,
+        until: float | None = None,
     ) -> Response:
         return answer(await service.usage(by, since, until))
 

@@ -19,10 +19,11 @@ from topmast.api.wire import (
     text,
 )
 from topmast.model import views as v
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, NotFound
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
 
+ORDERS = ("newest", "queue")
 _JOB: dict[str, Any] = {
     "type": "object",
     "description": "A job file as a JSON object; see the reference of the job file.",
@@ -84,9 +85,9 @@ def routes(service: Service) -> APIRouter:
         tenant: str = "",
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         cursor: str = "",
-        order: str = "",
+        order: Annotated[str, Query(json_schema_extra={"enum": ["", *ORDERS]})] = "",
     ) -> Response:
-        if order not in ("", "newest", "queue"):
+        if order not in ("", *ORDERS):
             raise InvalidInput(f"'{order}' is not newest or queue", field="order")
         states = [name for name in state.split(",") if name]
         page = await service.jobs(states, tenant, limit, cursor, order == "queue")
@@ -173,4 +174,6 @@ def _workdirs(router: APIRouter, service: Service) -> None:
         **replies(200, {}),
     )
     async def has_workdir(digest: str) -> Response:
-        return Response(status_code=200 if service.blobs.path(digest) else 404)
+        if service.blobs.path(digest) is None:
+            raise NotFound(f"no work folder '{digest}'")
+        return Response(status_code=200)

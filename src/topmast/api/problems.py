@@ -65,7 +65,22 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     if error.status_code == 404:
         return problem(404, "Not found", f"nothing is at {request.url.path}")
-    return problem(error.status_code, "Refused", str(error.detail))
+    answer = problem(error.status_code, "Refused", str(error.detail))
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(_methods_at(request))
+    return answer
+
+
+def _methods_at(request: Request) -> list[str]:
+    """What may be done with a path: all routes that have it count, not only the first."""
+    parts = request.url.path.split("/")
+    found: dict[str, None] = {}
+    for path, methods in request.app.openapi()["paths"].items():
+        names = path.split("/")
+        pairs = zip(names, parts, strict=False)
+        if len(names) == len(parts) and all(n == p or n.startswith("{") for n, p in pairs):
+            found |= dict.fromkeys(method.upper() for method in methods)
+    return sorted(found)
 
 
 async def _bad_parameter(request: Request, error: Exception) -> Response:

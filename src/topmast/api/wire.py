@@ -121,7 +121,12 @@ class Bare(Response):
 
 def takes(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
     """Arguments of a route that takes a JSON object."""
-    schema = {"type": "object", "properties": properties, "required": list(required)}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+    }
+    schema["additionalProperties"] = False
     return accepts({"application/json": {"schema": schema}}, required=bool(required))
 
 
