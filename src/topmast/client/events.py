@@ -55,13 +55,17 @@ def messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
     Lines end at a line feed only: JSON may hold the other characters that break lines in text.
     """
     data: list[bytes] = []
+    size_bytes = 0
     for line in _lines(pieces):
         if not line:
             if data:
                 yield b"\n".join(data)
-            data = []
+            data, size_bytes = [], 0
         elif line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
+            size_bytes += len(line)
+            if size_bytes > _LONGEST_LINE_BYTES:
+                raise TopmastError("an event of the stream is too long")
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ import httpx
 from msgspec import Struct
 
 from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport, patiently
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import InvalidInput, NotFound, TopmastError
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
@@ -33,6 +33,14 @@ def task_to_read(job: JobView) -> int:
     """The task by which a job failed, as its cause says; else the first."""
     failed = re.match(r"task (\d+)\b", job.cause) if job.state == JobState.FAILED else None
     return int(failed[1]) if failed and int(failed[1]) < job.tasks else 0
+
+
+def _next_offset(answer: httpx.Response, offset: int) -> int:
+    """Where the next piece begins; raises TopmastError if that is not beyond this one."""
+    told = answer.headers.get("X-Next-Offset", str(offset + len(answer.content)))
+    if not told.isdecimal() or len(told) > 18 or int(told) <= offset:
+        raise TopmastError(f"the server gives no way on in a log: {told[:20]!r} after {offset}")
+    return int(told)
 
 
 class LogReader:
@@ -102,7 +110,7 @@ class LogReader:
                 yield LogChunk(attempt, text, self._task)
             if data and answer:
                 # Where there is nothing to read, the server may not know how far we are.
-                offset = int(answer.headers.get("X-Next-Offset", offset + len(data)))
+                offset = _next_offset(answer, offset)
             if answer and answer.headers.get("X-Complete") == "1":
                 break
             if data:

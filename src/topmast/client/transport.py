@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from topmast.adapters.answers import HEADERS, read_answer
 from topmast.client.address import REMEDY, is_loopback
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.views import Fault, Problem
@@ -40,7 +41,7 @@ class Transport:
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
             transport=transport,
             trust_env=not is_loopback(self.url),
-            headers={"Accept": "application/json"},
+            headers={"Accept": "application/json", **HEADERS},
         )
 
     def close(self) -> None:
@@ -83,10 +84,11 @@ class Transport:
         pause_s, dropped = FIRST_PAUSE_S, False
         while True:
             try:
-                answer = self._http.request(
+                with self._http.stream(
                     method, f"{self.url}/api/v1{path}",
                     params=params, content=content, headers=headers,
-                )  # fmt: skip
+                ) as arriving:  # fmt: skip
+                    answer = read_answer(arriving, self._timeout_s)
             except _REFUSED as error:
                 moved = self._moved()
                 if not moved and (not dropped or time.monotonic() + pause_s > deadline_s):
@@ -113,8 +115,9 @@ class Transport:
         try:
             with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code >= 300:
-                    answer.read()
-                self._raise_for(answer)
+                    self._raise_for(read_answer(answer, self._timeout_s))
+                if answer.headers.get("content-encoding", "identity") != "identity":
+                    raise self._foreign(answer)
                 yield answer.iter_bytes()
         except _REFUSED as error:
             self._moved()
@@ -147,6 +150,8 @@ class Transport:
     def _broken(self, error: httpx.TransportError) -> Unavailable:
         if isinstance(error, httpx.TimeoutException):
             return Unavailable(f"{self.url} did not answer within {self._timeout_s:g} s")
+        if isinstance(error, httpx.RemoteProtocolError) and str(error).startswith("the answer is"):
+            return Unavailable(f"what answers at {self.url} is no Topmast server: {error}")
         if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):
             return Unavailable(f"no way to {self.url}: {error}")
         return Unavailable(f"{self.url} dropped the connection before it answered")

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from topmast.adapters.answers import HEADERS, read_answer
 from topmast.adapters.link.wire import PREFIX
 from topmast.model.errors import Unavailable
 
@@ -41,7 +42,7 @@ class Peer:
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             transport=transport,
             trust_env=not is_loopback(url),
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={"Authorization": f"Bearer {token}", **HEADERS} if token else HEADERS,
         )
 
     def post(self, body: bytes) -> bytes:
@@ -54,7 +55,9 @@ class Peer:
 
     def _send(self, method: str, path: str, **more: object) -> bytes:
         try:
-            answer = self._http.request(method, f"{self._base}{path}", **more)  # type: ignore[arg-type]
+            url = f"{self._base}{path}"
+            with self._http.stream(method, url, **more) as arriving:  # type: ignore[arg-type]
+                answer = read_answer(arriving, ANSWER_S)
         except httpx.TimeoutException:
             raise Unavailable(f"{self.url} does not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
