@@ -10,7 +10,8 @@ T = TypeVar("T")
 LONGEST_WAIT_S = 1.5
 """Twice that for regions apart: they have to find each other again."""
 SHUTDOWN_S = 0.3
-SLOW_COMMIT_S = 0.02
+COMMITS_S = (0.0, 0.02, 0.05, 0.1)
+"""The disks that servers have: the slower, the more kills fall between an effect and its commit."""
 LONGEST_FREEZE_S = 4.0
 
 
@@ -62,7 +63,7 @@ class Round:
     down: Nemesis | None
 
 
-PHASES = {Phase.RUNNING: 45, Phase.ANSWERED: 20, Phase.SHUTDOWN: 13, Phase.START: 22}
+PHASES = {Phase.RUNNING: 36, Phase.ANSWERED: 30, Phase.SHUTDOWN: 13, Phase.START: 21}
 BEFORE: dict[Fault | None, int] = {
     Fault.AGENT: 6, Fault.HOST: 6, Fault.SUPERVISORS: 6, Fault.TASKS: 6,
     Fault.FREEZE_SERVER: 8, Fault.FREEZE_AGENTS: 6, Fault.FREEZE_SUPERVISORS: 6,
@@ -93,7 +94,7 @@ def _rounds(servers: Sequence[str], kills: int, rng: random.Random) -> Iterator[
             phase,
             wait_s=rng.uniform(0.0, LONGEST_WAIT_S if len(servers) == 1 else 2 * LONGEST_WAIT_S),
             moment=rng.random(),
-            commit_s=rng.choice((0.0, SLOW_COMMIT_S, SLOW_COMMIT_S, SLOW_COMMIT_S)),
+            commit_s=rng.choice(COMMITS_S),
             before=None if phase is Phase.START else _nemesis(BEFORE, rng),
             down=_nemesis(DOWN, rng),
         )
