@@ -11,13 +11,8 @@ from tests.support.pages.script import PAGES, REPO, steps
 pytestmark = pytest.mark.timeout(600)
 
 
-LATER = ("docs/guides/explaining.md",)
-"""Pages whose files are not named yet."""
-
-
 def _with(kind: str) -> list[Path]:
-    pages = [page for page in PAGES if _name(page) not in LATER]
-    return [page for page in pages if any(step.kind == kind for step in steps(page))]
+    return [page for page in PAGES if any(step.kind == kind for step in steps(page))]
 
 
 def _name(page: Path) -> str:
