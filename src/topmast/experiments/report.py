@@ -12,21 +12,39 @@ import numpy as np
 from msgspec import Struct
 
 from topmast import plot
+from topmast.model.units import format_duration
 
 POINTS = 1_000
 """So many points draw a distribution; more are a larger file and no clearer."""
 DAY_S = 86_400.0
-FIGURES = (
-    "jobs", "finished", "failed", "never_startable", "waiting", "makespan_s", "allocation_rate",
-    "allocation_rate_waiting", "goodput_rate", "stranded_gpu_rate", "preemptions", "migrations",
-    "restarts", "lost_gpu_s", "non_collocation_rate",
-)  # fmt: skip
-SPREADS = ("jct_s", "wait_s", "first_wait_s", "ftf_rho")
+FIGURES = {
+    "jobs": "jobs of the trace",
+    "finished": "succeeded",
+    "failed": "failed for good",
+    "never_startable": "fit not even on the empty fleet",
+    "waiting": "still waited at the end",
+    "makespan_s": "last finish less first submission",
+    "allocation_rate": "GPU time held over GPU time present",
+    "allocation_rate_waiting": "the same while jobs waited",
+    "goodput_rate": "GPU time whose work survived over GPU time present",
+    "stranded_gpu_rate": "GPUs free on hosts partly in use, over those present, while jobs waited",
+    "preemptions": "attempts that were stopped for others",
+    "migrations": "attempts that went on on other hosts after that",
+    "restarts": "attempts that followed a failure",
+    "lost_gpu_s": "GPU time whose work did not survive, in GPU-seconds",
+    "non_collocation_rate": "jobs that started away from some of their data",
+}
+SPREADS = {
+    "jct_s": "time from submission to finish",
+    "wait_s": "the part of it in which the job did not run",
+    "first_wait_s": "time from submission to the first start",
+    "ftf_rho": "finish-time fairness: JCT over that on a fair share of the fleet; above 1 is slower",
+}
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;"
     "color:#1f2937}table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;"
     "border-bottom:1px solid #e5e7eb}th:first-child,td:first-child{text-align:left}"
-    "svg{max-width:100%;height:auto}h1{font-size:1.5rem}"
+    ".what{text-align:left;color:#6b7280}svg{max-width:100%;height:auto}h1{font-size:1.5rem}"
 )
 
 
@@ -91,38 +109,66 @@ def write_report(
     svg = svg[svg.index("<svg") :]
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-        f"<style>{STYLE}</style><h1>{escape(title)}</h1>\n{svg}\n{_table(documents)}\n</html>\n"
+        f"<style>{STYLE}</style><h1>{escape(title)}</h1>\n<p>{escape(_setting(documents))}</p>\n"
+        f"{svg}\n{_table(documents)}\n</html>\n"
     )
     (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+
+def _setting(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """On what all of these ran."""
+    first = next(iter(documents.values()))
+    return (
+        f"{first['jobs']:,} jobs of {first['trace']} at {first['load']:g} times their load, on "
+        f"{first['fleet']} ({first['gpus']:,} GPUs); seed {first['seed']}, Topmast {first['version']}."
+    )
 
 
 def _over_time(drawn: Any, curves: Mapping[str, Curves]) -> None:
     axes = drawn.axes[2]
     alone = len(curves) == 1
-    for run, curve in curves.items():
-        if not curve.timeline:
-            continue
-        end_s, present, allocated, queued = zip(*curve.timeline, strict=True)
+    whole = max((c.timeline for c in curves.values() if c.timeline), key=len, default=[])
+    if whole:
+        end_s, present, _, queued = zip(*whole, strict=True)
         days = [x / DAY_S for x in end_s]
+        axes.plot(days, present, label="present", color="#6b7280", linestyle="--")
         if alone:
-            axes.plot(days, present, label="present", color="#6b7280", linestyle="--")
             axes.plot(days, queued, label="queued")
-        axes.plot(days, allocated, label="allocated" if alone else run)
+    for run, curve in curves.items():
+        if curve.timeline:
+            end_s, _, allocated, _ = zip(*curve.timeline, strict=True)
+            days = [x / DAY_S for x in end_s]
+            axes.plot(days, allocated, label="allocated" if alone else run)
 
 
 def _table(documents: Mapping[str, Mapping[str, Any]]) -> str:
-    rows = [[name, *(_text(d.get(name)) for d in documents.values())] for name in FIGURES]
-    for name in SPREADS:
+    every = documents.values()
+    rows = [
+        [name, *(_text(d.get(name), _is_time(name)) for d in every), what]
+        for name, what in FIGURES.items()
+    ]
+    for name, what in SPREADS.items():
         rows += [
-            [f"{name} {part}", *(_text(d[name][part]) for d in documents.values())]
+            [f"{name} {part}", *(_text(d[name][part], _is_time(name)) for d in every), what]
             for part in ("mean", "p50", "p90", "p99")
         ]
-    ratios = [_text(d["demand_supply_ratio"]["max"]) for d in documents.values()]
-    rows.append(["demand / supply, bands from high, worst region", *ratios])
-    head = "".join(f"<th>{escape(name)}" for name in ("", *documents))
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(x)}" for x in row) for row in rows)
+    ratios = [_text(d["demand_supply_ratio"]["max"]) for d in every]
+    what = "GPUs that bands from high ask for over those present, in the worst region"
+    rows.append(["demand_supply_ratio max", *ratios, what])
+    head = "".join(f"<th>{escape(name)}" for name in ("", *documents, "what it is"))
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(x)}" for x in row[:-1]) + f"<td class=what>{escape(row[-1])}"
+        for row in rows
+    )
     return f"<table><tr>{head}\n{body}\n</table>"
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.3f}".rstrip("0").rstrip(".")
+def _is_time(name: str) -> bool:
+    return name.endswith("_s") and not name.endswith("gpu_s")
+
+
+def _text(value: float | None, is_time: bool = False) -> str:
+    if value is None:
+        return "-"
+    plain = f"{value:,.3f}".rstrip("0").rstrip(".")
+    return f"{format_duration(value)} ({plain} s)" if is_time and value >= 60 else plain
