@@ -21,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.api.connections import Connection, Connections, accept
 from topmast.model.errors import InvalidInput, Unavailable
@@ -196,7 +197,12 @@ async def _serve(
 
 def _announce(state: Path, url: str) -> None:
     """Tell clients on this machine where the server is."""
-    document = {"url": url, "pid": os.getpid(), "version": topmast.__version__}
+    document = {
+        "url": url,
+        "version": topmast.__version__,
+        **processes.identity(os.getpid()),
+        "pid_namespace": processes.namespace(),
+    }
     part = state / f"{SERVER_FILE}.part"
     part.write_text(json.dumps(document), encoding="utf-8")
     part.chmod(0o600)

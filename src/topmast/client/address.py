@@ -47,10 +47,29 @@ def written_url(state: Path) -> str:
         ) from None
     except (OSError, ValueError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
+    if isinstance(found, dict) and _has_ended(found):
+        message = f"no Topmast server runs on {state}: the last one was killed; {REMEDY}"
+        raise Unavailable(f"{message}, or name another with --server URL")
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")
     return checked_url(url, str(file))
+
+
+def _has_ended(server: dict[str, object]) -> bool:
+    """Whether the process that wrote this is known to be gone: its port may be another program's by now."""
+    from topmast.adapters.engines.local import processes
+
+    pid, started = server.get("pid"), server.get("start_ticks")
+    if not isinstance(pid, int) or not isinstance(started, int) or not processes.namespace():
+        return False
+    try:
+        here = (processes.boot_id(), processes.namespace())
+    except OSError:
+        return False
+    # On another machine, or in a container, the number says nothing.
+    same = (server.get("boot"), server.get("pid_namespace")) == here
+    return same and processes.start_ticks(pid) != started
 
 
 def checked_url(text: str, where: str) -> str:

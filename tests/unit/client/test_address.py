@@ -1,12 +1,14 @@
 """How the server is found."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from topmast.client.address import default_state, find_server, is_loopback
+from topmast.adapters.engines.local import processes
+from topmast.client.address import default_state, find_server, is_loopback, written_url
 from topmast.model.errors import InvalidInput, TopmastError, Unavailable
 
 
@@ -88,3 +90,32 @@ def test_a_relative_xdg_folder_is_ignored(monkeypatch: pytest.MonkeyPatch) -> No
 def test_knows_loopback(url: str, want: bool) -> None:
     """No proxy stands before this machine."""
     assert is_loopback(url) is want
+
+
+def _written(state: Path, **more: object) -> None:
+    own = {**processes.identity(os.getpid()), "pid_namespace": processes.namespace()}
+    document = {"url": "http://127.0.0.1:1", **own, **more}
+    (state / "server.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("more", "want_alive"),
+    [
+        ({}, True),
+        ({"start_ticks": 1}, False),
+        ({"pid": 2**22 + 1}, False),
+        ({"pid": 2**22 + 1, "boot": "another machine"}, True),
+        ({"pid": 2**22 + 1, "pid_namespace": "pid:[1]"}, True),
+    ],
+    ids=["it lives", "another process has its number", "it is gone", "elsewhere", "in a container"],
+)
+def test_the_port_of_a_server_that_was_killed_is_not_asked(
+    tmp_path: Path, more: dict[str, object], want_alive: bool
+) -> None:
+    """Any program may listen there by now."""
+    _written(tmp_path, **more)
+    if want_alive:
+        assert written_url(tmp_path) == "http://127.0.0.1:1"
+    else:
+        with pytest.raises(Unavailable, match=r"no Topmast server runs on .* was killed"):
+            written_url(tmp_path)

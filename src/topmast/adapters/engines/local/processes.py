@@ -63,6 +63,14 @@ def _stat(pid: int) -> list[bytes] | None:
     return text[text.rindex(b")") + 2 :].split()  # the name before may contain anything
 
 
+def namespace() -> str:
+    """In which numbers of processes mean the same; empty where there is no telling."""
+    try:
+        return str((PROC / "self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def identity(pid: int) -> dict[str, object]:
     """What names one process, also after its number was given to another."""
     return {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id()}
