@@ -21,6 +21,7 @@ from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch, LinkEnd, Peer
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
+from topmast.adapters.store import JOURNAL as JOURNAL
 from topmast.adapters.store import open_journal
 from topmast.fast.placement.layers import outer
 from topmast.model import ids
@@ -48,7 +49,6 @@ from topmast.slow.data.planner import Options
 
 log = structlog.get_logger(__name__)
 
-JOURNAL = "journal.sqlite"
 PROFILE = "profile.json"
 """The policies that the server last ran with: for `topmast whatif`."""
 ROLE = "role"

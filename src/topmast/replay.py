@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.store import open_journal
-from topmast.composition import JOURNAL
+from topmast.adapters.store import JOURNAL, open_journal
 from topmast.model.errors import NotFound
 from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines

@@ -10,4 +10,7 @@ from topmast.adapters.store.errors import JournalFailure
 from topmast.adapters.store.journal import SqlJournal, open_journal
 from topmast.adapters.store.sqlite import require_free
 
-__all__ = ["JournalFailure", "SqlJournal", "open_journal", "require_free"]
+JOURNAL = "journal.sqlite"
+"""Its name in a state folder."""
+
+__all__ = ["JOURNAL", "JournalFailure", "SqlJournal", "open_journal", "require_free"]
