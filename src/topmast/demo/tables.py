@@ -29,7 +29,7 @@ def show_result(console: Console, findings: Findings) -> None:
     """The jobs, the decisions, and why one job waits."""
     console.print(_title("Jobs"))
     console.print(_jobs(findings))
-    console.print(_title("Decisions, and why (of all regions, the lowest score wins)"))
+    console.print(_title("Decisions, and why (a score is the sum of its terms; lower is better)"))
     console.print(_decisions(findings.decisions))
     _show_explanation(console, findings)
 
