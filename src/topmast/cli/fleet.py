@@ -189,7 +189,11 @@ def _host_story(session: Session, host: str) -> None:
         if story.history:
             say_history(story.history)
         else:
-            say("nothing was done to it, and it was never lost")
+            say(
+                "nothing has happened to it"
+                if story.known
+                else "its history is not known here: its region runs in another process"
+            )
 
     session.show(story, tell)
 
@@ -320,7 +324,9 @@ def _say_hosts(found: Sequence[HostView]) -> None:
     rows: list[Row] = [
         [
             row.name, row.region, row.cluster,
-            Cell(row.state, _HOST_STYLES.get(row.state, "")),
+            Cell(row.state, _HOST_STYLES.get(row.state, ""))
+            if row.reachable
+            else Cell(f"{row.state}, unreachable", "red"),
             row.gpu_model, number(row.free_gpus), str(row.gpus),
             row.datacenter, row.pod, row.rack, _listed(row.jobs),
         ]

@@ -220,7 +220,8 @@ class HostView(Struct, frozen=True):
 
     ``free_gpus`` is 0 where the host takes no work now. ``stays``: of a host that is drained, why each job that
     still runs there does, by job. ``leaves_for``: the cluster to which it goes when it is empty. ``kept_for``: jobs
-    that are being moved, and for which GPUs are kept here until they start, or for a minute or two.
+    that are being moved, and for which GPUs are kept here until they start, or for a minute or two. ``reachable``: False
+    while its region does not answer; the rest is what was heard last.
     """
 
     name: str
@@ -238,6 +239,7 @@ class HostView(Struct, frozen=True):
     stays: dict[str, str] = {}
     leaves_for: str | None = None
     kept_for: tuple[str, ...] = ()
+    reachable: bool = True
 
 
 class MoveView(Struct, frozen=True):
@@ -267,10 +269,14 @@ class DrainView(Struct, frozen=True):
 
 
 class HostStory(Struct, frozen=True):
-    """A host with its history: who took it out of service and put it back, and when it was lost."""
+    """A host with its history: who took it out of service and put it back, and when it was lost.
+
+    ``known``: False where the region runs in another process, whose history is not kept here.
+    """
 
     host: HostView
     history: tuple[HistoryView, ...]
+    known: bool = True
 
 
 class GpuView(Struct, frozen=True):

@@ -224,6 +224,9 @@ def _explanation(
     )  # fmt: skip
     summary = sentences.waiting(scene, reason, detail)
     summary += sentences.kept(kept) if kept else ""
+    if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
+        places = (placer.state.places for placer in world.placers.values())
+        summary += sentences.kept_for_others(record, [p.plan for of in places for p in of.values()])
     decided = None if seen is None or reason is not None else seen.decided
     return Explanation(
         job=record.id or None,

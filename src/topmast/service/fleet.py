@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from topmast.fast.placement.layers import outer
 from topmast.fast.placement.machine import RegionalPlacer
@@ -90,6 +92,11 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                 )
             )
     return tuple(found)
+
+
+def with_reach(hosts: Sequence[HostView], absent: Collection[str]) -> tuple[HostView, ...]:
+    """The same hosts, where those of ``absent`` regions are marked: what is said of them was heard last."""
+    return tuple(replace(h, reachable=False) if h.region in absent else h for h in hosts)
 
 
 def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView, ...]:

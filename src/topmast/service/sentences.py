@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from topmast.fast.queue.record import JobRecord
@@ -127,6 +129,17 @@ def kept(reservation: Reservation) -> str:
         f"; room is kept for it in {place} ({shown}): another job starts there only if it is expected to "
         f"end in time"
     )
+
+
+def kept_for_others(record: JobRecord, places: Sequence[Plan]) -> str:
+    """The places that are kept for jobs on the move, with GPUs that this job could use."""
+    listed = {a.model for g in record.spec.groups for a in g.resources.accelerators}
+    text = ""
+    for plan in places:
+        if plan.job != record.id and (None in listed or plan.model in listed):
+            hosts = ", ".join(plan.hosts[:HOSTS_SHOWN])
+            text += f"; GPUs on {hosts} are kept for {plan.job}, which is moving there"
+    return text
 
 
 def refused(record: JobRecord) -> str:

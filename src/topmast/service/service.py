@@ -329,7 +329,8 @@ class Service:
             "tenants": lambda: fleet.tenants(queue),
             "datasets": lambda: fleet.datasets(queue, self.board.of_copy, self._why),
         }
-        return await self._ask(questions[what])
+        found = await self._ask(questions[what])
+        return fleet.with_reach(found, queue.reach.absent) if what == "hosts" else found
 
     async def set_host(
         self, host: str, state: HostState, by: str, at_once: bool = False, also: Sequence[str] = ()
@@ -355,7 +356,8 @@ class Service:
         view = next((h for h in views if h.name == host), None)
         if view is None:
             raise NotFound(f"no host '{host}'")
-        return v.HostStory(view, await self._history(ids.host(host)))
+        known = not self.regions.is_apart(view.region)
+        return v.HostStory(view, await self._history(ids.host(host)), known)
 
     async def _history(self, subject: str) -> tuple[v.HistoryView, ...]:
         rows = await asyncio.to_thread(self.journal.history, subject)

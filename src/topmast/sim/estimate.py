@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from topmast.fast.queue.durations import LONGEST_S, Durations, recurrence
+from topmast.fast.queue.durations import LONGEST_S, Durations, stem_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
@@ -28,13 +29,14 @@ class Basis(StrEnum):
 
     GIVEN = "given"
     HISTORY = "history"
+    LIKE = "like"
     LIMIT = "limit"
     DEFAULT = "default"
     OVERRUN = "overrun"
 
 
 class Estimate(Struct, frozen=True):
-    """The whole run, in seconds: early, as expected, late. ``source``: the group of a history."""
+    """The whole run, in seconds: early, as expected, late. ``source``: the group of a history, or what the jobs that are alike are called."""
 
     early_s: float
     run_s: float
@@ -50,6 +52,7 @@ class Estimates:
     def __init__(self, durations: Durations, records: Iterable[JobRecord]) -> None:
         """O(records): the finished ones tell by how much given durations were off."""
         self._default_s = durations.default_s
+        self._durations = durations
         self._histories = durations.histories
         self._sorted: dict[str, list[float]] = {}
         ratios = sorted(
@@ -73,14 +76,15 @@ class Estimates:
     def _unlimited(self, spec: JobSpec, done_s: float) -> Estimate:
         if spec.duration_s is not None:
             return _around(spec.duration_s, self.given_error, Basis.GIVEN, done_s)
-        key = recurrence(spec)
-        if key is not None and key in self._histories:
-            return self._historical(key, spec.group, done_s)
+        key = self._durations.key_of(spec)
+        if key is not None:
+            return self._historical(key, spec, done_s)
         if spec.time_limit_s is not None:
             return _around(spec.time_limit_s, LIMIT_ERROR, Basis.LIMIT, done_s)
-        return _around(self._default_s, DEFAULT_ERROR, Basis.DEFAULT, done_s)
+        found = _around(self._default_s, DEFAULT_ERROR, Basis.DEFAULT, done_s)
+        return replace(found, source=spec.group)
 
-    def _historical(self, key: str, group: str, done_s: float) -> Estimate:
+    def _historical(self, key: str, spec: JobSpec, done_s: float) -> Estimate:
         """Quantiles of the runs that lasted longer than this one has."""
         runs = self._sorted.get(key)
         if runs is None:
@@ -89,7 +93,9 @@ class Estimates:
         if first == len(runs):
             return _overrun(done_s)
         low, middle, high = (quantile(runs, q, first) for q in (LOW, MIDDLE, HIGH))
-        return Estimate(low, middle, high, Basis.HISTORY, group, len(runs))
+        if spec.group:
+            return Estimate(low, middle, high, Basis.HISTORY, spec.group, len(runs))
+        return Estimate(low, middle, high, Basis.LIKE, stem_of(spec) or spec.name, len(runs))
 
 
 def _around(run_s: float, error: tuple[float, float], basis: Basis, done_s: float) -> Estimate:

@@ -138,7 +138,11 @@ def basis_of(ahead: Sequence[Ended]) -> str:
         basis = end.estimate.basis
         by_basis[basis] = by_basis.get(basis, 0.0) + end.expected / total
     shares = sorted(by_basis.items(), key=lambda part: (-part[1], part[0]))
-    words = {**WORDS, Basis.HISTORY: _histories(ahead)}
+    words = {**WORDS, Basis.HISTORY: _histories(ahead), Basis.LIKE: _alike(ahead)}
+    if any(end.estimate.basis is Basis.DEFAULT and not end.estimate.source for end in ahead):
+        words[Basis.DEFAULT] += (
+            " (give jobs that recur a `group`, or each job an `expected_duration`)"
+        )
     if shares[0][1] > NEARLY_ALL:
         return words[shares[0][0]]
     return "; ".join(
@@ -150,11 +154,25 @@ def basis_of(ahead: Sequence[Ended]) -> str:
 
 def _histories(ahead: Sequence[Ended]) -> str:
     """The groups whose histories were used, and how many runs those hold."""
-    runs = {e.estimate.source: e.estimate.runs for e in ahead if e.estimate.basis is Basis.HISTORY}
-    named = [f"{name} ({count} run{'s' * (count != 1)})" for name, count in sorted(runs.items())]
-    more = f" and {len(named) - GROUPS_NAMED} more" if len(named) > GROUPS_NAMED else ""
+    named = _named(ahead, Basis.HISTORY)
     groups = "group" if len(named) == 1 else "groups"
-    return f"historical durations of {groups} {', '.join(named[:GROUPS_NAMED])}{more}"
+    return f"historical durations of {groups} {_few(named)}"
+
+
+def _alike(ahead: Sequence[Ended]) -> str:
+    """What jobs are called whose script or name others had before."""
+    return f"durations of earlier jobs like {_few(_named(ahead, Basis.LIKE))}"
+
+
+def _named(ahead: Sequence[Ended], basis: Basis) -> list[str]:
+    """The histories that were used, and how many runs each holds."""
+    runs = {e.estimate.source: e.estimate.runs for e in ahead if e.estimate.basis is basis}
+    return [f"{name} ({count} run{'s' * (count != 1)})" for name, count in sorted(runs.items())]
+
+
+def _few(named: Sequence[str]) -> str:
+    more = f" and {len(named) - GROUPS_NAMED} more" if len(named) > GROUPS_NAMED else ""
+    return ", ".join(named[:GROUPS_NAMED]) + more
 
 
 def forecast_start(

@@ -129,7 +129,9 @@ def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:
         "host-cordoned"
     )
     server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], ()))
-    assert "never lost" in call("hosts", "--history", "h0").out
+    assert "nothing has happened to it" in call("hosts", "--history", "h0").out
+    server.on("GET", "/hosts/h0/story", v.HostStory(HOSTS[0], (), known=False))
+    assert "not known here" in call("hosts", "--history", "h0").out
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])

@@ -18,6 +18,7 @@ from topmast.model.states import WAITING, HostState, JobState
 from topmast.model.views import Explanation
 from topmast.ports import Outcome
 from topmast.service.explain import explain_job, explain_spec
+from topmast.service.fleet import hosts, with_reach
 
 
 def _asked(world: World, spec: JobSpec) -> Explanation:
@@ -333,3 +334,23 @@ def test_a_job_waits_where_enough_was_copied_of_late() -> None:
     told = _asked(world, _reads("d"))
     assert told.reason == "InsufficientCapacity"
     assert "data was copied for 0 jobs in this period, which is the limit" in told.summary
+
+
+def test_a_job_that_waits_is_told_of_gpus_that_are_kept_for_another() -> None:
+    """A host is drained, its job moves to idle GPUs; who waits for these learns for whom they are kept."""
+    world = World(fleet(cluster("east-1", hosts=2)), obedient=False)
+    world.submit(job("mover", gpus=8))
+    world.start("j1")
+    host = world.jobs["j1"].hosts[0]
+    world.set_host(host, HostState.DRAINING)
+    (other,) = {"east-1-0", "east-1-1"} - {host}
+    world.submit(job("waits", gpus=8, band=Band.LOW))
+    assert f"GPUs on {other} are kept for j1, which is moving there" in _told(world, "j2").summary
+
+
+def test_hosts_of_a_region_that_does_not_answer_are_marked() -> None:
+    """What is shown of them was heard last."""
+    world = World(fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1)))
+    found = hosts(world.machines.placers, lambda engine, host: None, world.now)
+    marked = with_reach(found, {"west": None})
+    assert {h.region: h.reachable for h in marked} == {"east": True, "west": False}

@@ -180,7 +180,7 @@ def test_beyond_the_budget_gpus_are_counted() -> None:
     found = forecast.start_of(job, give_up=lambda: True)
     real = run.starts()
     assert found.at_s == pytest.approx(real[job], rel=0.3)
-    assert "GPU counts alone" in found.basis
+    assert "estimated from GPU counts" in found.basis
     assert rough_start(forecast.fork, "j0") is None
 
 

@@ -6,6 +6,8 @@ future leaks.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import statistics
 
 from msgspec import Struct
@@ -21,6 +23,8 @@ RUNS_KEPT = 101
 """The median is taken over so many of the latest runs."""
 GROUPS_KEPT = 10_000
 LONGEST_S = 1e12
+_NUMBERED = re.compile(r"(.*?[^\W\d].*?)[-_. ]?\d+")
+"""A name with a number behind it, as the jobs of a sweep have."""
 
 
 class History(Struct):
@@ -31,7 +35,7 @@ class History(Struct):
 
 
 class Durations:
-    """Running medians by recurrence: the job's ``group`` and user; and a tree, where the profile wants one."""
+    """Running medians of jobs that are alike (`keys_of`); and a tree, where the profile wants one."""
 
     def __init__(self, default_s: float, predict: Predict = Predict.MEDIAN) -> None:
         self.default_s = default_s
@@ -51,15 +55,13 @@ class Durations:
         run_s = record.held_s if record.spec.elastic is None else record.worked_s
         if self._learning is not None:
             self._learning.succeeded(record.id, record.spec, run_s)
-        key = recurrence(record.spec)
-        if key is None:
-            return
-        history = self.histories.pop(key, None) or History([], 0.0)
-        history.runs_s = [*history.runs_s[1 - RUNS_KEPT :], run_s]
-        history.median_s = statistics.median(history.runs_s)
-        self.histories[key] = history  # the latest last: the longest unseen is forgotten first
-        if len(self.histories) > GROUPS_KEPT:
-            del self.histories[next(iter(self.histories))]
+        for key in keys_of(record.spec):
+            history = self.histories.pop(key, None) or History([], 0.0)
+            history.runs_s = [*history.runs_s[1 - RUNS_KEPT :], run_s]
+            history.median_s = statistics.median(history.runs_s)
+            self.histories[key] = history  # the latest last: the longest unseen is forgotten first
+            if len(self.histories) > GROUPS_KEPT:
+                del self.histories[next(iter(self.histories))]
 
     def over(self, job: str) -> None:
         """A job is over, however it ended. O(1)."""
@@ -74,10 +76,14 @@ class Durations:
         predicted_s = self.predicted_s(spec)
         if predicted_s is not None:
             return min(predicted_s, limit_s)
-        history = self.histories.get(recurrence(spec) or "")
-        if history is not None:
-            return min(history.median_s, limit_s)
+        key = self.key_of(spec)
+        if key is not None:
+            return min(self.histories[key].median_s, limit_s)
         return self.default_s if spec.time_limit_s is None else limit_s
+
+    def key_of(self, spec: JobSpec) -> str | None:
+        """Under which key there are runs of jobs like this one; None if none of them has ended. O(script)."""
+        return next((key for key in keys_of(spec) if key in self.histories), None)
 
     def predicted_s(self, spec: JobSpec) -> float | None:
         """What the tree predicts for a job submitted now; None where none is kept, or nobody has finished yet."""
@@ -114,6 +120,24 @@ def left_of(expected_s: float, record: JobRecord) -> float:
     return max(0.0, expected_s - record.worked_s)
 
 
-def recurrence(spec: JobSpec) -> str | None:
-    """Under what the runs of jobs like this one are remembered; None for one that recurs not."""
-    return f"{spec.group}/{spec.user}" if spec.group else None
+def keys_of(spec: JobSpec) -> list[str]:
+    """Under what the runs of a job are remembered, the closest likeness first. O(script).
+
+    That is its group alone, if it names one. Else it is the same script in the same folder, then the same name but for a
+    number behind it. All are of one user. Jobs of a trace have no script, and are alike by their group alone.
+    """
+    if spec.group:
+        return [f"{spec.group}/{spec.user}"]
+    if not spec.user or not any(group.run for group in spec.groups):
+        return []
+    parts = [spec.workdir, *(text for group in spec.groups for text in (group.setup, group.run))]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    stem = stem_of(spec)
+    by_name = [f"//name/{stem}/{spec.user}"] if stem else []
+    return [f"//script/{digest}/{spec.user}", *by_name]
+
+
+def stem_of(spec: JobSpec) -> str:
+    """The name of a job without the number behind it; empty if there is none."""
+    found = _NUMBERED.fullmatch(spec.name)
+    return "" if found is None else found[1]

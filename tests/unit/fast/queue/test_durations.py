@@ -1,6 +1,7 @@
 """How long a job is expected to run: hints, what it took before, limits, guesses."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job, needs, profile
 from tests.support.world import World
@@ -149,3 +150,32 @@ def test_jobs_that_did_not_succeed_teach_nothing() -> None:
 def test_memory_is_known_in_gb_of_files() -> None:
     """What predictions are made from says 768 for `memory: 768`, as traces do."""
     assert known_of(job(resources=needs(8, memory=768 * 10**9))).memory_gb == 768
+
+
+SWEEP = [
+    ("the same script, other names", {"name": "alpha"}, {"name": "beta"}, "python train.py", True),
+    ("a sweep by name, scripts differ", {"name": "sweep-1"}, {"name": "sweep-27"}, "other.py", True),
+    ("another user", {"name": "sweep-1"}, {"name": "sweep-2", "user": "bob"}, "python train.py", False),
+    ("another script and name", {"name": "sweep-1"}, {"name": "eval-1"}, "other.py", False),
+    ("a script of nobody", {"name": "a", "user": ""}, {"name": "b", "user": ""}, "python train.py", False),
+    ("another folder", {"name": "a"}, {"name": "b", "workdir": "sha256:1"}, "python train.py", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("story", "before", "after", "run", "alike"), SWEEP, ids=[row[0] for row in SWEEP]
+)
+def test_a_sweep_teaches_without_a_group(
+    story: str, before: dict[str, str], after: dict[str, str], run: str, alike: bool
+) -> None:
+    """Jobs of one user count as alike by script and folder, or by a name with another number."""
+
+    def spec_of(fields: dict[str, str], script: str) -> JobSpec:
+        spec = replace(job(), **{"user": "ada", **fields})
+        return replace(spec, groups=(replace(spec.groups[0], run=script),))
+
+    durations = Durations(3_600.0)
+    record = JobRecord("j1", 1, spec_of(before, "python train.py"), 0.0)
+    record.held_s = 8.0
+    durations.learn(record)
+    assert durations.expected_s(spec_of(after, run)) == (8.0 if alike else 3_600.0), story
