@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from tests.unit.docs.pages import REPO
 from topmast.api import PREFIX, create_api
+from topmast.model.decided import Rule
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
 from topmast.policies.options import ScoreWeights
@@ -92,7 +93,7 @@ def test_transitions() -> None:
         assert set(_code(shown[state])) == set(TRANSITIONS[state]), state
 
 
-@pytest.mark.parametrize("kind", [PendingReason, Rejection, Outcome, HostState])
+@pytest.mark.parametrize("kind", [PendingReason, Rejection, Rule, Outcome, HostState])
 def test_every_reason_has_its_row(kind: type[StrEnum]) -> None:
     """All members of an enumeration are first in some row."""
     shown = {row[0].strip("`") for row in rows("states.md")}
