@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.support.pages.compare import updated
 from tests.support.pages.play import Difference, play
 from tests.support.pages.script import PAGES, steps
+from topmast.adapters.kernels import load_kernels
 
 MOST_OUTPUTS = 40
 """A page that never prints the same twice is given up after so many."""
@@ -21,6 +22,7 @@ def main(names: list[str]) -> int:
     """Refresh the pages with these names, or all that have something to run."""
     pages = [Path(name).resolve() for name in names] or [page for page in PAGES if _runs(page)]
     slow = bool(os.environ.get("TOPMAST_SLOW_PAGES"))
+    load_kernels()  # the first server must not compile them while a page waits
     left = 0
     for page in pages:
         for difference in _refreshed(page, slow):

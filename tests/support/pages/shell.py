@@ -16,7 +16,7 @@ from tests.support.pages.script import REPO
 DEFAULT_ADDRESS = "127.0.0.1:6278"
 USER = "ada"
 COMMAND_LIMIT_S = 300.0
-START_LIMIT_S = 90.0
+START_LIMIT_S = 240.0
 
 _SERVER = re.compile(r"topmast (--state \S+ )?up\b")
 _ANSWERS = "stop with Ctrl-C"
