@@ -16,14 +16,15 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.support.build import elastic, profile
+from tests.support.build import cluster, dataset, elastic, profile
+from tests.support.build import fleet as build_fleet
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
 from topmast.model.decided import Decided, Rule, points
 from topmast.model.fleet import Fleet, Link
-from topmast.model.job import JobSpec
+from topmast.model.job import Accelerator, JobSpec, Resources, TaskGroup, Topology
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation
@@ -101,9 +102,27 @@ def stories(draw: st.DrawFn) -> Story:
     last = draw(listed)
     if draw(st.booleans()):
         last = replace(last, datasets=("here",))
+    if draw(st.integers(0, 2)) == 0:
+        fleet, last = _data_where_it_is_slow(fleet), _faster_elsewhere(last)
+        cordoned = []
     after_s = draw(st.sampled_from([0.0, 30.0, 200.0]))
     options = profile(**PROFILES[name])
     return Story(name, options, fleet, before, over, cordoned, after_s, last)
+
+
+def _data_where_it_is_slow(fleet: Fleet) -> Fleet:
+    """Two roomy regions: `east` has the data and slow GPUs, `west` has fast ones."""
+    return build_fleet(
+        cluster("east-1", hosts=4, gpus=4, model="A100"), cluster("west-1", hosts=4, gpus=4),
+        tenants=fleet.tenants, datasets=(dataset("here", "east"), dataset("both", "east", "west")),
+    )  # fmt: skip
+
+
+def _faster_elsewhere(spec: JobSpec) -> JobSpec:
+    """One task that reads `here` and runs three times as fast on the GPUs of `west`."""
+    either = (Accelerator("H100", 1_000, 3.0), Accelerator("A100", 1_000, 1.0))
+    groups = (TaskGroup("main", 1, Resources(either), "true"),)
+    return replace(spec, groups=groups, datasets=("here",), topology=Topology())
 
 
 def _elastic(spec: JobSpec) -> JobSpec:

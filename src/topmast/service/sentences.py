@@ -53,11 +53,11 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         case PendingReason.WAITING_FOR_DATA:
             return f"the job waits for its data: {detail}"
         case PendingReason.NO_MATCHING_HARDWARE:
-            return f"no host could run one task of {wanted}, even if it were empty{more}"
+            return f"no host could run one task of {wanted}, even if it were empty"
         case PendingReason.TOPOLOGY_DOES_NOT_FIT:
             level = scene.spec.topology.required
             within = "cluster" if level is None else level.name.lower()
-            return f"{wanted} {fits} into no {within}, even if it were empty{more}"
+            return f"{wanted} {fits} into no {within}, even if it were empty"
         case PendingReason.INSUFFICIENT_CAPACITY:
             return _no_room(scene, detail)
         case PendingReason.PENDING_EVALUATION:
