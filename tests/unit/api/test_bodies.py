@@ -42,7 +42,8 @@ def request_of(bodies: LargeBodies, body: bytes) -> Request:
         piece = pieces.pop(0) if pieces else b""
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
-    return Request({"type": "http", "app": app, "headers": []}, cast(Any, receive))
+    headers = [(b"content-type", b"application/json")]
+    return Request({"type": "http", "app": app, "headers": headers}, cast(Any, receive))
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 7, CHUNK])
