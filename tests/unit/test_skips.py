@@ -45,6 +45,7 @@ def test_every_skip_is_noted_once(
     """Of tests, fixtures and marks; with processes beside one another too."""
     notes = tmp_path / "notes"
     monkeypatch.setenv("TOPMAST_SKIPS", str(notes))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # this test may run in one
     pytester.makepyfile(PROBE)
     pytester.makeconftest((Path(__file__).parents[1] / "conftest.py").read_text("utf-8"))
     pytester.runpytest_subprocess(*workers).assert_outcomes(passed=1, skipped=5)
