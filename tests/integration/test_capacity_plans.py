@@ -81,7 +81,10 @@ def test_a_planner_that_dies_leaves_hosts_where_they_are_and_says_so(
     assert view.number >= (before or 0)
     assert _guest(client)
     waits = next(job.id for job in client.jobs() if job.state == "PENDING")
-    assert any("no new plan of whose hosts are" in w for w in client.explain(waits).warnings)
+    assert any(
+        "no new plan of which hosts belong to which clusters" in w
+        for w in client.explain(waits).warnings
+    )
 
 
 def test_hosts_stay_where_they_went_when_the_server_is_killed(

@@ -279,7 +279,7 @@ def drain(
     session: Session,
     hosts: HostsArgument,
     now: Annotated[
-        bool, typer.Option("--now", help="Also stop jobs that have no other place yet.")
+        bool, typer.Option("--now", help="Also stop jobs that have nowhere else to run yet.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show which jobs would move, and where.")
@@ -335,7 +335,7 @@ def _say_hosts(found: Sequence[HostView]) -> None:
     say_table(_HOST_COLUMNS, rows)
     for row in found:
         for job, why in row.stays.items():
-            say(f"{job} is still on {row.name}: it {why}")
+            say(f"{job} is still on {row.name}: {why}")
         for job in row.kept_for:
             say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 

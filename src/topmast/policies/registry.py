@@ -161,10 +161,10 @@ def _sharing(profile: Profile) -> Share | None:
     )
     for field, remedy, holds in needs:
         if not holds:
-            message = "does not go with shares of time, whose rounds say who runs"
+            message = "cannot be combined with shares of time, whose rounds decide which jobs run"
             raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
     if options.pairs and not (options.aware and POLICIES[options.policy].pairs):
-        message = "does not go with a policy that knows nothing of models, or of pairs"
+        message = "cannot be combined with a policy that does not use models or pairs"
         raise InvalidInput(message, field="profile.shares.pairs", remedy="false")
     return Running(profile)
 

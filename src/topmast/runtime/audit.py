@@ -43,7 +43,7 @@ class Trail:
     def _admitted(self, fact: f.Admitted, event: SubmitJobs, now: float) -> None:
         for offset, spec in enumerate(event.jobs):
             job = ids.job_id(fact.first_number + offset)
-            by = spec.user or "somebody"
+            by = spec.user or "an unknown user"
             text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
             self.history.append(HistoryRow(now, job, "submitted", text))
 
@@ -112,7 +112,7 @@ class Trail:
     def _packed(self, fact: f.PackedWith, event: Message, now: float) -> None:
         kind, text = "packed", f"shares its GPUs with {fact.beside}: {fact.why}"
         if not fact.beside:
-            kind, text = "unpacked", f"shares its GPUs with nobody: {fact.why}"
+            kind, text = "unpacked", f"no longer shares its GPUs: {fact.why}"
         self._line(now, fact.job, kind, text, beside=fact.beside)
 
     def _copy_begun(self, fact: f.CopyBegun, event: Message, now: float) -> None:
@@ -149,7 +149,7 @@ class Trail:
 
     def _host_set(self, fact: p.HostSet, event: SetHost, now: float) -> None:
         what, kind = _HOST_WISHES[fact.state]
-        by = event.by or "somebody"
+        by = event.by or "an unknown user"
         self._host_line(now, fact.host, kind, f"{what} by {by}", by=event.by)
 
     def _host_reachable(self, fact: p.HostReachable, event: Message, now: float) -> None:
@@ -166,7 +166,7 @@ class Trail:
         self._host_line(now, fact.host, "host-trusted", "takes work again")
 
     def _hosts_assigned(self, fact: p.HostsAssigned, event: AssignHosts, now: float) -> None:
-        by = event.by or "somebody"
+        by = event.by or "an unknown user"
         for host, cluster in fact.owners.items():
             text = f"goes to cluster {cluster} when it is empty, as {by} wants"
             self._host_line(now, host, "host-assigned", text, cluster=cluster, by=event.by)

@@ -271,7 +271,8 @@ def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float)
         return ""
     drained = [h for h in record.hosts if placer.host_state(h) is HostState.DRAINING]
     why = next((d.why for d in placer.departures(tuple(drained), now) if d.job == record.id), "")
-    return f"; {', '.join(drained)} is drained, and it {why}" if why else ""
+    being = "is" if len(drained) == 1 else "are"
+    return f"; {', '.join(drained)} {being} drained, and {why}" if why else ""
 
 
 def _explain_placed(

@@ -386,7 +386,7 @@ class Service:
         if plans is None or not record.spec.datasets or record.state not in WAITING:
             return ()
         trouble = plans.view().trouble
-        why = f"no new plan of where data lies: {trouble}; the last one stays in force"
+        why = f"no new plan of where datasets are stored: {trouble}; the last one stays in force"
         return (why,) if trouble else ()
 
     def _trouble_with_capacity(self, record: JobRecord) -> tuple[str, ...]:
@@ -397,7 +397,9 @@ class Service:
         trouble = plans.planning.trouble
         if trouble is None:
             return ()
-        return (f"no new plan of whose hosts are: {trouble[1]}; the last one stays in force",)
+        return (
+            f"no new plan of which hosts belong to which clusters: {trouble[1]}; the last one stays in force",
+        )
 
     def _why(self, dataset: str, region: str) -> str:
         return "" if self.data_plans is None else self.data_plans.why(dataset, region)

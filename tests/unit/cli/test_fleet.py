@@ -149,11 +149,11 @@ def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
 
 def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:
     """And says what is still there, and why."""
-    stays = {"j1": "may not be preempted: runs to its end"}
+    stays = {"j1": "it may not be preempted, so it runs to its end"}
     drained = host("h0", "draining", stays=stays)
     server.on("GET", "/hosts", {"hosts": [drained]}).on("POST", "/hosts/h0/drain", drained)
     called = call("drain", "h0", "--now")
-    assert "j1 is still on h0: it may not be preempted: runs to its end" in called.out
+    assert "j1 is still on h0: it may not be preempted, so it runs to its end" in called.out
     call("drain", "h0")
     first, second = server.asked("POST", "/hosts/h0/drain")
     assert first.document["now"] is True
@@ -190,14 +190,22 @@ def test_what_a_drain_would_do_is_shown(server: FakeServer, call: Call) -> None:
     """Where each job would go and at which cost, or why not; nothing is drained."""
     moves = (
         v.MoveView("j1", ("h0",), True, "east-2", ("h5", "h6"), 1234.5, ""),
-        v.MoveView("j2", ("h0",), False, None, (), 60.0, "has no other place in region east now"),
+        v.MoveView(
+            "j2",
+            ("h0",),
+            False,
+            None,
+            (),
+            60.0,
+            "no other hosts in region east have room for it now",
+        ),
     )
     server.on("GET", "/hosts", {"hosts": [host("h0"), host("h1")]})
     server.on("GET", "/hosts/h0/drain", v.DrainView("h0", "east", "healthy", moves))
     server.on("GET", "/hosts/h1/drain", v.DrainView("h1", "east", "healthy", ()))
     lines = call("drain", "h0", "h1", "--dry-run").out.splitlines()
     assert lines[1].split() == ["j1", "h0", "east-2:", "h5,h6", "1234", "-"]
-    assert lines[2].split("60  ")[1] == "has no other place in region east now"
+    assert lines[2].split("60  ")[1] == "no other hosts in region east have room for it now"
     assert lines[3] == "nothing runs on h1"
     document = call("drain", "h0", "--dry-run", "--json").document
     assert document["drains"][0]["moves"][0]["to_hosts"] == ["h5", "h6"]

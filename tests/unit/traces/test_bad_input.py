@@ -231,7 +231,7 @@ BAD = [
     ("pai", "j,worker,1,Terminated,5,,600,1,100,T4\n", "t.csv:1: end_time: is missing from a task that ended"),
     ("pai", "j,worker,1,Running,5,,600,1,100,T4\n", "t.csv: no task has begun and ended"),
     ("pai", "j,worker,1,Terminated,5,6,600,1,-100,T4\n", "t.csv:1: plan_gpu: '-100' is negative"),
-    ("sia", "name,time,application,num_replicas,batch_size\na,0,unheard,1,1\n", "t.csv:2: application: is not one whose run time is known (add a column duration, in seconds)"),
+    ("sia", "name,time,application,num_replicas,batch_size\na,0,unheard,1,1\n", "t.csv:2: application: has no known run time (add a column duration, in seconds)"),
     ("gavel", "LM\tc\td\t-s\t1\t300\t0\t1\t-1\t0\n", "t.csv:1: scale_factor: '0' is too small"),
     ("gavel", "LM\tc\td\t-s\t1\t300\t1\n", "t.csv:1: priority_weight: the row has 7 columns, and the format has 10"),
 ]  # fmt: skip

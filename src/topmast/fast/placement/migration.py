@@ -263,7 +263,7 @@ def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
             trial = trial or _without_hosts(search.columns, emptied)
             to = place_for(search, trial, allocation)
             if to is None:
-                why = f"has no other place in region {search.region} now"
+                why = f"no other hosts in region {search.region} have room for it now"
             else:
                 trial.take(to.seats, allocation.needs())
         found.append(
@@ -281,13 +281,13 @@ def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
 
 
 def _stays(allocation: Allocation) -> str:
-    """Why an attempt is not moved, wherever there is room; empty if it may be."""
+    """Why an attempt is not moved, wherever there is room, as a clause about the job; empty if it may be."""
     if allocation.hold is Hold.STOPPING:
-        return "is stopping already"
+        return "it is already stopping"
     if not allocation.spec.preemptible:
-        return "may not be preempted: runs to its end"
+        return "it may not be preempted, so it runs to its end"
     if allocation.hold is Hold.CLAIMED:
-        return "has not begun: goes back to the queue"
+        return "it has not started, so it goes back to the queue"
     return ""
 
 

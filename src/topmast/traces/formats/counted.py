@@ -168,7 +168,7 @@ SIA = Layout(
     },
     checks=(
         Check(
-            "application", "is not one whose run time is known",
+            "application", "has no known run time",
             lambda row: np.isnan(row["duration"])
             & np.isnan([nominal_gpu_s(name) for name in row["application"]]),
             "add a column duration, in seconds",

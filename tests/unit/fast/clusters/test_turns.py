@@ -331,7 +331,7 @@ def test_when_one_of_a_pair_is_over_the_other_is_alone() -> None:
     jobs = [submit(world, 1) for _ in range(2)]
     world.advance(8 * QUANTUM_S)
     world.finish(jobs[0])
-    assert told(world)[-1] == "shares its GPUs with nobody: the other is over"
+    assert told(world)[-1] == "no longer shares its GPUs: the other is over"
     third = submit(world, 1)
     world.advance(12 * QUANTUM_S)
     assert going(world) == sorted([jobs[1], third])

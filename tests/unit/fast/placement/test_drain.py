@@ -42,7 +42,7 @@ def test_what_has_a_place_moves_and_what_has_none_runs_on() -> None:
     assert world.jobs["j2"].hosts == ("east-1-1",)
     assert (world.jobs["j2"].migrations, world.jobs["j2"].preemptions) == (1, 1)
     assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 1)
-    assert _why(world) == {"j1": "has no other place in region east now"}
+    assert _why(world) == {"j1": "no other hosts in region east have room for it now"}
     world.submit(job("new", gpus=2))
     assert world.state("j4") is JobState.PENDING
     invariants.check_rest(world)
@@ -83,7 +83,9 @@ def test_what_may_not_be_preempted_runs_to_its_end() -> None:
     world = _full(preemptible=False)
     world.tell(ids.placer("east"), m.SetHost(HOST, HostState.DRAINING, "ann", at_once=True))
     assert [world.jobs[j].epoch for j in ("j1", "j2")] == [1, 1]
-    assert _why(world) == dict.fromkeys(("j1", "j2"), "may not be preempted: runs to its end")
+    assert _why(world) == dict.fromkeys(
+        ("j1", "j2"), "it may not be preempted, so it runs to its end"
+    )
     world.finish("j1")
     world.finish("j2")
     assert not _why(world)
@@ -135,7 +137,7 @@ def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
     assert (shown.host, shown.region, shown.state) == (HOST, "east", "healthy")
     wide, small = shown.moves
     assert (wide.job, wide.moves, wide.to_hosts) == ("j1", False, ())
-    assert wide.why == "has no other place in region east now"
+    assert wide.why == "no other hosts in region east have room for it now"
     assert wide.cost_gpu_s == 4 * (70 + 1) * 3
     assert (small.job, small.moves, small.to_cluster) == ("j2", True, "east-1")
     assert (small.to_hosts, small.why) == (("east-1-1",), "")
@@ -143,7 +145,7 @@ def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
     assert world.state("j2") is JobState.PREEMPTING
     assert placer.state.places["j2"].plan.hosts == small.to_hosts
     rows = {row.name: row for row in listing.hosts({"east": placer}, lambda *_: None, world.now)}
-    assert rows[HOST].stays == {"j1": wide.why, "j2": "is stopping already"}
+    assert rows[HOST].stays == {"j1": wide.why, "j2": "it is already stopping"}
     assert rows["east-1-1"].stays == {}
 
 
@@ -155,7 +157,9 @@ def test_a_job_that_stays_is_told_why() -> None:
         name: explain_job(world.queue, world.machines.placers, world.jobs[name], world.now).summary
         for name in ("j1", "j2")
     }
-    assert told["j1"].endswith(f"; {HOST} is drained, and it has no other place in region east now")
+    assert told["j1"].endswith(
+        f"; {HOST} is drained, and no other hosts in region east have room for it now"
+    )
     assert "drained" not in told["j2"]
     (region,) = listing.regions(world.queue, world.machines.placers)
     assert (region.places_kept, region.places_used, region.places_missed) == (0, 1, 0)

@@ -34,9 +34,7 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         wait_s = max(0.0, held.from_s - trials.search.now)
-        text = (
-            f"the room that is kept for {held.job}, or a run of at most {format_duration(wait_s)}"
-        )
+        text = f"the GPUs that are kept for {held.job}, or a run time of at most {format_duration(wait_s)}"
         yield trials.change(
             ChangeKind.KEPT, text, wait_s / 3600.0, place, jobs=(held.job,), at_s=held.from_s
         )
@@ -48,7 +46,7 @@ def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     domain = Space(trials.search.columns).place_for(trials.ask) if here else None
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
-        text = f"the hosts that it avoids since it lost an attempt there ({listed(here)})"
+        text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"
         yield trials.change(ChangeKind.AVOIDED, text, 0.5, place, hosts=here)
 
 
@@ -66,8 +64,8 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
         wait_s = at_s - now
         patience = format_duration(trials.search.profile.min_runtime_s)
         text = (
-            f"{format_duration(wait_s)} of patience, for jobs that are not {patience} old may "
-            f"not be preempted"
+            f"a wait of {format_duration(wait_s)}, because jobs that have run for less than {patience} "
+            f"may not be preempted"
         )
         domain = trials.holds(without_attempts(base, young[:count]))
         if domain is not None:

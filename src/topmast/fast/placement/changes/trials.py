@@ -27,7 +27,7 @@ class Spot:
         self.preempting = preempting
 
     def __str__(self) -> str:
-        how = ", others being preempted" if self.preempting else ""
+        how = " if other jobs are preempted" if self.preempting else ""
         return f"there is room in {self.region}/{self.cluster}{how}"
 
 
