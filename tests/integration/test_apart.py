@@ -108,6 +108,9 @@ def test_a_region_out_of_reach_loses_nothing_and_holds_up_nobody(
     assert "unreachable since" in (row.barred or "")
     assert "out of reach: east" in client.explain(waits.id).summary
     assert "out of reach: east" in client.explain(stays.id).summary
+    shown = {job.id: job.reachable for job in client.jobs()}
+    assert {id for id, reachable in shown.items() if not reachable} == {stays.id, ends.id}
+    assert len(shown) == 6
     there.end()
     with pytest.raises(TopmastError, match="out of reach"):
         client.cordon("east-a-0")
@@ -120,7 +123,7 @@ def test_a_region_out_of_reach_loses_nothing_and_holds_up_nobody(
     assert ends.until("SUCCEEDED").attempts == 1
     stays.until("CANCELLED")
     waits.started()
-    waits.until("RUNNING")
+    assert waits.until("RUNNING").reachable
     for held in (waits, here, later):
         held.end()
     assert [len(h.starts()) for h in (stays, ends, there, here, waits, later)] == [1] * 6

@@ -163,7 +163,7 @@ def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
 
 def _queue_row(job: JobView, now_s: float) -> Row:
     return [
-        job.id, job.name, job.tenant, job.band, state_cell(job.state),
+        job.id, job.name, job.tenant, job.band, state_of(job),
         job.reason or "", where(job), number(job.gpus), str(job.attempts),
         "" if job.step is None else str(job.step), age(job, now_s),
     ]  # fmt: skip
@@ -172,6 +172,11 @@ def _queue_row(job: JobView, now_s: float) -> Row:
 def state_cell(state: str) -> Cell:
     """A state in its colour."""
     return Cell(state, STATE_STYLES.get(state, ""))
+
+
+def state_of(job: JobView) -> Cell:
+    """The state of a job; in red, and marked, where it was heard last from a region that does not answer."""
+    return state_cell(job.state) if job.reachable else Cell(f"{job.state}, unreachable", "red")
 
 
 def where(job: JobView) -> str:
@@ -211,6 +216,7 @@ def _say_story(story: JobStory) -> None:
         [
             ("job", f"{job.id}  {job.name}"),
             ("state", job.state + (f"  {job.reason}" if job.reason else "")),
+            ("unreachable", _silence_line(job)),
             ("cause", job.cause),
             ("was last in" if waits else "where", last_place(job)),
             ("on hosts" if waits else "hosts", ", ".join(job.hosts)),
@@ -237,6 +243,12 @@ def _say_story(story: JobStory) -> None:
     if story.history:
         say()
         say_history(story.history)
+
+
+def _silence_line(job: JobView) -> str:
+    return (
+        "" if job.reachable else f"region {job.region} does not answer: this is what it said last"
+    )
 
 
 def _tasks_line(job: JobView) -> str:

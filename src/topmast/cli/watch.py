@@ -8,7 +8,7 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from topmast.cli.jobs import FINISHED, state_cell, where
+from topmast.cli.jobs import FINISHED, state_of, where
 from topmast.cli.output import Cell, Column, console_on, note, rich_table
 from topmast.cli.text import clean
 
@@ -58,7 +58,7 @@ class Watch:
         self._jobs[job.id] = job
         if self._live is None and (before is None or _gist(before) != _gist(job)):
             why = f" {where(job) or job.reason or ''}".rstrip()
-            note(f"{job.id} {job.name}: {job.state}{why}")
+            note(f"{job.id} {job.name}: {state_of(job).text}{why}")
 
     def _table(self) -> Any:
         from rich.console import Group
@@ -71,7 +71,7 @@ class Watch:
             [
                 Cell(clean(text) or "-", style)
                 for text, style in (
-                    (job.id, ""), (job.name, ""), state_cell(job.state),
+                    (job.id, ""), (job.name, ""), state_of(job),
                     (where(job) or job.reason or "", ""),
                     ("" if job.step is None else str(job.step), ""),
                     (str(job.attempts), ""), (_running(job), ""),
@@ -85,7 +85,7 @@ class Watch:
 
 
 def _gist(job: JobView) -> tuple[str, str | None, str]:
-    return job.state, job.reason, where(job)
+    return state_of(job).text, job.reason, where(job)
 
 
 def _running(job: JobView) -> str:

@@ -19,7 +19,8 @@ class JobView(Struct, frozen=True):
     ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
     ``migrations``: how many of the preemptions were moves to a place found before. ``min_tasks`` and
     ``max_tasks``: the range of an elastic job, None of any other; ``resizes``: how often it came back with another
-    number of tasks.
+    number of tasks. ``reachable``: False while it has a place in a region that does not answer; the rest is what was
+    heard last.
     """
 
     id: str
@@ -54,6 +55,7 @@ class JobView(Struct, frozen=True):
     min_tasks: int | None = None
     max_tasks: int | None = None
     resizes: int = 0
+    reachable: bool = True
 
 
 class JobPage(Struct, frozen=True):

@@ -188,6 +188,9 @@ class Service:
         reason, _ = self.machines.queue.reason_of(record)
         view = record.view(self.clock.now(), reason.value if reason else None)
         steps = self.board.of_job(record.id, record.epoch)
+        if record.state not in WAITING and not record.finished:
+            reachable = view.region not in self.machines.queue.reach.absent
+            view = msgspec.structs.replace(view, reachable=reachable)
         if steps is None or record.finished:
             return view
         return msgspec.structs.replace(

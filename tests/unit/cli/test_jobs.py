@@ -204,6 +204,19 @@ def test_a_job_that_waits_is_nowhere(server: FakeServer, call: Call) -> None:
     assert "was last in  east/east-1" in call("status", "j2").out
 
 
+def test_a_job_of_a_region_that_does_not_answer_is_marked(server: FakeServer, call: Call) -> None:
+    """Its state is what was heard last, and the queue and the story say so; others have no mark."""
+    silent = running("j2", reachable=False)
+    server.on("GET", "/jobs", page(silent, running("j3")))
+    server.on("GET", "/jobs/j2/story", JobStory(silent, (), ()))
+    server.on("GET", "/jobs/j3/story", JobStory(running("j3"), (), ()))
+    rows = call("queue").out.splitlines()[1:]
+    assert ["RUNNING, unreachable" in row for row in rows] == [True, False]
+    line = "unreachable  region east does not answer: this is what it said last"
+    assert line in call("status", "j2").out
+    assert "unreachable" not in call("status", "j3").out
+
+
 def test_an_empty_queue_says_so(server: FakeServer, call: Call) -> None:
     """Beside the table, so that a script reads no more than its header."""
     nothing = page()
