@@ -19,6 +19,7 @@ COMMAND_LIMIT_S = 300.0
 START_LIMIT_S = 240.0
 
 _SERVER = re.compile(r"topmast (--state \S+ )?up\b")
+_COMMENT = re.compile(r"\s#.*")
 _ANSWERS = "stop with Ctrl-C"
 
 
@@ -62,7 +63,8 @@ class Shell:
 
     def _serve(self, command: str) -> tuple[int, list[str]]:
         """Start a server in the background; return when it answers, or has ended."""
-        command = command.removesuffix("&").strip()
+        # What is added to the line must not become part of a comment.
+        command = _COMMENT.sub("", command).strip().removesuffix("&").strip()
         port = "" if "--port" in command else "--port 0"
         output, status = self._paths()
         log, pid = output.with_suffix(".log"), output.with_suffix(".pid")
