@@ -157,7 +157,7 @@ def compare(
         throughputs=throughputs, limit=limit, from_s=values.duration_s(from_, "--from") or 0.0,
         to_s=values.duration_s(to, "--to"), load=load, skip_bad_rows=skip_bad_rows, out=out,
     )  # fmt: skip
-    document = run(options, profiles, lambda over, runs: note(f"{over} of {runs} runs over"))
+    document = run(options, profiles, lambda over, runs: note(f"{over} of {runs} runs have ended"))
     _warn(document)
     session.show(document, lambda: say_comparison(document))
 
