@@ -139,7 +139,10 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
         fleet: FleetOptions,
         jobs: Annotated[int, typer.Option(min=1, help="Jobs of the trace.")] = 20_000,
         load: Annotated[
-            float, typer.Option(help="GPU time asked for over what there is as jobs arrive.")
+            float,
+            typer.Option(
+                help="The GPU time that jobs ask for over the GPU time there is, while jobs arrive."
+            ),
         ] = 0.9,
         profile: Annotated[
             str,

@@ -22,7 +22,7 @@ def add(app: typer.Typer, root: Root) -> None:
     def policies(
         session: Session,
         jobs: Annotated[
-            int | None, typer.Option(min=1, help="Only problems of so many jobs.")
+            int | None, typer.Option(min=1, help="Only problems with this number of jobs.")
         ] = None,
         throughputs: Annotated[
             Path | None,

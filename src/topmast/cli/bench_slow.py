@@ -12,7 +12,7 @@ from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say, say_table
 from topmast.cli.root import BenchOptions, Root
 
-Seed = Annotated[int, typer.Option(help="The seed of what is made up.")]
+Seed = Annotated[int, typer.Option(help="The seed of generated data.")]
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -50,7 +50,7 @@ def add(app: typer.Typer, root: Root) -> None:
     def mover(
         session: Session,
         size: Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes in all.")] = None,
-        files: Annotated[int | None, typer.Option(min=1, help="In so many files.")] = None,
+        files: Annotated[int | None, typer.Option(min=1, help="The number of files.")] = None,
         seed: Seed = 0,
     ) -> None:
         """Measure how fast data is copied, beside a plain copy that hashes and syncs."""

@@ -30,7 +30,7 @@ SolverOption = Annotated[
     ),
 ]  # fmt: skip
 DualsOption = Annotated[
-    bool, typer.Option(help="Put into the answer what the next plan can begin with.")
+    bool, typer.Option(help="Add a starting point for the next plan to the answer.")
 ]
 WarmOption = Annotated[
     Path | None,

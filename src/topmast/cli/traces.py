@@ -43,7 +43,7 @@ ThroughputsOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Only the first N jobs of what is left.")
+    int | None, typer.Option(min=1, metavar="N", help="Only the first N of the jobs that are left.")
 ]
 FromOption = Annotated[
     str | None,
@@ -137,7 +137,7 @@ def describe(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Say, too, what each kind of hosts of this fleet offers beside a GPU, and what jobs ask for.",
+            help="Also show what each kind of host in this fleet offers beside GPUs, and what jobs ask for.",
         ),
     ] = None,
 ) -> None:

@@ -43,7 +43,7 @@ TRIED_AT_ONCE = 16
 """For so many gangs a place is looked for after one event."""
 FORGOTTEN = 4
 """When a region remembers so many times more than it has attempts, it forgets the oldest."""
-TO_IDLE = "moved to idle GPUs, for others share those that it has"
+TO_IDLE = "moved to idle GPUs, because other jobs share its GPUs"
 TO_FASTER = "moved to idle GPUs of a model on which it is faster"
 
 
