@@ -11,6 +11,8 @@ PYTEST := $(PY) -m pytest -q -m "not slow"
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, and so run one at a time.
 REAL_PROCESSES := tests/contract tests/integration tests/crash
+# All but one: the pages of the documentation mostly wait, each in a folder and on a port of its own.
+PAGES_TEST := tests/integration/test_pages.py
 
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
@@ -36,7 +38,8 @@ else
 	@$(PY) -m topmast.adapters.kernels
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
-	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) $(REAL_PROCESSES)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist load $(PAGES_TEST)
 	@$(PY) -m tests.support.skips $(SKIPS)
 endif
 

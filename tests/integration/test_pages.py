@@ -1,6 +1,5 @@
 """What README and the documentation show at a prompt is what is printed."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,16 +31,3 @@ def test_a_page_shows_what_is_printed_after_a_while(page: Path, tmp_path: Path) 
     """The same, with the blocks that take long."""
     found = play(page, tmp_path / "page", slow=True)
     assert not found, "\n\n".join(str(difference) for difference in found)
-
-
-def test_most_blocks_are_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """A block is run, or says why it is not; how many of each there are is printed."""
-    blocks = [
-        step for page in PAGES for step in steps(page) if step.kind in ("run", "slow", "not run")
-    ]
-    count = Counter(step.kind for step in blocks)
-    reasons = Counter(step.words for step in blocks if step.kind != "run")
-    with capsys.disabled():
-        print(f"\nconsole blocks: {dict(count)}; why not: {dict(reasons)}")
-    assert all(len(reason) > len("because") for reason in reasons)
-    assert count["run"] > count["slow"] + count["not run"]
