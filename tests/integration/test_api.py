@@ -200,6 +200,20 @@ def test_every_error_of_a_job_is_answered(http: httpx.Client) -> None:
     assert "errors" not in problem_of(http.post("/jobs", json={"job": bad}), 422)
 
 
+def test_every_name_that_the_fleet_does_not_have_is_answered(http: httpx.Client) -> None:
+    """The tenant does not hide the GPU models; of many jobs, each error names the job."""
+    bad = {"run": "true", "tenant": "nosuch", "resources": {"accelerators": ["X:1", "Y:1"]}}
+    problem = problem_of(http.post("/jobs/dry-run", json={"job": bad}), 422)
+    told = [(fault["field"], fault["detail"]) for fault in problem["errors"]]
+    assert told == [
+        ("tenant", "unknown tenant 'nosuch'"),
+        ("resources.accelerators", "no region has the GPU model 'X'"),
+        ("resources.accelerators", "no region has the GPU model 'Y'"),
+    ]
+    many = problem_of(http.post("/jobs/bulk", json={"jobs": [bad]}), 422)
+    assert [fault["detail"] for fault in many["errors"]] == [f"jobs[0]: {text}" for _, text in told]
+
+
 def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:
     """One bad job in a bulk refuses all of it, and is named."""
     before = http.get("/health").json()["journal_seq"]

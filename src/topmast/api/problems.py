@@ -52,13 +52,16 @@ async def _topmast_error(request: Request, error: Exception) -> Response:
         (known for kind, known in _STATUS.items() if isinstance(error, kind)), (400, "Failed")
     )
     if isinstance(error, InvalidInput):
-        # One job of many is named; that a lone job is a job needs no saying.
-        named = error.where not in ("", "job", "request")
-        detail = f"{error.where}: {error.message}" if named else error.message
         every = (error, *error.more) if error.more else ()
-        faults = tuple([Fault(one.message, one.field, one.remedy) for one in every])
-        return problem(status, title, detail, error.field, error.remedy, faults)
+        faults = tuple([Fault(_detail(one), one.field, one.remedy) for one in every])
+        return problem(status, title, _detail(error), error.field, error.remedy, faults)
     return problem(status, title, str(error))
+
+
+def _detail(error: InvalidInput) -> str:
+    """What is wrong. One job of many is named; that a lone job is a job needs no saying."""
+    named = error.where not in ("", "job", "request")
+    return f"{error.where}: {error.message}" if named else error.message
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -86,13 +86,14 @@ def launch(
     """
     changes = {"name": name, "tenant": tenant, "priority": priority}
     document, folder = _read(file, changes, values.assignments(env or [], "--env"))
+    changed = {field for field, value in changes.items() if value is not None}
     with session.client() as client:
         if dry_run:
-            with _placed(file):
+            with _placed(file, changed):
                 explanation = client.dry_run(document, workdir=folder)
             session.show(explanation, lambda: say_explanation(explanation))
             return 0
-        with _placed(file):
+        with _placed(file, changed):
             receipt = client.submit(document, workdir=folder)
         for warning in receipt.warnings:
             note(f"warning: {warning}")
@@ -114,7 +115,11 @@ def _read(
     from topmast.client import document_of
     from topmast.model.files.jobfile import parse_job
 
-    document, folder = document_of(file)
+    try:
+        document, folder = document_of(file)
+    except InvalidInput as error:
+        error.more += _fault_of_folder(file, [error, *error.more])
+        raise
     given = {field: value for field, value in changes.items() if value is not None}
     if given or envs:
         document |= given
@@ -124,21 +129,49 @@ def _read(
     return document, folder
 
 
+def _fault_of_folder(file: Path, found: Sequence[InvalidInput]) -> tuple[InvalidInput, ...]:
+    """What is wrong with the work folder of a job file that has other errors, if it is no folder."""
+    from topmast.client.workdir import check_folder
+    from topmast.model.files.source import JOB_LIMITS, Kind, read_file
+
+    with suppress(InvalidInput):
+        node = read_file(file, JOB_LIMITS).entries.get("workdir")
+        told = any(error.field == "workdir" for error in found)
+        if node is None or node.kind is not Kind.TEXT or told or node.text.startswith("sha256:"):
+            return ()
+        try:
+            check_folder(file.parent / Path(node.text).expanduser())
+        except InvalidInput as error:
+            return (_with_place(error, f"{file}:{node.line}"),)
+    return ()
+
+
 @contextmanager
-def _placed(file: Path) -> Iterator[None]:
-    """Name the line of the job file in what is wrong with its work folder."""
+def _placed(file: Path, changed: Collection[str]) -> Iterator[None]:
+    """Name the line of the job file in what is wrong with a field; ``changed``: fields that an option gave."""
+    from topmast.model.files.every import line_of
     from topmast.model.files.source import JOB_LIMITS, read_file
+
+    def placed(error: InvalidInput) -> InvalidInput:
+        line = line_of(root, error.field)
+        if error.where or not error.field:
+            return error
+        if error.field in changed:
+            return _with_place(error, "command line")
+        return _with_place(error, f"{file}:{line}") if line else error
 
     try:
         yield
     except InvalidInput as error:
-        if error.field != "workdir" or error.where:
-            raise
-        node = read_file(file, JOB_LIMITS).entries.get("workdir")
-        where = f"{file}:{node.line}" if node is not None else str(file)
-        raise InvalidInput(
-            error.message, field=error.field, where=where, remedy=error.remedy
-        ) from None
+        root = read_file(file, JOB_LIMITS)
+        first, *more = (placed(one) for one in (error, *error.more))
+        first.more = tuple(more)
+        raise first from None
+
+
+def _with_place(error: InvalidInput, where: str) -> InvalidInput:
+    """The same error, with the place that it is about."""
+    return InvalidInput(error.message, field=error.field, where=where, remedy=error.remedy)
 
 
 def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:

@@ -41,10 +41,15 @@ class _Entry(NamedTuple):
     status: os.stat_result
 
 
-def snapshot(folder: Path, limit_bytes: int = LIMIT_BYTES) -> Snapshot:
-    """Pack ``folder`` without what its ``.topmastignore`` leaves out."""
+def check_folder(folder: Path) -> None:
+    """Refuse what is no folder."""
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder", field="workdir")
+
+
+def snapshot(folder: Path, limit_bytes: int = LIMIT_BYTES) -> Snapshot:
+    """Pack ``folder`` without what its ``.topmastignore`` leaves out."""
+    check_folder(folder)
     try:
         entries = list(_checked(folder, limit_bytes))
         content, unpacked_bytes = _packed(entries)

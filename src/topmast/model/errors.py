@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class TopmastError(Exception):
     """Anything Topmast reports to a person in one line."""
@@ -12,11 +14,11 @@ class InvalidInput(TopmastError):
 
     ``field`` is the dotted path of the offending field (``resources.accelerators``), ``where`` the
     place it was read from (``job.yaml:7``), ``remedy`` what to write instead. ``more`` are the other errors
-    of the same document; ``refers`` says that the field names something that is not defined elsewhere in it.
+    of the same document; ``refers`` is the part of it that does not define what the field names.
     """
 
     more: tuple[InvalidInput, ...] = ()
-    refers = False
+    refers = ""
 
     def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
         self.message = message
@@ -31,6 +33,14 @@ class InvalidInput(TopmastError):
         field = f"{self.field}: " if self.field else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
         return f"{place}{field}{self.message}{remedy}"
+
+
+def refuse_all(errors: Iterable[InvalidInput]) -> None:
+    """Raise the first of ``errors``, with the others in ``more``; nothing if there are none."""
+    found = tuple(errors)
+    if found:
+        found[0].more = found[1:]
+        raise found[0]
 
 
 class TooLarge(InvalidInput):

@@ -9,19 +9,19 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 import topmast
+from topmast.fast.placement.changes.trials import count_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
-from topmast.model.errors import InvalidInput, NotFound, Unavailable
-from topmast.model.files.jobfile import check_against_fleet, parse_job
+from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
+from topmast.model.files.jobfile import faults_in_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, HostState
@@ -105,14 +105,8 @@ class Service:
                 remedy="upload a snapshot (PUT /workdirs/DIGEST), and give its digest",
             )  # fmt: skip
         spec = file.spec
-        if spec.tenant not in tenants:
-            near = get_close_matches(spec.tenant, list(tenants), 1)
-            known = ", ".join(sorted(tenants)[:10])
-            remedy = f"did you mean '{near[0]}'?" if near else f"known: {known}"
-            raise InvalidInput(
-                f"unknown tenant '{spec.tenant}'", field="tenant", where=where, remedy=remedy
-            )
-        check_against_fleet(spec, self.machines.queue.fleet.models())
+        models = self.machines.queue.fleet.models()
+        refuse_all(faults_in_fleet(spec, tenants, models, where))
         return spec
 
     def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
@@ -300,7 +294,8 @@ class Service:
             raise InvalidInput(f"the job has tasks 0 to {view.tasks - 1}", field="task")
         epoch = view.attempts if attempt is None else attempt
         if not 0 <= epoch <= view.attempts:
-            raise NotFound(f"job '{job}' has had {view.attempts} attempts")
+            had = count_of(view.attempts, "attempt")
+            raise NotFound(f"job '{job}' has had {had}")
         over = epoch < view.attempts or view.finish_s is not None
         cluster, region = view.cluster, view.region
         if epoch < view.attempts:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.conftest import REPO, Call, program
 from tests.unit.client.fake import Answer, FakeServer, Request, ended, job, problem, running
 from topmast.client import snapshot
-from topmast.model.views import Explanation, JobView, Receipt
+from topmast.model.views import Explanation, Fault, JobView, Problem, Receipt
 
 RECEIPT = Answer(Receipt("j7", "resnet", ("no dataset \x1b[1mimagenet",)), 201)
 
@@ -119,6 +119,44 @@ def test_a_dry_run_refuses_the_folder_that_launch_refuses(
         f"topmast: {tmp_path}/job.yaml:2: workdir: {tmp_path}/nosuch is not a folder"
     }
     assert server.requests == []
+
+
+def test_the_folder_is_refused_beside_the_other_errors_of_the_file(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """A folder that is not there does not wait until the rest is right."""
+    (tmp_path / "job.yaml").write_text("num_nodes: 0\nworkdir: nosuch\nrun: [x]\n")
+    called = call("launch", tmp_path / "job.yaml")
+    assert called.code == 2
+    assert [line.split(":")[2:4] for line in called.err.splitlines()] == [
+        ["1", " num_nodes"], ["3", " run"], ["2", " workdir"],
+    ]  # fmt: skip
+    assert server.requests == []
+
+
+def test_what_the_server_refuses_is_placed_in_the_file(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """Every error has its line; one in an option names no line of the file."""
+    file = tmp_path / "multi.yaml"
+    file.write_text("run: x\ntenant: vison\nresources:\n  accelerators: [H1000:8, A1000:8]\n")
+    faults = (
+        Fault("unknown tenant", "tenant", "did you mean 'vision'?"),
+        Fault("no H1000", "resources.accelerators", ""),
+        Fault("no A1000", "resources.accelerators", ""),
+    )
+    refusal = Problem("about:blank", "Invalid input", 422, "unknown tenant", "tenant", "", faults)
+    for path, more in (("/jobs", []), ("/jobs/dry-run", ["--dry-run"])):
+        server.on("POST", path, Answer(refusal, 422))
+        called = call("launch", file, *more)
+        assert called.code == 2
+        assert called.err.splitlines() == [
+            f"topmast: {file}:2: tenant: unknown tenant",
+            f"topmast: {file}:4: resources.accelerators: no H1000",
+            f"topmast: {file}:4: resources.accelerators: no A1000",
+        ]
+    called = call("launch", file, "--tenant", "vison")
+    assert called.err.splitlines()[0] == "topmast: command line: tenant: unknown tenant"
 
 
 def test_dry_run_submits_nothing(server: FakeServer, call: Call, file: Path) -> None:

@@ -87,6 +87,18 @@ FLEETS = [
         "links: [{from: east, to: west, gbps: 1}]\ntenants: {a: {quota: {H100: 1}}}\n",
         ["2 regions.east.clusters.east-1.hosts"], id="a region that is lost is not missed by others",
     ),
+    pytest.param(
+        "regions: {east: {clusters: {e: {hosts: [{count: 1, gpu: A100, gpus: 1}]}}}}\n"
+        "links: [{from: east, to: wset, gbps: 1}]\ntenants: {a: {parent: b}}\n",
+        ["2 links[0].to", "3 tenants.a.parent"], id="a link that is lost hides no tenant: no tenant is defined there",
+    ),
+    pytest.param(
+        "regions: {east: {clusters: {e: {hosts: [{count: 1, gpu: A100, gpus: 1}]}}}}\n"
+        "links: [{from: esat, to: wset, gbps: 1}, {from: east, to: nroth, gbps: 1}]\n"
+        "datasets: {a: {replicas: [wset]}}\n",
+        ["2 links[0].from", "2 links[1].to", "3 datasets.a.size", "3 datasets.a.replicas[0]"],
+        id="every name of a region that is not there",
+    ),
     pytest.param("links: []\n", ["1 regions"], id="no fleet"),
 ]  # fmt: skip
 

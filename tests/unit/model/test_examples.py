@@ -9,7 +9,7 @@ import yaml
 
 from topmast.model.files import fleetfile, hosts, jobfile, tenants
 from topmast.model.files.fleetfile import parse_fleet, read_fleet
-from topmast.model.files.jobfile import check_against_fleet, parse_job, read_job
+from topmast.model.files.jobfile import faults_in_fleet, parse_job, read_job
 
 REPO = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((REPO / "examples").glob("*.yaml"))
@@ -43,9 +43,9 @@ def test_example_jobs(path: Path) -> None:
     """Each is accepted, and can run on the example fleet with its data."""
     fleet = read_fleet(REPO / "examples" / "fleet.yaml")
     spec = read_job(path).spec
-    check_against_fleet(spec, fleet.models())
+    tenants = [tenant.name for tenant in fleet.tenants]
+    assert list(faults_in_fleet(spec, tenants, fleet.models())) == []
     assert set(spec.datasets) <= {dataset.name for dataset in fleet.datasets}
-    assert spec.tenant in {tenant.name for tenant in fleet.tenants}
 
 
 @pytest.mark.parametrize("block", blocks("job-file.md"))

@@ -9,8 +9,8 @@ import pytest
 from topmast.model.errors import InvalidInput
 from topmast.model.files.jobfile import (
     JobFile,
-    check_against_fleet,
     dump_job,
+    faults_in_fleet,
     parse_job,
     read_job,
 )
@@ -242,7 +242,8 @@ SHAPES = [
     Case("plain text", "python train.py", "", ("wanted a mapping", "'python train.py'"), 1),
     Case("nothing to run", "name: a\n", "run", ("missing", "run: python train.py"), 1),
     Case("blank run", "run: '  '", "run", ("must not be empty",), 1),
-    Case("run is a list", "run: [a, b]", "run", ("wanted text, found a list",), 1),
+    Case("run is a list", "run: [a, b]", "run", ("wanted text, found a list", "begins with '|'"), 1),
+    Case("setup is a list", "setup: [a, b]\nrun: x", "setup", ("found a list", "begins with '|'"), 1),
     Case("run is a number", "run: 7", "run", ("wanted text, found the number 7", '"7"'), 1),
     Case("run is too long", f"run: {'x' * 100_001}", "run", ("longer than 100,000 bytes",), 1),
     bad("a typing error", "resources:\n  acelerators: H100", "resources.acelerators",
@@ -521,11 +522,19 @@ def test_written_back() -> None:
 def test_a_model_that_no_region_has() -> None:
     """Found before the job is sent, with the name that was meant."""
     job = spec_of(resources={"accelerators": ["H100:8", "A1000:8"]})
-    with pytest.raises(InvalidInput) as refused:
-        check_against_fleet(job, ["A100", "H100"])
-    assert str(refused.value) == (
+    assert [str(fault) for fault in faults_in_fleet(job, ["default"], ["A100", "H100"])] == [
         "resources.accelerators: no region has the GPU model 'A1000' (did you mean 'A100'?)"
-    )
+    ]
+
+
+def test_all_names_that_the_fleet_does_not_have() -> None:
+    """The tenant does not hide a model, nor the first model the second."""
+    job = spec_of(tenant="vison", resources={"accelerators": ["H1000:8", "A100:8", "A1000:8"]})
+    assert [str(fault) for fault in faults_in_fleet(job, ["nlp", "vision"], ["A100", "H100"])] == [
+        "tenant: unknown tenant 'vison' (did you mean 'vision'?)",
+        "resources.accelerators: no region has the GPU model 'H1000' (did you mean 'H100'?)",
+        "resources.accelerators: no region has the GPU model 'A1000' (did you mean 'A100'?)",
+    ]
 
 
 def test_a_model_that_no_region_has_in_a_group() -> None:
@@ -534,16 +543,17 @@ def test_a_model_that_no_region_has_in_a_group() -> None:
         {"name": "a", "run": "x"},
         {"name": "b", "run": "x", "resources": {"accelerators": "TPU"}},
     ]
-    with pytest.raises(InvalidInput) as refused:
-        check_against_fleet(spec_of(run=None, groups=groups), ["H100", "A100"])
-    assert refused.value.field == "groups[1].resources.accelerators"
-    assert refused.value.remedy == "one of: A100, H100"
+    spec = spec_of(run=None, groups=groups)
+    (fault,) = faults_in_fleet(spec, ["default"], ["H100", "A100"])
+    assert fault.field == "groups[1].resources.accelerators"
+    assert fault.remedy == "one of: A100, H100"
 
 
 def test_models_that_are_there() -> None:
     """Known models, any model, and no GPUs at all."""
     for accelerators in ("H100:8", 8, None):
-        check_against_fleet(spec_of(resources={"accelerators": accelerators}), ["H100"])
+        spec = spec_of(resources={"accelerators": accelerators})
+        assert list(faults_in_fleet(spec, ["default"], ["H100"])) == []
 
 
 @pytest.mark.parametrize("skew", [0, 0.74, 1, "0.5"])

@@ -27,18 +27,19 @@ def every_error(read: Callable[[Node], T], node: Node) -> T:
     """What ``read`` makes of a document; its error has all others in ``more``. O(errors x document)."""
     found: list[InvalidInput] = []
     aside: set[str] = set()
-    lost = False
+    lost: list[str] = []
     rounds = max(1, min(2 * MAX_ERRORS, MAX_NODES_READ // node.nodes))
     for _ in range(rounds):
         try:
             result = read(node)
         except InvalidInput as error:
             place = error.field
-            follows = any(_is_within(one, place) for one in aside) or (lost and error.refers)
+            follows = any(_is_within(one, place) for one in aside) or _may_be_defined(error, lost)
             if not follows or not found:
                 found.append(error)
             while place in aside:
-                place, lost = _above(node, place), True
+                place = _above(node, place)
+                lost.append(place)
             if not place or len(found) == MAX_ERRORS:
                 break
             aside.add(place)
@@ -55,6 +56,11 @@ def every_error(read: Callable[[Node], T], node: Node) -> T:
 def _line(error: InvalidInput) -> int:
     line = error.where.rpartition(":")[2]
     return int(line) if line.isdecimal() else 0
+
+
+def _may_be_defined(error: InvalidInput, lost: list[str]) -> bool:
+    """Whether what an error misses may be defined in a part that was set aside as a whole."""
+    return bool(error.refers) and any(_is_within(place, error.refers) for place in lost)
 
 
 def _is_within(place: str, other: str) -> bool:
@@ -78,6 +84,18 @@ def _above(node: Node, place: str) -> str:
         if not inner or inner[0][1] == place:
             return name
         _, name, node = inner[0]
+
+
+def line_of(node: Node, place: str) -> int:
+    """The line of the part of a document that is named ``place``, or of the nearest around it; 0 outside of all."""
+    name, line = "", 0
+    while name != place:
+        inner = [found for found in _parts(node, name) if _is_within(place, found[1])]
+        if not inner:
+            break
+        _, name, node = inner[0]
+        line = node.line
+    return line
 
 
 def _without(node: Node, name: str, place: str) -> Node:

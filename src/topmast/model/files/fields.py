@@ -61,10 +61,10 @@ class Value:
         where = f"{self.source}:{line}" if line else self.source
         return InvalidInput(message, field=self.field, where=where, remedy=remedy)
 
-    def unknown(self, what: str, word: str, known: Collection[str]) -> InvalidInput:
-        """The error for a name that something else in the document would have to define."""
+    def unknown(self, what: str, word: str, known: Collection[str], where: str) -> InvalidInput:
+        """The error for a name that the part ``where`` of the document would have to define."""
         error = self.error(f"{what} {show(word)}", one_of(word, known))
-        error.refers = True
+        error.refers = where
         return error
 
     def wrong(self, wanted: str, remedy: str = "") -> InvalidInput:

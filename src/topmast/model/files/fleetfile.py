@@ -187,7 +187,7 @@ def _links(value: Value | None, regions: Collection[str]) -> tuple[Link, ...]:
 def _region_name(value: Value, regions: Collection[str]) -> str:
     name = value.name()
     if name not in regions:
-        raise value.unknown("there is no region", name, regions)
+        raise value.unknown("there is no region", name, regions, "regions")
     return name
 
 

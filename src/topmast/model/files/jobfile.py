@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from topmast.model.files.foreign import (
     refuse_scripts,
     skypilot_hint,
 )
-from topmast.model.files.source import JOB_LIMITS, Node, from_document, parse_text, read_bytes
+from topmast.model.files.source import JOB_LIMITS, Kind, Node, from_document, parse_text, read_bytes
 from topmast.model.job import (
     MILLI,
     Band,
@@ -158,7 +158,7 @@ def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
     if listed is None:
         count, fewest, most = _size(job, tuple(_SIZES_AT_TOP))
         meant = ("groups", "command", "cmd")
-        run = job.need("run", "python train.py", meant).text(limit_bytes=SCRIPT_LIMIT_BYTES)
+        run = _script(job.need("run", "python train.py", meant))
         only = TaskGroup(DEFAULT_GROUP, count, resources, run, setup, fewest, most)
         groups: tuple[TaskGroup, ...] = (only,)
     else:
@@ -204,7 +204,7 @@ def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[Tas
             name=name.name(),
             count=count,
             resources=_resources(own) if own else resources,
-            run=fields.need("run", "python train.py").text(limit_bytes=SCRIPT_LIMIT_BYTES),
+            run=_script(fields.need("run", "python train.py")),
             setup=_script(own_setup) if own_setup else setup,
             min_count=fewest,
             max_count=most,
@@ -245,7 +245,11 @@ def _check_size(place: Value, groups: Sequence[TaskGroup]) -> None:
 
 
 def _script(value: Value | None) -> str:
-    return value.text(limit_bytes=SCRIPT_LIMIT_BYTES) if value else ""
+    if value is None:
+        return ""
+    if value.node.kind is Kind.LIST:
+        raise value.wrong("text", "a script of several lines begins with '|', without dashes")
+    return value.text(limit_bytes=SCRIPT_LIMIT_BYTES)
 
 
 def _resources(value: Value | None) -> Resources:
@@ -438,15 +442,22 @@ def _dump_work(group: TaskGroup) -> dict[str, Any]:
 # ------------------------------------------------------------------------- against a certain fleet
 
 
-def check_against_fleet(spec: JobSpec, models: Sequence[str]) -> None:
-    """Refuse a job that names a GPU model of which the fleet has none; ``models`` are its models."""
+def faults_in_fleet(
+    spec: JobSpec, tenants: Collection[str], models: Collection[str], where: str = ""
+) -> Iterator[InvalidInput]:
+    """Each name in a job that the fleet does not have: the tenant, and every GPU model."""
+    if spec.tenant not in tenants:
+        remedy = one_of(spec.tenant, sorted(tenants))
+        message = f"unknown tenant {show(spec.tenant)}"
+        yield InvalidInput(message, field="tenant", where=where, remedy=remedy)
     alone = len(spec.groups) == 1 and spec.groups[0].name == DEFAULT_GROUP
     for index, group in enumerate(spec.groups):
         for choice in group.resources.accelerators:
             if choice.model is not None and choice.model not in models:
                 prefix = "" if alone else f"groups[{index}]."
-                raise InvalidInput(
+                yield InvalidInput(
                     f"no region has the GPU model {show(choice.model)}",
                     field=f"{prefix}resources.accelerators",
+                    where=where,
                     remedy=one_of(choice.model, sorted(models)),
                 )

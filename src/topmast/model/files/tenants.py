@@ -58,7 +58,7 @@ def _gpus_by_model(value: Value, models: Collection[str]) -> dict[str, int]:
     entries = value.entries(limit=len(models) + 1_000, wanted=wanted)
     for model, count in entries.items():
         if model not in models:
-            raise count.unknown("no region has the GPU model", model, models)
+            raise count.unknown("no region has the GPU model", model, models, "regions")
     return {model: count.integer(low=0, high=MAX_QUOTA) for model, count in entries.items()}
 
 
@@ -92,7 +92,8 @@ def _check_parents(value: Value, spec: TenantSpec, specs: Specs) -> None:
             if len(way) > 1:
                 return  # an error of that tenant, which has its own turn
             others = [name for name in specs if name != spec.name]
-            raise _field(value, "parent").unknown("there is no tenant", spec.parent, others)
+            parent = _field(value, "parent")
+            raise parent.unknown("there is no tenant", spec.parent, others, "tenants")
         way.append(spec.parent)
         if spec.parent in way[:-1]:
             if spec.parent != way[0]:
