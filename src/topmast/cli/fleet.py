@@ -290,34 +290,44 @@ def drain(
     A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
     One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
     """
-    with session.client() as client, for_each(hosts) as attempt:
-        regions = {row.name: row.region for row in client.hosts()}
-        known = attempt(lambda name: values.required(name, regions, "host"))
+    with session.client() as client:
+        regions = _regions_of(client, hosts)
         beside = {
-            name: [other for other in known if other != name and regions[other] == regions[name]]
-            for name in known
+            name: [other for other in regions if other != name and regions[other] == regions[name]]
+            for name in regions
         }
         if dry_run:
-            plans = [client.drain_plan(name, also=beside[name]) for name in known]
-            if plans:
-                session.show({"drains": plans}, lambda: _say_drains(plans, at_once=now))
+            plans = [client.drain_plan(name, also=beside[name]) for name in regions]
+            session.show({"drains": plans}, lambda: _say_drains(plans, at_once=now))
             return
         # One order for all hosts of a region: none of them is a place for what leaves another.
-        for region in dict.fromkeys(regions[name] for name in known):
-            first = next(name for name in known if regions[name] == region)
+        for region in dict.fromkeys(regions.values()):
+            first = next(name for name in regions if regions[name] == region)
             client.drain(first, now=now, also=beside[first])
-        found = [row for row in client.hosts() if row.name in known]
-        if found:
-            session.show({"hosts": found}, lambda: _say_hosts(found))
+        found = [row for row in client.hosts() if row.name in regions]
+        session.show({"hosts": found}, lambda: _say_hosts(found))
 
 
 def _put_aside(
     session: Session, names: Sequence[str], act: Callable[[Client, str], HostView]
 ) -> None:
-    with session.client() as client, for_each(names) as attempt:
-        found = attempt(lambda name: act(client, name))
-        if found:
-            session.show({"hosts": found}, lambda: _say_hosts(found))
+    with session.client() as client:
+        known = _regions_of(client, names)
+        with for_each(list(known)) as attempt:
+            found = attempt(lambda name: act(client, name))
+            if found:
+                session.show({"hosts": found}, lambda: _say_hosts(found))
+
+
+def _regions_of(client: Client, names: Sequence[str]) -> dict[str, str]:
+    """The region of each of these hosts.
+
+    Raises an error that names all that do not exist: a misspelt name is found before any host is changed.
+    """
+    regions = {row.name: row.region for row in client.hosts()}
+    with for_each(names) as attempt:
+        known = attempt(lambda name: values.required(name, regions, "host"))
+    return {name: regions[name] for name in known}
 
 
 def _say_hosts(found: Sequence[HostView]) -> None:

@@ -136,15 +136,32 @@ def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
 def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
-    """Several at once; one that does not exist does not keep the others."""
-    server.on("GET", "/hosts", {"hosts": [host("h0", "cordoned")]})
-    server.on("POST", f"/hosts/h0/{verb}", host("h0", "cordoned"))
-    server.on("POST", f"/hosts/h9/{verb}", problem(404, "no host 'h9'"))
-    called = call(verb, "h9", "h0")
-    assert called.code == 1
-    assert called.error.startswith("topmast: no host 'h9'")
-    assert "cordoned" in called.out
+    """Several at once."""
+    hosts = [host("h0", "cordoned"), host("h1", "cordoned")]
+    server.on("GET", "/hosts", {"hosts": hosts})
+    for one in hosts:
+        server.on("POST", f"/hosts/{one.name}/{verb}", one)
+    called = call(verb, "h0", "h1")
+    assert (called.code, called.err) == (0, "")
+    assert [line.split()[0] for line in called.out.splitlines()[1:]] == ["h0", "h1"]
     assert call(verb, "h0", "--json").document["hosts"][0]["state"] == "cordoned"
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+def test_a_misspelt_host_changes_none(verb: str, server: FakeServer, call: Call) -> None:
+    """Wherever it stands among the names; the error names each such host, and what is probably meant."""
+    hosts = [host(f"west-1-{number}") for number in range(4)]
+    server.on("GET", "/hosts", {"hosts": hosts})
+    for one in hosts:
+        server.on("POST", f"/hosts/{one.name}/{verb}", one)
+    called = call(verb, "west-1-1", "west-1-O")
+    assert (called.code, called.out) == (1, "")
+    assert called.error == "topmast: no host 'west-1-O' (did you mean 'west-1-0'?)"
+    called = call(verb, "x", "west-1-2", "y")
+    assert (called.code, called.out) == (1, "")
+    assert "no host 'x'" in called.error
+    assert "no host 'y'" in called.error
+    assert {request.method for request in server.requests} == {"GET"}
 
 
 def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:

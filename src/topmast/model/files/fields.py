@@ -28,13 +28,19 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
 _COMPARED = 2_000
+_LOOKALIKES = str.maketrans("oil", "011")
 
 
 def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
-    words = {name.casefold(): name for name in known} if len(known) <= _COMPARED else {}
-    found = difflib.get_close_matches(word[:NAME_LIMIT].casefold(), list(words), n=1, cutoff=0.6)
+    words = {_folded(name): name for name in known} if len(known) <= _COMPARED else {}
+    found = difflib.get_close_matches(_folded(word[:NAME_LIMIT]), list(words), n=1, cutoff=0.6)
     return f"did you mean {show(words[found[0]])}?" if found else ""
+
+
+def _folded(word: str) -> str:
+    """A word for comparison: without case, and with one sign for those that look alike, as O and 0."""
+    return word.casefold().translate(_LOOKALIKES)
 
 
 def one_of(word: str, known: Collection[str]) -> str:
