@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,9 @@ StateOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; everything else goes to stderr.")
 ]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""What a URL begins with as a path, in which two slashes are one."""
 
 SERVER, FOLDER, NOBODY = "server", "folder", "nobody"
 """What a command needs to know: which server to ask, only a state folder, or neither."""
@@ -88,10 +92,19 @@ class Session:
 
 
 def session_of(context: typer.Context) -> Session:
-    """The common options, which may stand after the command or before it."""
+    """The common options, which may stand after the command or before it.
+
+    Refuses URLs where paths are meant, of all options: they would be taken for folders with a colon in their name.
+    """
     found: dict[str, Any] = {}
     step: Any = context
     while step is not None:
+        for parameter in step.command.params:
+            value = step.params.get(parameter.name)
+            if isinstance(value, Path) and _URL.match(str(value)):
+                shown = str(value).replace(":/", "://", 1)
+                message = f"'{shown}' is a URL, and must be a path"
+                raise typer.BadParameter(message, step, parameter)
         for name in _COMMON:
             found[name] = found.get(name) or step.params.get(name)
         step = step.parent

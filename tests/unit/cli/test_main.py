@@ -279,6 +279,38 @@ def test_the_server_of_a_state_folder(server: FakeServer, call: Call, tmp_path: 
     assert call("--state", tmp_path, "queue").code == 0
 
 
+URL = "s3://bucket/folder"
+URLS = [
+    (("up", "--state", URL), "--state"),
+    (("--state", URL, "queue"), "--state"),
+    (("queue", "--state", URL), "--state"),
+    (("up", "--checkpoints", URL), "--checkpoints"),
+    (("up", "--fleet", URL), "--fleet"),
+    (("up", "--throughputs", URL), "--throughputs"),
+    (("replay", "--state", URL), "--state"),
+    (("launch", URL), "JOB.yaml"),
+    (("datasets", "add", "d", "--region", "east", "--source", URL), "--source"),
+    (("simulate", "--trace", "jobs.csv", "--fleet", URL), "--fleet"),
+    (("simulate", "--trace", URL, "--fleet", "fleet.yaml"), "--trace"),
+    (("traces", "describe", URL), "FILE"),
+    (("plan", "data", URL), "PROBLEM.json"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "at_fault"), URLS, ids=lambda part: " ".join(part))
+def test_a_url_is_no_path(
+    arguments: tuple[str, ...], at_fault: str, call: Call, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A state folder `s3:` beside the caller is not what the caller wants."""
+    monkeypatch.chdir(tmp_path)
+    called = call(*arguments)
+    assert (called.code, called.out) == (2, "")
+    assert at_fault in called.error
+    assert f"'{URL}' is a URL, and must be a path" in called.error
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_is_documented(path: tuple[str, ...]) -> None:
     """The reference has an example of each, and every long option has its place there."""
