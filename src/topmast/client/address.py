@@ -36,19 +36,21 @@ def find_server(server: str | None = None, state: Path | None = None) -> str:
 def written_url(state: Path) -> str:
     """The URL that the server of the folder ``state`` wrote into ``server.json``."""
     file = state / "server.json"
+    # `state` alone reads like a word of the message.
+    folder = state if state.is_absolute() else f"./{state}"
     try:
         found = json.loads(file.read_bytes())
     except FileNotFoundError:
-        message = f"no Topmast server runs on {state}; {REMEDY}"
+        message = f"no Topmast server runs on {folder}; {REMEDY}"
         raise Unavailable(f"{message}, or name another with --server URL") from None
     except NotADirectoryError:
         raise InvalidInput(
-            f"{state} is not a folder", where="--state", remedy="name the state folder of a server"
+            f"{folder} is not a folder", where="--state", remedy="name the state folder of a server"
         ) from None
     except (OSError, ValueError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     if isinstance(found, dict) and _has_ended(found):
-        message = f"no Topmast server runs on {state}: the last one was killed; {REMEDY}"
+        message = f"no Topmast server runs on {folder}: the last one was killed; {REMEDY}"
         raise Unavailable(f"{message}, or name another with --server URL")
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
@@ -69,7 +71,7 @@ def _has_ended(server: dict[str, object]) -> bool:
         return False
     # On another machine, or in a container, the number says nothing.
     same = (server.get("boot"), server.get("pid_namespace")) == here
-    return same and processes.start_ticks(pid) != started
+    return same and processes.has_ended(pid, started)
 
 
 def checked_url(text: str, where: str) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,3 +121,28 @@ def test_the_port_of_a_server_that_was_killed_is_not_asked(
     else:
         with pytest.raises(Unavailable, match=r"no Topmast server runs on .* was killed"):
             written_url(tmp_path)
+
+
+def test_a_server_that_its_parent_has_not_buried_is_dead(tmp_path: Path) -> None:
+    """Where nothing collects the children of others, as in many containers, a killed server stays in the list of processes."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        _written(tmp_path, **processes.identity(child.pid))
+        assert written_url(tmp_path) == "http://127.0.0.1:1"
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still there
+        with pytest.raises(Unavailable, match="the last one was killed"):
+            written_url(tmp_path)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_relative_folder_reads_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name could be any word."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unavailable, match=r"runs on \./state; start one"):
+        written_url(Path("state"))
+    Path("state").write_text("")
+    with pytest.raises(InvalidInput, match=r"\./state is not a folder"):
+        written_url(Path("./state"))

@@ -54,6 +54,12 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def has_ended(pid: int, started_ticks: int) -> bool:
+    """Whether a process is gone: no process, or another, has its number, or its parent has yet to take note."""
+    fields = _stat(pid)
+    return fields is None or int(fields[19]) != started_ticks or fields[0] in b"ZX"
+
+
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the state on."""
     try:
