@@ -20,6 +20,7 @@ from topmast.adapters.store import open_journal
 from topmast.composition import JOURNAL, claim_role, fail_stop, note_dropped, own_folder
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.orders import carry_out
@@ -162,7 +163,7 @@ class RegionalSystem:
     def _dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where a replica lies, as the queue has it; None when it cannot be asked or has none."""
         try:
-            path = msgspec.json.decode(self.peer.get(f"/datasets/{quote(dataset)}"), type=str)
+            path = decode(self.peer.get(f"/datasets/{quote(dataset)}"), str)
         except (TopmastError, msgspec.DecodeError) as error:
             log.warning("the queue does not tell where a dataset is", dataset=dataset, why=error)
             return None

@@ -13,6 +13,7 @@ from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.store import open_journal
 from topmast.cli.root import WhatIfOptions
 from topmast.composition import JOURNAL, PROFILE
+from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.units import format_bytes
@@ -78,7 +79,7 @@ def _profile_of(state: Path) -> Profile:
     if not file.is_file():
         return load_profile(DEFAULT_PROFILE)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Profile)
+        return decode(file.read_bytes(), Profile)
     except (OSError, msgspec.DecodeError) as error:
         raise InvalidInput(
             f"cannot be read: {error}", field=str(file), remedy="remove it: the default is taken"

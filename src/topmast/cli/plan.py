@@ -130,11 +130,12 @@ def _answer(path: Path) -> Mapping[str, Any]:
     """An earlier answer, checked as far as it is used."""
     import msgspec
 
+    from topmast.model.decoding import decode
     from topmast.model.errors import InvalidInput
     from topmast.slow.data.reading import Earlier
 
     try:
-        earlier = msgspec.json.decode(bytes_of(path), type=Earlier)
+        earlier = decode(bytes_of(path), Earlier)
     except msgspec.DecodeError as error:
         remedy = "the JSON that `topmast plan data --json` has printed"
         raise InvalidInput(f"not an answer: {error}", where=str(path), remedy=remedy) from None

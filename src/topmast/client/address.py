@@ -47,7 +47,7 @@ def written_url(state: Path) -> str:
         raise InvalidInput(
             f"{folder} is not a folder", where="--state", remedy="name the state folder of a server"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     if isinstance(found, dict) and _has_ended(found):
         message = f"no Topmast server runs on {folder}: the last one was killed; {REMEDY}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport
+from topmast.model.decoding import decode
 from topmast.model.errors import TopmastError, Unavailable
 from topmast.model.views import EventView
 
@@ -42,7 +43,7 @@ def events(transport: Transport, after: int | None, patience_s: float) -> Iterat
 
 def _event(data: bytes) -> EventView:
     try:
-        return msgspec.json.decode(data, type=EventView)
+        return decode(data, EventView)
     except msgspec.MsgspecError as error:
         raise TopmastError(
             f"the event stream has a form unknown to this client: {error}"

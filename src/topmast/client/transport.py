@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from topmast.adapters.answers import HEADERS, read_answer
+from topmast.adapters.answers import HEADERS, bounded, exchange, opened
 from topmast.client.address import REMEDY, is_loopback
+from topmast.model.decoding import decode
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.views import Fault, Problem
 
@@ -37,11 +38,13 @@ class Transport:
         self._locate = locate
         self._timeout_s = timeout_s
         self.url = locate()
-        self._http = httpx.Client(
-            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
-            transport=transport,
-            trust_env=not is_loopback(self.url),
-            headers={"Accept": "application/json", **HEADERS},
+        self._http = bounded(
+            httpx.Client(
+                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+                transport=transport,
+                trust_env=not is_loopback(self.url),
+                headers={"Accept": "application/json", **HEADERS},
+            )
         )
 
     def close(self) -> None:
@@ -84,11 +87,10 @@ class Transport:
         pause_s, dropped = FIRST_PAUSE_S, False
         while True:
             try:
-                with self._http.stream(
-                    method, f"{self.url}/api/v1{path}",
+                answer = exchange(
+                    self._http, method, f"{self.url}/api/v1{path}", self._timeout_s,
                     params=params, content=content, headers=headers,
-                ) as arriving:  # fmt: skip
-                    answer = read_answer(arriving, self._timeout_s)
+                )  # fmt: skip
             except _REFUSED as error:
                 moved = self._moved()
                 if not moved and (not dropped or time.monotonic() + pause_s > deadline_s):
@@ -113,12 +115,12 @@ class Transport:
         timeout = httpx.Timeout(HEARTBEATS_MISSED_S, connect=5.0)
         url = f"{self.url}/api/v1{path}"
         try:
-            with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
-                if answer.status_code >= 300:
-                    self._raise_for(read_answer(answer, self._timeout_s))
+            lasting = opened(self._http, url, HEARTBEATS_MISSED_S, headers=headers, timeout=timeout)
+            with lasting as (answer, pieces):
+                self._raise_for(answer)
                 if answer.headers.get("content-encoding", "identity") != "identity":
                     raise self._foreign(answer)
-                yield answer.iter_bytes()
+                yield pieces
         except _REFUSED as error:
             self._moved()
             raise self._unreachable() from error
@@ -128,7 +130,7 @@ class Transport:
     def decoded(self, kind: type[T], answer: httpx.Response) -> T:
         """The body of ``answer`` as a ``kind``."""
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return decode(answer.content, kind)
         except msgspec.MsgspecError as error:
             if self._is_foreign(answer):
                 raise self._foreign(answer) from error
@@ -211,7 +213,7 @@ def _problem(answer: httpx.Response) -> Problem:
     title = f"{answer.status_code} {answer.reason_phrase}".strip()
     body: Any = None
     with suppress(msgspec.MsgspecError):
-        body = msgspec.json.decode(answer.content)
+        body = decode(answer.content, object)
     given = body if isinstance(body, dict) else {}
     texts = {
         name: str(given.get(name) or "") for name in ("type", "title", "detail", "field", "remedy")

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.experiments.outputs import folder_for
+from topmast.model.decoding import decode
 
 FILE = "runs.part.jsonl"
 
@@ -39,7 +40,7 @@ class Kept:
             return
         for line in lines[1:-1]:
             try:
-                known = msgspec.json.decode(line, type=_Line)
+                known = decode(line, _Line)
             except msgspec.DecodeError:
                 continue
             self._found[known.run] = known.figures

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
-from topmast.adapters.answers import HEADERS, read_answer
+from topmast.adapters.answers import HEADERS, bounded, exchange
 from topmast.adapters.link.wire import PREFIX
+from topmast.model.decoding import decode
 from topmast.model.errors import Unavailable
 
 CONNECT_S = 2.0
@@ -38,11 +41,13 @@ class Peer:
     ) -> None:
         self.url = url.rstrip("/")
         self._base = f"{self.url}{PREFIX}/{region}"
-        self._http = httpx.Client(
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            transport=transport,
-            trust_env=not is_loopback(url),
-            headers={"Authorization": f"Bearer {token}", **HEADERS} if token else HEADERS,
+        self._http = bounded(
+            httpx.Client(
+                timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+                transport=transport,
+                trust_env=not is_loopback(url),
+                headers={"Authorization": f"Bearer {token}", **HEADERS} if token else HEADERS,
+            )
         )
 
     def post(self, body: bytes) -> bytes:
@@ -53,11 +58,9 @@ class Peer:
         """What the other end has at ``path``."""
         return self._send("GET", path, params=params)
 
-    def _send(self, method: str, path: str, **more: object) -> bytes:
+    def _send(self, method: str, path: str, **more: Any) -> bytes:
         try:
-            url = f"{self._base}{path}"
-            with self._http.stream(method, url, **more) as arriving:  # type: ignore[arg-type]
-                answer = read_answer(arriving, ANSWER_S)
+            answer = exchange(self._http, method, f"{self._base}{path}", ANSWER_S, **more)
         except httpx.TimeoutException:
             raise Unavailable(f"{self.url} does not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -74,6 +77,6 @@ class Peer:
 def _detail(answer: httpx.Response) -> str:
     """The one line that a problem document has for people."""
     try:
-        return str(answer.json()["detail"])
-    except (ValueError, LookupError, TypeError):
+        return str(decode(answer.content, dict[str, object])["detail"])
+    except (msgspec.DecodeError, KeyError):
         return answer.reason_phrase

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from topmast.model.decoding import as_decode_error
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import Message, Parcel, Receipt, ToPlacer, ToQueue
 
@@ -67,8 +68,9 @@ def decode_batch(data: bytes | bytearray, *, for_queue: bool) -> Batch:
     decoder: msgspec.json.Decoder[_QueueBatch] | msgspec.json.Decoder[_PlacerBatch]
     decoder = _for_queue if for_queue else _for_placer
     try:
-        batch = decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeError) as error:
+        with as_decode_error():
+            batch = decoder.decode(data)
+    except msgspec.DecodeError as error:
         raise InvalidInput(
             f"not a batch of this version: {error}", field="body",
             remedy="run the same version on both sides",
@@ -84,4 +86,5 @@ def encode_receipt(receipt: Receipt) -> bytes:
 
 def decode_receipt(data: bytes) -> Receipt:
     """The answer to a batch; raises msgspec.DecodeError for anything else."""
-    return _receipts.decode(data)
+    with as_decode_error():
+        return _receipts.decode(data)

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import msgspec
 import obstore
 from msgspec import Struct
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError
@@ -28,6 +27,7 @@ from obstore.store import LocalStore, from_url
 from topmast.adapters.objects.layout import HIDDEN, name_fault
 from topmast.adapters.objects.manifest import encode
 from topmast.adapters.objects.throttle import Halted
+from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, TopmastError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
@@ -138,7 +138,7 @@ class RegionStore:
                 data = bytes(obstore.get(self._store, key).bytes())
         except Missing:
             return None
-        return msgspec.json.decode(data, type=kind)
+        return decode(data, kind)
 
     def version(self, key: str) -> str | None:
         """What changes whenever the object does; None if it is not there."""

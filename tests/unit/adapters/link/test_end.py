@@ -17,6 +17,13 @@ from topmast.model.errors import InvalidInput
 from topmast.model.states import Outcome
 from topmast.runtime.relay import Relay
 
+BROKEN = {
+    "nested": b'{"stream":"s","applied":0,"x":' + b"[" * 100_000,
+    "not UTF-8": b'{"stream":"\xff","applied":0}',
+    "not JSON": b"<html>",
+}
+"""What is no receipt, and why."""
+
 
 class Side(httpx.BaseTransport):
     """A relay, its end, and the machine it serves: a list of what arrives. Also the line to it."""
@@ -75,6 +82,8 @@ class Side(httpx.BaseTransport):
         fate = self.fate.pop(0) if self.fate else ""
         if fate == "lost":
             raise httpx.ConnectError("the line is dead")
+        if fate in BROKEN:
+            return httpx.Response(200, content=BROKEN[fate])
         try:
             batch = decode_batch(request.read(), for_queue=self.name == "queue")
         except InvalidInput as error:
@@ -119,6 +128,25 @@ def test_orders_arrive_once_and_in_order_whatever_the_line_does(
     eventually(lambda: len(east.got) == 200, "all arrive")
     assert east.got == [stop(number) for number in range(200)]
     eventually(lambda: not queue.relay.state.outbox, "and that is known")
+
+
+@pytest.mark.parametrize("fate", BROKEN)
+def test_a_receipt_that_cannot_be_decoded_does_not_end_the_link(
+    sides: tuple[Side, Side], fate: str
+) -> None:
+    """It is a failed request like others; the orders arrive with the next."""
+    queue, east = sides
+    east.fate.append(fate)
+    eventually(lambda: any("no Topmast" in why for _, why in queue.news), "it is noticed")
+    queue.post("relay/east", stop(1))
+    eventually(lambda: east.got == [stop(1)], "the order arrives")
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_a_batch_that_cannot_be_decoded_is_refused(body: bytes) -> None:
+    """Whatever is wrong with it."""
+    with pytest.raises(InvalidInput, match="not a batch of this version"):
+        decode_batch(body, for_queue=True)
 
 
 def test_many_go_in_one_request(sides: tuple[Side, Side]) -> None:
