@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 _PLANS_SIDE_BY_SIDE = 5
+_UNKNOWN_DATASET = "UnknownDataset"
 _NOT_WAITING = (
     "STARTING", "RUNNING", "PREEMPTING", "SUSPENDED", "CANCELLING",
     "SUCCEEDED", "FAILED", "CANCELLED",
@@ -57,10 +58,10 @@ def say_explanation(explanation: Explanation) -> None:
     )
     if explanation.regions:
         say()
-        _say_candidates(explanation.regions)
+        _say_candidates(explanation.regions, explanation.reason != _UNKNOWN_DATASET)
     if explanation.plans:
         say()
-        _say_plans(explanation.plans[:_PLANS_SIDE_BY_SIDE])
+        _say_plans(explanation.plans[:_PLANS_SIDE_BY_SIDE], explanation.reason)
         _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE])
     if explanation.would_help:
         say()
@@ -75,6 +76,8 @@ def _expected(explanation: Explanation) -> str:
     if explanation.expected_start_s is None:
         from topmast.model.reason import HOPELESS
 
+        if explanation.reason == _UNKNOWN_DATASET:
+            return "not before the catalogue has all its datasets"
         if explanation.reason in HOPELESS:
             return "never, unless the job, the fleet or a limit changes"
         none = "not forecast yet" if start is None else "unknown"
@@ -89,7 +92,7 @@ def _expected(explanation: Explanation) -> str:
 # -------------------------------------------------------------------------------------- candidates
 
 
-def _say_candidates(regions: Sequence[RegionVerdict]) -> None:
+def _say_candidates(regions: Sequence[RegionVerdict], data_known: bool) -> None:
     columns = [
         Column("REGION", whole=True), Column("CLUSTER", whole=True), Column("VERDICT"),
         Column("FREE", right=True), Column("GPUS", right=True), Column("SCORE", right=True),
@@ -97,12 +100,12 @@ def _say_candidates(regions: Sequence[RegionVerdict]) -> None:
     ]  # fmt: skip
     rows: list[Row] = []
     for region in regions:
-        rows.append(_region_row(region))
+        rows.append(_region_row(region, data_known))
         rows += [_cluster_row(region, cluster) for cluster in region.clusters]
     say_table(columns, rows, title="Where it could run (a lower score is better)")
 
 
-def _region_row(region: RegionVerdict) -> Row:
+def _region_row(region: RegionVerdict, data_known: bool) -> Row:
     from topmast.model.units import format_bytes, format_duration
 
     scores = [cluster.score for cluster in region.clusters if cluster.score is not None]
@@ -114,7 +117,7 @@ def _region_row(region: RegionVerdict) -> Row:
         verdict = Cell("fits", "green")
     else:
         verdict = Cell("no cluster fits", "yellow")
-    data = "none"
+    data = "none" if data_known else "unknown"
     if region.data_bytes or region.data_s:
         data = f"{format_bytes(region.data_bytes)} in {format_duration(region.data_s)}"
     return [
@@ -169,7 +172,7 @@ def _named(jobs: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------- plans
 
 
-def _say_plans(plans: Sequence[PlanView]) -> None:
+def _say_plans(plans: Sequence[PlanView], reason: str | None) -> None:
     """The best plans side by side, term by term."""
     from topmast.model.units import format_duration
 
@@ -189,11 +192,11 @@ def _say_plans(plans: Sequence[PlanView]) -> None:
         ["over quota", *("yes" if plan.over_quota else "no" for plan in plans)],
         ["jobs stopped", *(str(len(plan.victims)) for plan in plans)],
     ]
-    say_table(
-        columns,
-        rows,
-        title="The plans, term by term (the chosen plan first, then the lowest score)",
-    )
+    scores = [plan.score for plan in plans]
+    # Of a job that waits the first is the queue's own only where it waits for that plan; by score, nothing tells.
+    none = reason is not None and scores == sorted(scores)
+    order = "the lowest score first" if none else "the chosen plan first, then the lowest score"
+    say_table(columns, rows, title=f"The plans, term by term ({order})")
 
 
 def _hosts(hosts: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from topmast.fast.queue.auction import most_hopeful, no_region
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan
 from topmast.model.reason import (
@@ -351,7 +352,7 @@ def _in_general(
         columns = [world.placers[region.region].columns for region in allowed]
         return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
     if reason is PendingReason.UNKNOWN_DATASET:
-        return ["`topmast datasets add` for each dataset named"]
+        return [_to_add(queue, name) for name in queue.catalogue.unknown(spec.datasets)]
     if reason is PendingReason.WAITING_FOR_DATA:
         nowhere = [n for n in spec.datasets if not queue.catalogue.datasets[n].replicas]
         return [f"`topmast datasets add {name}`: no region has it" for name in nowhere]
@@ -368,6 +369,12 @@ def _in_general(
             for v in usable[:3]
         ]
     return []
+
+
+def _to_add(queue: GlobalQueue, name: str) -> str:
+    """What helps with a dataset that the catalogue does not have."""
+    near = nearest(name, queue.catalogue.datasets)
+    return f"`topmast datasets add {name}`" + (f"; {near}" if near else "")
 
 
 def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:

@@ -43,7 +43,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     more = f" ({detail})" if detail else ""
     match reason:
         case PendingReason.UNKNOWN_DATASET:
-            return f"the job reads a dataset that the catalogue does not have: {detail}"
+            what = "datasets" if ", " in detail else "a dataset"
+            return f"the job reads {what} that the catalogue does not have: {detail}"
         case PendingReason.EXCEEDS_MAX_QUOTA:
             return f"tenant {scene.spec.tenant} may never hold as much as {wanted}{more}"
         case PendingReason.WAITING_FOR_QUOTA:

@@ -14,6 +14,7 @@ from topmast.fast.placement.search import choices_of
 from topmast.fast.placement.space import Space
 from topmast.fast.queue.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup
 from topmast.model.plan import Ask, GroupAsk
@@ -31,7 +32,7 @@ def warnings_of(
     ``regions``: the hosts of each, None if those of some are not known. What is in use does not matter. O(regions x hosts x log tasks).
     """
     found = [
-        f"dataset '{name}' is not in the catalogue: the job waits until it is added"
+        f"dataset '{name}' is not in the catalogue: the job waits until it is added{_meant(queue, name)}"
         for name in queue.catalogue.unknown(spec.datasets)
     ]
     required, preferred = spec.topology.required, spec.topology.preferred
@@ -47,6 +48,11 @@ def warnings_of(
             f"until the quota is raised (see `topmast tenants`)"
         )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
+
+
+def _meant(queue: GlobalQueue, dataset: str) -> str:
+    near = nearest(dataset, queue.catalogue.datasets)
+    return f" ({near})" if near else ""
 
 
 def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:

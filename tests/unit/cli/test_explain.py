@@ -121,6 +121,27 @@ def test_plans_stand_side_by_side(explained: list[list[str]]) -> None:
     assert ["wait for data", "12s", "12s"] in explained
 
 
+def test_no_plan_is_said_to_be_chosen_when_none_is(
+    server: FakeServer, call: Call, explained: list[list[str]]
+) -> None:
+    """Of a job that waits, plans in the order of their scores are only that."""
+    assert ["The plans, term by term (the lowest score first)"] in explained
+    starts = msgspec.structs.replace(WAITING, reason=None)
+    server.on("GET", "/jobs/j7/explain", starts)
+    assert "(the chosen plan first, then the lowest score)" in call("explain", "j7").out
+
+
+def test_a_job_whose_data_is_unknown(server: FakeServer, call: Call) -> None:
+    """It can start once the data is there, and how much there is to bring is not known yet."""
+    unknown = msgspec.structs.replace(WAITING, reason="UnknownDataset")
+    server.on("GET", "/jobs/j7/explain", unknown)
+    out = call("explain", "j7").out
+    assert "expected start  not before the catalogue has all its datasets" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[-1] for row in rows if row[:2] == ["east", "(all)"]] == ["unknown"]
+    assert "never" not in out.partition("REGION")[0]
+
+
 def test_victims_have_their_price(explained: list[list[str]]) -> None:
     """Who would have to stop, and the work that would be lost."""
     assert ["west/west-1", "j3", "nlp", "low", "480.0", "30.0", "2.833"] in explained

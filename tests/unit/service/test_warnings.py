@@ -73,6 +73,10 @@ TOLD = [
         "a dataset that nobody knows", job(datasets=("d", "x")),
         "dataset 'x' is not in the catalogue: the job waits until it is added",
     ),
+    Told(
+        "a dataset with a slip of the finger", job(datasets=("imagenett",)),
+        "dataset 'imagenett' is not in the catalogue: the job waits until it is added (did you mean 'imagenet'?)",
+    ),
 ]  # fmt: skip
 
 
@@ -81,7 +85,7 @@ def _world() -> World:
         cluster("east-1", hosts=4, cpus=64.0, memory_bytes=512 * 10**9),
         cluster("west-1", gpus=4, model="A100", cpus=32.0, memory_bytes=10**9),
         tenants=(tenant("default"), tenant("small", H100=8)),
-        datasets=(dataset("d", "east"),),
+        datasets=(dataset("d", "east"), dataset("imagenet", "east")),
     )
     return World(system)
 
