@@ -237,7 +237,7 @@ def test_after_each_change_the_job_has_a_place(story: Story) -> None:
         (name,) = world.submit(story.spec)
         assert world.jobs[name].epoch == 0
     for change in told.changes:
-        event(change.kind + (", and besides" if change.also else ""))
+        event(change.kind + (", and also" if change.also else ""))
         if change.also or change.kind is ChangeKind.COPY:
             continue
         world = story.world()

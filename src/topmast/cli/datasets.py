@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import (
     FLEET,
     JsonOption,
@@ -22,7 +23,6 @@ from topmast.cli.completion import complete_datasets, complete_regions
 from topmast.cli.groups import Group
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
-from topmast.model.errors import NotFound
 
 if TYPE_CHECKING:
     from topmast.model.views import CopyView, DataPlanView, DatasetView
@@ -153,16 +153,16 @@ def plan(session: Session) -> None:
 def why(session: Session, name: NameArgument) -> None:
     """Why a dataset is where it is, region by region."""
     with session.client() as client:
-        found = [row for row in client.datasets() if row.name == name]
-    if not found:
-        raise NotFound(f"no dataset '{name}'")
-    session.show(found[0], lambda: _say_why(found[0]))
+        rows = {row.name: row for row in client.datasets()}
+        view = rows[values.required(name, rows, "dataset")]
+        planned = session.json or client.data_plan().number is not None
+    session.show(view, lambda: _say_why(view, planned))
 
 
-def _say_why(view: DatasetView) -> None:
+def _say_why(view: DatasetView, planned: bool) -> None:
     causes = {copy.target: f"copied for {copy.cause}" for copy in view.copies}
     columns = [Column("REGION", whole=True), Column("STATE"), Column("WHY")]
-    unplanned = "not in the plan"
+    unplanned = "not in the plan" if planned else "there is no plan: `topmast datasets plan`"
     rows = [[r.region, r.state, r.why or causes.get(r.region, unplanned)] for r in view.replicas]
     say_table(columns, rows)
 

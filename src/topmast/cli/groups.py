@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -27,6 +28,16 @@ ELSEWHERE = {
     "down": _DOWN, "shutdown": _DOWN,
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
+
+
+_WORDS = (
+    (re.compile(r"Input should be greater than or equal to (\S+)"), r"must be \1 or more"),
+    (re.compile(r"Input should be less than or equal to (\S+)"), r"must be at most \1"),
+    (re.compile(r"Input should be a valid integer.*"), "wanted a whole number"),
+    (re.compile(r"Input should be a valid number.*"), "wanted a number"),
+    (re.compile(r"Value error, "), ""),
+)
+"""What a library says about a value, and how all other errors say it."""
 
 
 class Command(TyperCommand):
@@ -74,6 +85,9 @@ def said_of(error: Any) -> str:
     """What is wrong with the arguments, without what a library adds to it."""
     option, offered = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
     if offered is None:
-        return str(error.format_message()).replace("Value error, ", "")
+        said = str(error.format_message())
+        for pattern, words in _WORDS:
+            said = pattern.sub(words, said)
+        return said
     near = get_close_matches(option, offered, 1, _NEAR)
     return f"no option '{option[:100]}'" + (f"; did you mean '{near[0]}'?" if near else "")

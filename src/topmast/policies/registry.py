@@ -335,7 +335,8 @@ def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
         near = get_close_matches(key, known, 1) or [
             parts[part] for part in get_close_matches(key.rpartition(".")[2], list(parts), 1)
         ]
-        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, known)
+        settings = [name for name in known if name not in ("name", "description")]
+        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, settings)
         raise InvalidInput("there is no such option", field=f"--set {key}", remedy=remedy)
     place = document
     *path, last = key.split(".")

@@ -227,7 +227,7 @@ def _least(helps: Callable[[int], bool], most: int) -> int | None:
 
 
 def _and_a_place(better: World, change: Change) -> Iterator[Change]:
-    """The change, with the place that there is then, or with what must change besides."""
+    """The change, with the place that there is then, or with what must change as well."""
     start = better.start()
     if start is not None:
         place = start.place
@@ -241,7 +241,7 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
     if besides:
         first = besides[0]
         yield replace(
-            change, text=f"{change.text}, and besides {first.text}", also=first.text,
+            change, text=f"{change.text}, and also {first.text}", also=first.text,
             size=change.size + first.size, region=first.region, cluster=first.cluster,
         )  # fmt: skip
 

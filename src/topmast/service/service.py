@@ -21,6 +21,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
+from topmast.model.files.fields import nearest
 from topmast.model.files.jobfile import faults_in_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
@@ -114,7 +115,7 @@ class Service:
         queue, shapes = self.machines.queue, self.regions.shapes()
         unknown = queue.catalogue.unknown(spec.datasets)
         shape = tuple((g.count, g.resources) for g in spec.groups)
-        books = (id(queue.ledger.tree), shapes)
+        books = (id(queue.ledger.tree), shapes, len(queue.catalogue.datasets) if unknown else 0)
         key = (shape, spec.topology, spec.tenant, spec.band, spec.preemptible, unknown, books)
         if key not in self._warned:
             if len(self._warned) > 10_000:
@@ -419,9 +420,11 @@ class Service:
 
     async def dataset(self, name: str) -> v.DatasetView:
         """One dataset."""
-        found = [d for d in await self.list("datasets") if d.name == name]
+        listed = await self.list("datasets")
+        found = [d for d in listed if d.name == name]
         if not found:
-            raise NotFound(f"no dataset '{name}'")
+            near = nearest(name, [d.name for d in listed])
+            raise NotFound(f"no dataset '{name}'" + (f" ({near})" if near else ""))
         view: v.DatasetView = found[0]
         return view
 

@@ -332,10 +332,23 @@ def test_why_a_dataset_is_where_it_is(server: FakeServer, call: Call) -> None:
     coming = v.ReplicaView("west", "copying")
     row = v.DatasetView("d", 1, "d", None, 1, (planned, coming), DATASETS[0].copies)
     server.on("GET", "/datasets", {"datasets": [row]})
+    server.on("GET", "/plans/data", PLAN)
     out = call("datasets", "why", "d").out
     assert "east    complete  planned: serves demand of 3 GPUs" in out
     assert "west    copying   copied for j1" in out
     assert call("datasets", "why", "nothing").code == 1
+
+
+def test_why_a_dataset_is_where_it_is_without_a_plan(server: FakeServer, call: Call) -> None:
+    """A plan that there is not is not said to leave the dataset out; a slip in the name is answered."""
+    row = v.DatasetView("images", 1, "d", None, 1, (v.ReplicaView("east", "complete"),), ())
+    server.on("GET", "/datasets", {"datasets": [row]})
+    server.on("GET", "/plans/data", NO_PLAN)
+    out = call("datasets", "why", "images").out
+    assert "east    complete  there is no plan: `topmast datasets plan`" in out
+    assert call("datasets", "why", "imges").error == (
+        "topmast: no dataset 'imges' (did you mean 'images'?)"
+    )
 
 
 CAPACITY = v.CapacityPlanView(

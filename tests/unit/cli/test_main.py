@@ -101,7 +101,9 @@ MISTAKES = [
     Mistake("an option with a slip", ["queue", "--tennant", "x"], "did you mean '--tenant'?"),
     Mistake("an option of others", ["cancel", "--name", "x"], "no option '--name' (see"),
     Mistake(
-        "no such setting", ["up", "--set", "foo=1"], "--set foo: there is no such option (one of: "
+        "no such setting",
+        ["up", "--set", "foo=1"],
+        "--set foo: there is no such option (one of: order",
     ),
     Mistake("half a setting", ["up", "--set", "data=1"], "did you mean 'score.data'?"),
     Mistake(
@@ -113,7 +115,8 @@ MISTAKES = [
     Mistake("none of these", ["usage", "--by", "label"], "'--by': 'label' is not one of 'tenant',"),
     Mistake("no argument", ["status"], "Missing argument 'JOB'. (see: topmast status --help)"),
     Mistake("an argument too many", ["explain", "j1", "j2"], "j2"),
-    Mistake("no number", ["queue", "--limit", "many"], "--limit"),
+    Mistake("no number", ["queue", "--limit", "many"], "wanted a whole number (see"),
+    Mistake("too small a number", ["queue", "--limit", "-1"], "must be 0 or more (see"),
     Mistake("no time", ["usage", "--since", "yesterday-ish"], "'yesterday-ish' is not a time"),
     Mistake("no duration", ["wait", "j1", "--timeout", "soon"], "'soon' is not a duration"),
     Mistake("no such key", ["usage", "--by", "shoe-size"], "shoe-size"),
@@ -123,7 +126,7 @@ MISTAKES = [
     Mistake(
         "open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"
     ),
-    Mistake("no port", ["up", "--port", "99999"], "--port"),
+    Mistake("no port", ["up", "--port", "99999"], "must be at most 65535 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
     Mistake(

@@ -55,7 +55,9 @@ QUESTIONS = [
     Question("too large for a host", job(gpus=8, count=2, topology=Topology(required=Level.HOST)),
              "TopologyDoesNotFit", "even if it were empty"),
     Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host could run one task"),
-    Question("no such data", job(datasets=("x",)), "UnknownDataset", "does not have: x"),
+    Question("no such data", job(datasets=("x",)), "UnknownDataset", "reads a dataset that the catalogue does not have: x"),
+    Question("no such data, twice", job(datasets=("x", "y")), "UnknownDataset",
+             "reads datasets that the catalogue does not have: x, y"),
     Question(
         "more than it may hold", job(gpus=8, count=2, preemptible=False), "ExceedsMaxQuota",
         "tenant default may never hold as much as 2 tasks", (tenant("default", H100=8),),
@@ -140,7 +142,7 @@ WISHES = [
          "the end of j1, expected in 1h"),
     Wish("hosts", job(gpus=8, count=2, topology=Topology(required=Level.RACK), band=Band.LOW),
          ChangeKind.HOSTS,
-         "1 more host of rack r0 of east-1 free (east-1-0): 8 of the 16 GPUs", 1.0,
+         "1 more host of rack r0 of east-1 free (east-1-0): it needs 16 GPUs, and 8 are free there", 1.0,
          cordoned=("east-1-3",)),
     Wish("hosts back in service",
          job(gpus=8, count=2, topology=Topology(required=Level.RACK), band=Band.LOW),
@@ -158,7 +160,7 @@ WISHES = [
          16.0, (tenant("org", H100=8), tenant("team", "org", H100=8), TenantSpec("ops"))),
     Wish("more quota, and room", job(gpus=8, count=4, preemptible=False, band=Band.LOW),
          ChangeKind.QUOTA,
-         "24 more H100 of quota for tenant default, and besides 1 more host of east-1 free (east-1-0)", 32.0,
+         "24 more H100 of quota for tenant default, and also 1 more host of east-1 free (east-1-0)", 32.0,
          (tenant("default", H100=8), TenantSpec("ops"))),
     Wish("data where no link leads", job(model="A100", datasets=("d",)), ChangeKind.DATA,
          "d in west (1GB; no link leads there from a replica): there is room in west/west-1", "west",
@@ -187,7 +189,7 @@ def test_what_would_have_to_change(case: Wish) -> None:
     assert found, [change.text for change in told.changes]
     assert found[0].text.startswith(case.want_text)
     assert found[0].to == case.want_to
-    assert bool(found[0].also) is ("besides" in case.want_text)
+    assert bool(found[0].also) is ("and also" in case.want_text)
     assert any(found[0].text in line for line in told.would_help)
 
 

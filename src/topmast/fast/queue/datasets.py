@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.catalogue import Catalogue
 from topmast.fast.queue.views import QueueViews
@@ -9,6 +11,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.model.files.fields import nearest
 from topmast.model.fleet import DatasetSpec
 
 ANOTHER_PATH = "choose another path: dropping a dataset deletes its whole folder"
@@ -46,11 +49,17 @@ def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | Topmast
     return event.dataset
 
 
+def _no(what: str, name: str, known: Collection[str]) -> NotFound:
+    """The answer to a name that nothing has, with the nearest that there is."""
+    near = nearest(name, known)
+    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
+
+
 def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError | None:
     if dataset not in queue.catalogue.datasets:
-        return NotFound(f"no dataset '{dataset}'")
+        return _no("dataset", dataset, queue.catalogue.datasets)
     if region not in queue.catalogue.storage_bytes:
-        return NotFound(f"no region '{region}'")
+        return _no("region", region, queue.catalogue.storage_bytes)
     record = queue.catalogue.datasets[dataset]
     if record.spec.allowed is not None and region not in record.spec.allowed:
         return Conflict(f"residency forbids '{dataset}' in region '{region}'")
@@ -68,9 +77,9 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     """Delete a replica that nothing needs; files that another dataset shares stay."""
     record = queue.catalogue.datasets.get(event.dataset)
     if record is None:
-        return NotFound(f"no dataset '{event.dataset}'")
+        return _no("dataset", event.dataset, queue.catalogue.datasets)
     if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
-        return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
+        return _not_there(queue.catalogue, event)
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
     least = max(1, record.spec.min_replicas)
     if len(complete) <= least:
@@ -98,6 +107,17 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     return event.dataset
 
 
+def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
+    """Why a region has no replica that could be dropped."""
+    coming = catalogue.copy_to(event.dataset, event.region)
+    if coming is not None:
+        text = f"copy {coming.id} of '{event.dataset}' to '{event.region}' is under way"
+        return Conflict(f"{text} (drop it when it is there)")
+    if event.region not in catalogue.storage_bytes:
+        return _no("region", event.region, catalogue.storage_bytes)
+    return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
+
+
 def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
     asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
     if asked is None or dataset not in asked.spec.datasets:
@@ -109,7 +129,7 @@ def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastEr
     """Forget a dataset that no job names and no copy moves, and delete all that is there of it."""
     record = queue.catalogue.datasets.get(event.dataset)
     if record is None:
-        return NotFound(f"no dataset '{event.dataset}'")
+        return _no("dataset", event.dataset, queue.catalogue.datasets)
     for job in queue.jobs.values():
         if event.dataset in job.spec.datasets and not job.finished:
             return Conflict(f"job {job.id} reads '{event.dataset}' (wait for it, or cancel it)")

@@ -357,7 +357,7 @@ REQUESTS = [
     Request("drop what a job reads elsewhere", m.DropReplica("d", "west"), "d", reader=True),
     Request("drop what a copy reads", m.DropReplica("d", "east"), Conflict, copying=True),
     Request("drop what is not there", m.DropReplica("d", "north"), NotFound),
-    Request("drop a copy in flight", m.DropReplica("d", "north"), NotFound, copying=True),
+    Request("drop a copy in flight", m.DropReplica("d", "north"), Conflict, copying=True),
     Request("drop an unknown dataset", m.DropReplica("x", "east"), NotFound),
     Request("remove it", m.RemoveDataset("d"), "d"),
     Request("remove it whatever it must have", m.RemoveDataset("d"), "d", min_replicas=2),
@@ -408,6 +408,25 @@ def test_requests_about_datasets(case: Request) -> None:
     else:
         assert isinstance(reply, case.want)
         assert world.queue.snapshot() == before
+
+
+def test_a_refusal_names_what_was_meant_or_what_is_under_way() -> None:
+    """A slip in a name gets the nearest name; a replica that is being copied is not said to be missing."""
+    world = World(fleet(EAST, WEST, datasets=(dataset("images", "east"),)))
+    world.tell(ids.QUEUE, m.RequestReplica("images", "west", "ann"))
+    asked = (
+        m.RequestReplica("imges", "west"), m.RequestReplica("images", "wst"),
+        m.DropReplica("imges", "west"), m.DropReplica("images", "wst"), m.RemoveDataset("imges"),
+        m.DropReplica("images", "west"),
+    )  # fmt: skip
+    assert [str(world.tell(ids.QUEUE, message)) for message in asked] == [
+        "no dataset 'imges' (did you mean 'images'?)",
+        "no region 'wst' (did you mean 'west'?)",
+        "no dataset 'imges' (did you mean 'images'?)",
+        "no region 'wst' (did you mean 'west'?)",
+        "no dataset 'imges' (did you mean 'images'?)",
+        "copy c1 of 'images' to 'west' is under way (drop it when it is there)",
+    ]
 
 
 @pytest.mark.parametrize("path", ["data/d", "data", "data/d/part"])

@@ -137,7 +137,8 @@ def _what_is_free(trials: Trials, row: int) -> str:
     if None not in models:
         here &= np.isin(columns.models.astype(str), sorted(str(model) for model in models))
     free = int(columns.free_by_host()[here].sum()) / MILLI
-    return f": {free:g} of the {need:g} GPUs that it needs are free there"
+    gpus, be = "GPU" if need == 1 else "GPUs", "is" if free == 1 else "are"
+    return f": it needs {need:g} {gpus}, and {free:g} {be} free there"
 
 
 def _jobs_on(trials: Trials, hosts: set[str]) -> tuple[str, ...]:
