@@ -215,6 +215,7 @@ class Plant:
         hosts = [file.name for s in self.servers.values() for file in s.state.glob(HOSTS)]
         until_s = time.monotonic() + for_s
         while time.monotonic() < until_s:
+            self.filled_at_s = time.monotonic()
             self.disk.fill()
             self.hurts += [Hurt(host, time.monotonic(), disk=True) for host in hosts]
             time.sleep(0.1)

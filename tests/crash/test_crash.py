@@ -290,6 +290,13 @@ def lose_a_host(evidence: Evidence) -> None:
     evidence.outcomes["j2"] = [(1, "host_lost"), (2, "succeeded")]
 
 
+def lose_a_host_late(evidence: Evidence) -> None:
+    """It died while no server was up: when that is noticed, it is up again and has begun the next attempt."""
+    lose_a_host(evidence)
+    evidence.hurts = [Hurt("east-b-0", -20.0)]
+    evidence.proof[3:4] = [proof("stopped", 1.9, 2, "two"), *evidence.proof[3:4]]
+
+
 def lose_a_record(evidence: Evidence) -> None:
     """It was done, and its supervisor was killed before it had written that down."""
     evidence.hurts = [Hurt("east-a-0", 2.3)]
@@ -314,7 +321,8 @@ def shrink(evidence: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    "story", [limit_unseen, lose_a_host, lose_a_record, preempt_at_the_end, shrink]
+    "story",
+    [limit_unseen, lose_a_host, lose_a_host_late, lose_a_record, preempt_at_the_end, shrink],
 )
 def test_the_judge_knows_what_was_done_to_a_job(story: Callable[[Evidence], None]) -> None:
     """What follows from a host that was hurt, or from a slow machine, is no broken promise."""

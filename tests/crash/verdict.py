@@ -22,6 +22,8 @@ DOUBLES = {
 """What a task says that finds that it should not run."""
 HURT_MARGIN_S = 3.0
 """So long after something was killed on a host its tasks may still end for that."""
+NOTICED_S = 60.0
+"""A host that died while no server was up may be found dead so late, when it is up again and given work."""
 LIMIT_S = 1.0
 """The time limit of jobs that are to reach it."""
 ENOUGH_ANSWERS = 15
@@ -320,15 +322,19 @@ def _undeserved(evidence: Evidence, excuses: Excuses) -> Iterator[str]:
 
     One whose tasks all said that they began is held to their hosts; of any other nobody knows where it was.
     """
-    known: Counter[tuple[str, int]] = Counter()
+    known: dict[tuple[str, int], list[Proof]] = defaultdict(list)
     for proof in evidence.proof:
-        known[proof.job, proof.epoch] += proof.kind == "start"
+        if proof.kind == "start":
+            known[proof.job, proof.epoch].append(proof)
     fetches = {sent.id for sent in evidence.submissions if sent.fetches}
     sizes = {sent.id: sent.tasks for sent in evidence.submissions}
     for job, outcomes in evidence.outcomes.items():
         for epoch, outcome in outcomes:
-            hurt = any(run[:2] == (job, epoch) for run in excuses.runs)
-            nowhere = bool(evidence.hurts) and known[job, epoch] < (sizes.get(job) or 1)
+            begun = known[job, epoch]
+            hurt = any(run[:2] == (job, epoch) for run in excuses.runs) or any(
+                excuses.is_hurt(p.host, p.at_s - NOTICED_S, p.at_s, disk=False) for p in begun
+            )
+            nowhere = bool(evidence.hurts) and len(begun) < (sizes.get(job) or 1)
             waits = outcome == "launch_failed" and evidence.apart and job in fetches
             if outcome in UNDESERVED and not (hurt or nowhere or waits):
                 yield f"{job}: attempt {epoch} ended as {outcome}, and nothing was killed on its hosts"
