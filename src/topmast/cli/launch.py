@@ -14,7 +14,7 @@ from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
 from topmast.cli.completion import complete_bands, complete_tenants
 from topmast.cli.explain import say_explanation
-from topmast.cli.jobs import FINISHED, JobArgument, JobsArgument, say_states
+from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, say_states
 from topmast.cli.output import note, say
 from topmast.cli.text import BlockCleaner
 from topmast.cli.watch import Watch
@@ -233,8 +233,10 @@ def _verdict(jobs: Sequence[JobView]) -> int:
     more = f", and {len(named) - 3} more" if len(named) > 3 else ""
     # Only an attempt writes anything.
     tried = [job.id for job in bad.values() if job.state == "FAILED" and job.attempts]
-    where = f"; see `topmast logs {tried[0]}`" if tried else ""
-    note(f"topmast: {', '.join(named[:3])}{more}{where}")
+    said = f"{', '.join(named[:3])}{more}"
+    # A cause may say itself where to look, down to the task.
+    where = f"; see `topmast logs {tried[0]}`" if tried and "`topmast logs " not in said else ""
+    note(f"topmast: {said}{where}")
     return 1
 
 
@@ -270,8 +272,17 @@ def logs(
             found = list(chunks)
             read = task if task is not None else found[0].task if found else 0
             session.show({"job": job, "task": read, "attempts": _by_attempt(found)}, lambda: None)
-        elif not _write_logs(chunks, sys.stdout, raw=raw, tell_task=task is None):
-            note(_nothing_written(client.job(job), task))
+            return
+        try:
+            written = _write_logs(chunks, sys.stdout, raw=raw, tell_task=task is None)
+        except KeyboardInterrupt:
+            if follow:
+                note(
+                    f"{job} goes on without you: topmast logs {job} --follow, topmast cancel {job}"
+                )
+            raise
+        if not written:
+            note(_nothing_written(client.job(job), task, attempt))
 
 
 class _Waiting:
@@ -288,15 +299,19 @@ class _Waiting:
             note(said)
 
 
-def _nothing_written(view: JobView, task: int | None) -> str:
-    """Why there is no output, as far as it is known."""
+def _nothing_written(view: JobView, task: int | None, attempt: int | None) -> str:
+    """Why there is no output, as far as it is known; ``attempt`` None: of the latest."""
     reason = f", {view.reason}" if view.reason else ""
-    if view.state not in FINISHED:
+    over = view.state in FINISHED
+    if attempt and not over and (attempt < view.attempts or view.state in WAITING):
+        over, reason = True, f"{reason}; attempt {attempt} is over"
+    if not over:
         return f"nothing written yet: {view.id} is {view.state}{reason}"
     if not view.attempts:
         return f"{view.id} never ran: it is {view.state}{reason}"
     whose = view.id if view.tasks == 1 else f"task {task or 0} of {view.id}"
-    return f"{whose} wrote nothing: {view.id} is {view.state}{reason}"
+    during = f" in attempt {attempt}" if attempt else ""
+    return f"{whose} wrote nothing{during}: {view.id} is {view.state}{reason}"
 
 
 def _by_attempt(chunks: Iterable[LogChunk]) -> list[dict[str, object]]:

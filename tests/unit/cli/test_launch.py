@@ -253,6 +253,13 @@ def test_wait_that_is_broken_off_leaves_its_table(
     assert "12345" in after, "the table is drawn once more, and not taken away"
 
 
+def test_where_to_look_is_said_once(server: FakeServer, call: Call) -> None:
+    """A cause that names the log of a task is not followed by another hint."""
+    cause = "task 0: setup exited with 3; see `topmast logs j1 --task 0`; 0 restarts used up"
+    server.on("GET", "/jobs/j1", ended("j1", "FAILED", cause=cause))
+    assert call("wait", "j1").err.splitlines()[-1] == f"topmast: j1 FAILED ({cause})"
+
+
 # -------------------------------------------------------------------------------------------- logs
 
 
@@ -307,6 +314,41 @@ def test_logs_of_a_job_that_wrote_nothing(
     server.on("GET", "/jobs/j1", view)
     server.on("GET", "/jobs/j1/logs", Answer(b"", 200, {"X-Complete": "1"}))
     assert call("logs", "j1").error == want
+
+
+@pytest.mark.parametrize(
+    ("view", "attempt", "want"),
+    [
+        (running(attempts=2), 1, "j1 wrote nothing in attempt 1: j1 is RUNNING; attempt 1 is over"),
+        (running(attempts=2), 2, "nothing written yet: j1 is RUNNING"),
+        (
+            job(attempts=1, reason="RetryBackoff"),
+            1,
+            "j1 wrote nothing in attempt 1: j1 is PENDING, RetryBackoff; attempt 1 is over",
+        ),
+        (ended(attempts=2), 1, "j1 wrote nothing in attempt 1: j1 is SUCCEEDED"),
+    ],
+)
+def test_logs_of_an_attempt_that_wrote_nothing(
+    server: FakeServer, call: Call, view: JobView, attempt: int, want: str
+) -> None:
+    """Only one that still goes on may yet write."""
+    server.on("GET", "/jobs/j1", view)
+    server.on("GET", "/jobs/j1/logs", Answer(b"", 200, {"X-Complete": "1"}))
+    assert call("logs", "j1", "--attempt", attempt).error == want
+
+
+def test_following_that_is_broken_off_says_how_to_go_on(
+    server: FakeServer, terminal: Callable[..., Any]
+) -> None:
+    """The job does not end with it."""
+    server.on("GET", "/jobs/j1", running())
+    server.on("GET", "/jobs/j1/logs", Answer(b"step 1\n", 200), Answer(b"", 200))
+    screen = terminal("logs", "j1", "--follow", interrupt_at="step 1")
+    assert screen.code == 130
+    assert screen.text.splitlines()[-1] == (
+        "j1 goes on without you: topmast logs j1 --follow, topmast cancel j1"
+    )
 
 
 @pytest.mark.parametrize(
