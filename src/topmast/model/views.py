@@ -247,8 +247,8 @@ class HostView(Struct, frozen=True):
 class MoveView(Struct, frozen=True):
     """What a drain does with a job: it ``moves`` to ``to_hosts`` of ``to_cluster``, or ``why`` not.
 
-    ``cost_gpu_s``: its work since the last checkpoint and its restart, weighted by its band. ``may_stop``: a drain
-    at once stops it, also if it has no other place.
+    ``cost_gpu_s``: GPU-seconds that it would lose: its work since the last checkpoint and its restart.
+    ``may_stop``: a drain at once stops it, also if it has no other place.
     """
 
     job: str

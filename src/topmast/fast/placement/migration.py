@@ -33,7 +33,10 @@ GOING = (Hold.STARTING, Hold.RUNNING)
 
 
 class Departure(Struct, frozen=True):
-    """An attempt on a host that is drained: where it can go on, or why it does not leave now."""
+    """An attempt on a host that is drained: where it can go on, or why it does not leave now.
+
+    ``cost_gpu_s``: what it would lose, its restart included, in GPU-seconds of whatever band.
+    """
 
     job: str
     epoch: int
@@ -271,7 +274,7 @@ def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
                 job=allocation.job,
                 epoch=allocation.epoch,
                 hosts=allocation.plan.hosts,
-                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now),
+                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, whatever_band=True),
                 to=to,
                 why=why,
                 may_stop=allocation.spec.preemptible and allocation.hold in GOING,
