@@ -83,7 +83,7 @@ class Session:
             raise InvalidInput(f"{folder} is not a folder", field="--state", remedy=remedy)
         return folder
 
-    def show(self, document: object, tell: Callable[[], None]) -> None:
+    def show(self, document: object, tell: Callable[[], object]) -> None:
         """The result: ``document`` as JSON if asked for, else what ``tell`` prints."""
         if self.json:
             say_json(document)

@@ -61,7 +61,7 @@ def say_explanation(explanation: Explanation) -> None:
         _say_candidates(explanation.regions, explanation.reason != _UNKNOWN_DATASET)
     if explanation.plans:
         say()
-        _say_plans(explanation.plans[:_PLANS_SIDE_BY_SIDE], explanation.reason)
+        _say_plans(explanation.plans, explanation.reason)
         _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE])
     if explanation.would_help:
         say()
@@ -172,12 +172,21 @@ def _named(jobs: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------- plans
 
 
-def _say_plans(plans: Sequence[PlanView], reason: str | None) -> None:
-    """The best plans side by side, term by term."""
+def _say_plans(every: Sequence[PlanView], reason: str | None) -> None:
+    """The best plans side by side, term by term: as many as there is room for."""
     from topmast.model.units import format_duration
 
-    columns = [Column("TERM")]
-    columns += [Column(f"{clean(p.region)}/{clean(p.cluster)}", right=True) for p in plans]
+    plans = every[:_PLANS_SIDE_BY_SIDE]
+    columns = [Column("TERM", whole=True)]
+    columns += [
+        # The first plan always stays; of the others the last goes first.
+        Column(
+            f"{clean(plan.region)}/{clean(plan.cluster)}",
+            right=True,
+            spare=rank and len(plans) - rank,
+        )
+        for rank, plan in enumerate(plans)
+    ]
     terms = list(dict.fromkeys(term for plan in plans for term in plan.terms))
     rows: list[Row] = [["score", *(Cell(_score(plan.score), "bold") for plan in plans)]]
     rows += [
@@ -196,7 +205,9 @@ def _say_plans(plans: Sequence[PlanView], reason: str | None) -> None:
     # Of a job that waits the first is the queue's own only where it waits for that plan; by score, nothing tells.
     none = reason is not None and scores == sorted(scores)
     order = "the lowest score first" if none else "the chosen plan first, then the lowest score"
-    say_table(columns, rows, title=f"The plans, term by term ({order})")
+    left_out = say_table(columns, rows, title=f"The plans, term by term ({order})")
+    if more := left_out + len(every) - len(plans):
+        say(f"{plural(more, 'more plan')}: --json shows all")
 
 
 def _hosts(hosts: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _NARROWEST = 20
 _FOLDED = 12
+_LIST_COMMA = re.compile(r",(?=[A-Za-z])")
+"""Between names, and not in a number like 1,234."""
 
 
 class Column(NamedTuple):
@@ -65,16 +68,19 @@ def say_json(document: object) -> None:
     say(clean_json(encoded.decode()))
 
 
-def say_table(columns: Sequence[Column], rows: Iterable[Row], title: str = "") -> None:
-    """A table: with colours on a terminal, aligned by spaces elsewhere."""
+def say_table(columns: Sequence[Column], rows: Iterable[Row], title: str = "") -> int:
+    """A table: with colours on a terminal, aligned by spaces elsewhere.
+
+    Returns how many columns were left out for want of room.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     if sys.stdout.isatty():
-        _rich_table(columns, cells, title)
-        return
+        return _rich_table(columns, cells, title)
     if title:
         say(title)
     for line in plain_lines(columns, cells):
         say(line)
+    return 0
 
 
 def say_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -138,11 +144,13 @@ def _cell(value: str | Cell) -> Cell:
     return Cell(clean(text) or "-", style)
 
 
-def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str) -> None:
+def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str) -> int:
     console = console_on(sys.stdout)
     if title:
         console.print(title, style="bold")
-    console.print(rich_table(columns, rows, console.width))
+    table = rich_table(columns, rows, console.width)
+    console.print(table)
+    return len(columns) - len(table.columns)
 
 
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> RichTable:
@@ -156,6 +164,8 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: 
     kept = _kept(columns, rows, room)
     columns = [columns[index] for index in kept]
     rows = [[row[index] for index in kept] for row in rows]
+    if sum(_widths(columns, rows)) - 2 > room:
+        rows = [list(map(_breaking_at_commas, columns, row)) for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     words = _longest_words(columns, rows)
     fits = sum(words) + 2 * len(words) - 2 <= room
@@ -183,12 +193,22 @@ def _longest_words(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) ->
     return found
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> list[int]:
-    """The columns that are shown: all, but for spare ones for which there is no room."""
-    widths = [
+def _breaking_at_commas(column: Column, cell: Cell) -> Cell:
+    """A cell in which lists of names take several lines, so that the names stay whole."""
+    return cell if column.whole else cell._replace(text=_LIST_COMMA.sub(", ", cell.text))
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """How wide each column is if nothing is broken, with the space behind it."""
+    return [
         2 + max(width(text) for text in (column.title, *(row[index].text for row in rows)))
         for index, column in enumerate(columns)
     ]
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> list[int]:
+    """The columns that are shown: all, but for spare ones for which there is no room."""
+    widths = _widths(columns, rows)
     kept = list(range(len(columns)))
     for index in sorted(kept, key=lambda index: columns[index].spare):
         if columns[index].spare and sum(widths[left] for left in kept) - 2 > room:

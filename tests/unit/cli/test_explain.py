@@ -191,3 +191,36 @@ def test_on_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None
     assert "\x1b[2J" not in screen.text
     assert "[bold]resnet\\x1b[2J" in screen.text
     assert "unreachable" in screen.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "plans", "want_shown", "want_more"),
+    [
+        (80, 4, 3, "1 more plan: --json shows all"),
+        (50, 4, 1, "3 more plans: --json shows all"),
+        (120, 4, 4, ""),
+        (200, 7, 5, "2 more plans: --json shows all"),
+        (36, 1, 1, ""),
+        (30, 1, 1, ""),
+    ],
+)
+def test_plans_keep_their_words_on_a_narrow_terminal(
+    columns: int, plans: int, want_shown: int, want_more: str,
+    server: FakeServer, terminal: Callable[..., Any],
+) -> None:  # fmt: skip
+    """There are fewer side by side, and it is said how many are left out."""
+    terms = {"preemption": 0.123456, "fragmentation": 1.25, "data": 0.0}
+    hosts = ("west-1-10", "west-1-11")
+    many = tuple(
+        msgspec.structs.replace(plan("west", f"west-{n}", n), terms=terms, hosts=hosts)
+        for n in range(plans)
+    )
+    server.on("GET", "/jobs/j7/explain", msgspec.structs.replace(WAITING, plans=many))
+    text = terminal("explain", "j7", columns=columns, NO_COLOR="1").text
+    lines = [line.rstrip() for line in text.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("TERM"))
+    assert lines[first].split() == ["TERM", *(f"west/west-{n}" for n in range(want_shown))]
+    assert [line for line in lines[first:] if "more plan" in line] == [want_more] * bool(want_more)
+    table = "\n".join(lines[first:])
+    assert re.search(r"^  fragmentation +1\.25", table, re.MULTILINE)
+    assert table.count("west-1-10,") == table.count("west-1-11") == want_shown

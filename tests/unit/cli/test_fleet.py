@@ -1,6 +1,8 @@
 """What there is: the fleet, datasets, usage; and hosts put aside."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,16 @@ def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:
     jobs = tuple(f"j{number}" for number in range(300))
     server.on("GET", "/hosts", {"hosts": [host("h0", jobs=jobs)]})
     assert "j5 and 294 more" in call("hosts").out
+
+
+def test_lists_break_at_commas_on_a_narrow_terminal(
+    server: FakeServer, terminal: Callable[..., Any]
+) -> None:
+    """Not in the middle of an id."""
+    jobs = tuple(f"j{number}" for number in range(10_001, 10_009))
+    server.on("GET", "/hosts", {"hosts": [host("h0", jobs=jobs)]})
+    words = re.split(r"[\s,]+", terminal("hosts", columns=80, NO_COLOR="1").text)
+    assert [word for word in words if word.startswith("j")] == list(jobs)
 
 
 # ---------------------------------------------------------------------------------------- datasets
