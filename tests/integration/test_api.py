@@ -184,6 +184,8 @@ def test_a_job_from_submission_to_its_log(http: httpx.Client, client: Client) ->
     assert (log.headers["x-complete"], log.headers["x-attempt"]) == ("1", "1")
     rest = http.get(f"{place}/logs", params={"offset": 6, "limit": 3, "task": 0, "attempt": 1})
     assert (rest.text, rest.headers["x-next-offset"]) == ("aga", "9")
+    none = problem_of(http.get(f"{place}/logs", params={"attempt": 2}), 404)
+    assert none["detail"] == f"job '{receipt['id']}' has had 1 attempt"
 
 
 def test_every_error_of_a_job_is_answered(http: httpx.Client) -> None:
@@ -501,7 +503,7 @@ def test_a_hostile_body_is_refused_soon(
         ({"resources": {"accelerators": "H100:nan"}}, "resources.accelerators", ""),
         ({"resources": {"cpus": "inf"}}, "resources.cpus", "a number"),
         ({"tenant": "visoin"}, "tenant", "did you mean 'vision'?"),
-        ({"tenant": "nobody-like-that"}, "tenant", "known: speech, vision"),
+        ({"tenant": "nobody-like-that"}, "tenant", "one of: speech, vision"),
         ({"runn": "x"}, "runn", "did you mean 'run'?"),
         ({"time_limit": "nan"}, "time_limit", "seconds"),
         ({"time_limit": -1}, "time_limit", ""),

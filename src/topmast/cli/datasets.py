@@ -164,7 +164,10 @@ def _say_why(view: DatasetView, planned: bool) -> None:
     columns = [Column("REGION", whole=True), Column("STATE"), Column("WHY")]
     unplanned = "not in the plan" if planned else "there is no plan: `topmast datasets plan`"
     rows = [[r.region, r.state, r.why or causes.get(r.region, unplanned)] for r in view.replicas]
-    say_table(columns, rows)
+    if rows:
+        say_table(columns, rows)
+    else:
+        say(f"No region has it: `topmast datasets add {view.name}` puts it into one.")
 
 
 def _say_plan(view: DataPlanView) -> None:

@@ -174,8 +174,6 @@ def _named(jobs: Sequence[str]) -> str:
 
 def _say_plans(every: Sequence[PlanView], reason: str | None) -> None:
     """The best plans side by side, term by term: as many as there is room for."""
-    from topmast.model.units import format_duration
-
     plans = every[:_PLANS_SIDE_BY_SIDE]
     columns = [Column("TERM", whole=True)]
     columns += [
@@ -197,7 +195,7 @@ def _say_plans(every: Sequence[PlanView], reason: str | None) -> None:
         ["GPU model", *(plan.gpu_model for plan in plans)],
         ["hosts", *(_hosts(plan.hosts) for plan in plans)],
         ["within one", *(plan.level for plan in plans)],
-        ["wait for data", *(format_duration(plan.data_s) for plan in plans)],
+        ["wait for data", *(_wait(plan, reason) for plan in plans)],
         ["over quota", *("yes" if plan.over_quota else "no" for plan in plans)],
         ["jobs stopped", *(str(len(plan.victims)) for plan in plans)],
     ]
@@ -208,6 +206,12 @@ def _say_plans(every: Sequence[PlanView], reason: str | None) -> None:
     left_out = say_table(columns, rows, title=f"The plans, term by term ({order})")
     if more := left_out + len(every) - len(plans):
         say(f"{plural(more, 'more plan')}: --json shows all")
+
+
+def _wait(plan: PlanView, reason: str | None) -> str:
+    from topmast.model.units import format_duration
+
+    return "unknown" if reason == _UNKNOWN_DATASET else format_duration(plan.data_s)
 
 
 def _hosts(hosts: Sequence[str]) -> str:

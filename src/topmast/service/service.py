@@ -295,7 +295,7 @@ class Service:
             raise InvalidInput(f"the job has tasks 0 to {view.tasks - 1}", field="task")
         epoch = view.attempts if attempt is None else attempt
         if not 0 <= epoch <= view.attempts:
-            had = count_of(view.attempts, "attempt")
+            had = count_of(view.attempts, "attempt") if view.attempts else "no attempt yet"
             raise NotFound(f"job '{job}' has had {had}")
         over = epoch < view.attempts or view.finish_s is not None
         cluster, region = view.cluster, view.region

@@ -139,6 +139,7 @@ def test_a_job_whose_data_is_unknown(server: FakeServer, call: Call) -> None:
     assert "expected start  not before the catalogue has all its datasets" in out
     rows = [line.split() for line in out.splitlines()]
     assert [row[-1] for row in rows if row[:2] == ["east", "(all)"]] == ["unknown"]
+    assert ["wait", "for", "data", "unknown", "unknown"] in rows
     assert "never" not in out.partition("REGION")[0]
 
 
