@@ -364,7 +364,10 @@ class System:
                         fault, field=f"datasets.{dataset.name}.path", remedy=OWN_FOLDER
                     )
                 found = tuple(
-                    r for r in dataset.replicas if self.mover.measure(r, dataset.path) > 0
+                    r
+                    for r in dataset.replicas
+                    if catalogue.deletions.at(r, dataset.path) is None
+                    and self.mover.measure(r, dataset.path) > 0
                 )
                 missing += [f"{dataset.name} in {r}" for r in dataset.replicas if r not in found]
                 dataset = msgspec.structs.replace(dataset, replicas=found)

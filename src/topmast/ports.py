@@ -226,7 +226,10 @@ class Engine(Protocol):
 
 
 class Mover(Protocol):
-    """Copies datasets between region stores; posts `CopyDone`, `CopyFailed`, `CopyProgress`."""
+    """Copies datasets between region stores, and deletes them.
+
+    Posts `CopyDone`, `CopyFailed`, `CopyProgress`; `ReplicaDeleted`, `DeletionFailed`.
+    """
 
     def open(self, post: Post) -> None:
         """Begin; called once."""
@@ -237,7 +240,7 @@ class Mover(Protocol):
         ...
 
     def delete_replica(self, dataset: str, region: str, path: str) -> None:
-        """Delete a dropped replica's objects in the background."""
+        """Delete a dropped replica's objects in the background; a repetition goes on with it."""
         ...
 
     def measure(self, region: str, path: str) -> int:

@@ -24,7 +24,15 @@ from topmast.adapters.objects import StoreError, StoreMover, layout, region
 from topmast.adapters.objects.throttle import Halted
 from topmast.model.dataset import Copy
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
-from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
+from topmast.model.messages import (
+    CopyDone,
+    CopyFailed,
+    CopyProgress,
+    DeletionFailed,
+    Message,
+    ReplicaDeleted,
+    StartCopy,
+)
 from topmast.ports import Mover
 
 IS_A_MOVER: type[Mover] = StoreMover
@@ -93,6 +101,20 @@ class Moving:
         assert isinstance(result, CopyFailed), result
         assert "\n" not in result.error
         return result.error
+
+    def deletion(self, timeout_s: float = 60.0) -> ReplicaDeleted | DeletionFailed:
+        """The end of a deletion, taken out of the news."""
+
+        def ended() -> ReplicaDeleted | DeletionFailed | None:
+            found = (m for m in self.news if isinstance(m, ReplicaDeleted | DeletionFailed))
+            return next(found, None)
+
+        with self.arrived:
+            assert self.arrived.wait_for(ended, timeout_s), "no news of the deletion"
+            result = ended()
+            assert result is not None
+            self.news.remove(result)
+            return result
 
     def wait_for_progress(self, size_bytes: int) -> None:
         with self.arrived:
@@ -693,6 +715,55 @@ def test_a_dropped_replica_is_deleted_and_its_neighbours_are_not(moving: Moving)
     moving.mover.delete_replica("imagenet", "west", PATH)
 
 
+def test_what_came_of_a_deletion_is_told_when_the_files_are_gone(
+    anywhere: Moving, tmp_path: Path
+) -> None:
+    """Whoever hears of it may use the folder at once; and a repetition finds nothing to do."""
+    files = write(tmp_path / "files", TREE)
+    other = write(tmp_path / "other", {"one": b"1"})
+    mover = anywhere.mover
+    for source in (files, other):
+        mover.put_directory("east", PATH, source)
+        mover.delete_replica("imagenet", "east", PATH)
+        assert anywhere.deletion() == ReplicaDeleted("east", PATH)
+        assert mover.measure("east", PATH) == 0
+    mover.delete_replica("imagenet", "east", PATH)
+    assert anywhere.deletion() == ReplicaDeleted("east", PATH)
+
+
+def test_a_deletion_that_fails_is_told(anywhere: Moving, tmp_path: Path) -> None:
+    """It says why, and succeeds when what stood in its way is gone."""
+    mover = anywhere.mover
+    mover.put_directory("east", "datasets/good", write(tmp_path / "files", TREE))
+    mover.delete_replica("evil", "east", "datasets")
+    failed = anywhere.deletion()
+    assert isinstance(failed, DeletionFailed)
+    assert "another dataset is inside, at datasets/good" in failed.error
+    mover.delete_replica("good", "east", "datasets/good")
+    assert anywhere.deletion() == ReplicaDeleted("east", "datasets/good")
+    mover.delete_replica("evil", "east", "datasets")
+    assert anywhere.deletion() == ReplicaDeleted("east", "datasets")
+
+
+def test_a_deletion_in_a_region_without_a_store_does_not_stay_open(moving: Moving) -> None:
+    """The region left the fleet: there is nothing to be reached, now or later."""
+    moving.mover.delete_replica("imagenet", "mars", PATH)
+    assert moving.deletion() == ReplicaDeleted("mars", PATH)
+
+
+def test_a_deletion_that_the_end_of_the_process_breaks_off_is_not_told(moving: Moving) -> None:
+    """Nobody may take the folder for free: the next process does it."""
+    write(moving.folder("east"), TREE)
+    moving.mover.close()
+    moving.mover.delete_replica("imagenet", "east", PATH)
+    assert moving.news == []
+    assert read(moving.folder("east")) == TREE
+    moving.start()
+    moving.mover.delete_replica("imagenet", "east", PATH)
+    assert moving.deletion() == ReplicaDeleted("east", PATH)
+    assert not moving.folder("east").exists()
+
+
 def test_deleting_removes_links_and_not_what_they_point_to(moving: Moving, tmp_path: Path) -> None:
     outside = write(tmp_path / "outside", {"secret": b"secret"})
     folder = write(moving.folder("east"), {"one": b"1"})
@@ -793,7 +864,7 @@ def test_a_directory_is_uploaded_with_a_manifest(moving: Moving, tmp_path: Path)
     assert moving.hidden("east") == [f"manifests/{PATH}.json"]
     assert moving.mover.put_directory("east", PATH, files) == size(TREE), "again is fine"
     write(files, {"more": b"more"})
-    with pytest.raises(Conflict, match="another dataset is there"):
+    with pytest.raises(Conflict, match="another dataset is there: enter it without a source"):
         moving.mover.put_directory("east", PATH, files)
     assert read(moving.folder("east")) == TREE
 

@@ -30,8 +30,9 @@ from tests.support.live import (
     until_state,
 )
 from topmast import Client
+from topmast.adapters.objects.mover import COPIES_AT_ONCE
 from topmast.adapters.store import open_journal
-from topmast.model.errors import Unavailable
+from topmast.model.errors import Conflict, Unavailable
 from topmast.model.views import EventView
 from topmast.replay import replay_state
 from topmast.service.hub import FIRST_EVENT
@@ -89,6 +90,54 @@ def test_jobs_run_on_while_the_server_is_away(tmp_path: Path, how: str) -> None:
         waits.end()
         assert stays.end().attempts == 1
         assert len(stays.starts()) == 1
+
+
+SLOW_LINK = """
+regions:
+  east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}
+  west: {clusters: {west-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}
+links: [{from: east, to: west, gbps: 0.001}]
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_a_removed_dataset_is_deleted_after_a_restart(tmp_path: Path, how: str) -> None:
+    """Slow copies keep the mover busy, so that the server ends before it begins to delete.
+
+    The name is not free until the files are gone; then another dataset may have it.
+    """
+    large, old, new = (tmp_path / name for name in ("large", "old", "new"))
+    for folder, size_bytes in ((large, 5_000_000), (old, 1000), (new, 2000)):
+        folder.mkdir()
+        (folder / "part").write_bytes(b"x" * size_bytes)
+    with server_on(tmp_path, SLOW_LINK) as (server, client):
+        names = [f"large-{n}" for n in range(COPIES_AT_ONCE)]
+        for name in names:
+            client.add_dataset(name, "east", source=large)
+        client.add_dataset("words", "east", source=old)
+        for name in names:
+            client.replicate(name, "west")
+        client.remove_dataset("words")
+        with pytest.raises(Conflict, match="is being deleted in region 'east'"):
+            client.add_dataset("words", "east")
+        stored = server.state / "stores" / "east" / "datasets" / "words"
+        if how == "SIGTERM":
+            assert server.stop() == 0
+        else:
+            server.kill()
+        assert stored.exists(), "the server ended too late to show anything"
+        server.start()
+        server.wait_ready()
+        eventually(lambda: not stored.exists(), "the files are gone")
+        new.rename(stored)
+
+        def added() -> bool:
+            with suppress(Conflict):
+                return client.add_dataset("words", "east").size_bytes == 2000
+            return False
+
+        eventually(added, "the name is free")
+        assert (stored / "part").stat().st_size == 2000
 
 
 def test_what_was_decided_before_a_kill_is_carried_out_after_it(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ class ToyMover:
         """Begin a copy, or delete a replica; a copy that is done is done."""
         if isinstance(message, m.DeleteReplica):
             self.stored.pop((message.dataset, message.region), None)
-            return []
+            return [m.ReplicaDeleted(message.region, message.path)]
         assert isinstance(message, m.StartCopy), message
         copy = message.copy
         if copy.id in self.done:

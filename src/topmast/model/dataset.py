@@ -1,4 +1,4 @@
-"""Datasets at run time: replicas, copies in flight."""
+"""Datasets at run time: replicas, copies in flight, deletions not done yet."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ class Copy(Struct, frozen=True):
     bytes: int
     cause: str
     begun_s: float
+
+
+class Deletion(Struct, frozen=True):
+    """The files of a replica that is no more, until the mover has deleted them."""
+
+    dataset: str
+    region: str
+    path: str
+    bytes: int
+
+
+def overlap(path: str, other: str) -> bool:
+    """Whether two folders are the same, or one lies inside the other."""
+    return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")
 
 
 class Paths:

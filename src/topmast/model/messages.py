@@ -135,6 +135,21 @@ class CopyFailed(Message, frozen=True):
     error: str
 
 
+class ReplicaDeleted(Message, frozen=True):
+    """Nothing is left to delete at ``path``; or the region has no store, so that nothing can be deleted."""
+
+    region: str
+    path: str
+
+
+class DeletionFailed(Message, frozen=True):
+    """Files of a dropped replica are still there."""
+
+    region: str
+    path: str
+    error: str
+
+
 # --- the queue and the placers ----------------------------------------------------------------
 
 
@@ -780,7 +795,7 @@ class Receipt(Struct, frozen=True):
 Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
-    | RemoveDataset | CopyDone | CopyFailed | TreeGrown
+    | RemoveDataset | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
     | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
     | OutOfService

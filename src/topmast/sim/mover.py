@@ -55,6 +55,7 @@ class SimulatedMover:
         """Carry out what the queue says."""
         if isinstance(message, m.DeleteReplica):
             self._went(message.dataset, message.region, self._clock.now_s)
+            self._post(ids.QUEUE, (m.ReplicaDeleted(message.region, message.path),))
             return
         assert isinstance(message, m.StartCopy), message
         copy = message.copy

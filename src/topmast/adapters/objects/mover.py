@@ -18,7 +18,15 @@ from topmast.adapters.objects.throttle import Halted
 from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, measure
 from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
-from topmast.model.messages import CopyDone, CopyFailed, CopyProgress, Message, StartCopy
+from topmast.model.messages import (
+    CopyDone,
+    CopyFailed,
+    CopyProgress,
+    DeletionFailed,
+    Message,
+    ReplicaDeleted,
+    StartCopy,
+)
 from topmast.ports import Clock, Post
 
 COPIES_AT_ONCE = 16
@@ -171,31 +179,47 @@ class StoreMover:
     # --- deletions ----------------------------------------------------------------------------
 
     def delete_replica(self, dataset: str, region: str, path: str) -> None:
-        """Delete a dropped replica in the background; a copy on its way there is given up."""
+        """Delete a dropped replica in the background; a copy on its way there is given up.
+
+        What no store can hold is given up at once: it would never be deleted.
+        """
         try:
-            store, path = self._store(region), layout.dataset_path(path)
+            store, folder = self._store(region), layout.dataset_path(path)
         except TopmastError as error:
             _log.error("replica not deleted", dataset=dataset, region=region, error=str(error))
+            self._post(ReplicaDeleted(region, path))
             return
         with self._lock:
             if self._closing.is_set():
                 return
             for lane, transfer in self._running.values():
-                if lane == (region, path):
+                if lane == (region, folder):
                     transfer.halt(dropped=True)
-        self._lanes.submit((region, path), partial(self._delete, store, path))
+        self._lanes.submit((region, folder), partial(self._delete_and_post, store, path))
 
-    def _delete(self, store: RegionStore, path: str) -> None:
+    def _delete_and_post(self, store: RegionStore, path: str) -> None:
+        """One deletion from beginning to end; one broken off is ordered again at the next start."""
+        error = self._delete(store, layout.dataset_path(path))
+        if error is None:
+            self._post(ReplicaDeleted(store.region, path))
+        elif not isinstance(error, Halted):
+            self._post(DeletionFailed(store.region, path, _one_line(error)))
+
+    def _delete(self, store: RegionStore, path: str) -> Exception | None:
+        """Delete; returns what went wrong."""
         try:
             forget_replica(store, path, halt=self._closing)
-        except Halted:
+        except Halted as error:
             _log.info("deletion broken off", region=store.region, path=path)
+            return error
         except TopmastError as error:
             _log.error("replica not deleted", region=store.region, path=path, error=str(error))
+            return error
         except Exception as error:
             _log.exception("replica not deleted", region=store.region, path=path, error=str(error))
-        else:
-            _log.info("replica deleted", region=store.region, path=path)
+            return error
+        _log.info("replica deleted", region=store.region, path=path)
+        return None
 
     def _resume_deletions(self, store: RegionStore) -> None:
         try:

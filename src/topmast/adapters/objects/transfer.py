@@ -182,7 +182,10 @@ class Transfer:
             return
         if load_manifest(target) is not None:
             if not self._replace:
-                raise Conflict(f"{target}: another dataset is there: drop it first")
+                raise Conflict(
+                    f"{target}: another dataset is there: enter it without a source, "
+                    "or choose another path"
+                )
             return
         there = target.store.objects(target.path)
         if there:

@@ -259,6 +259,15 @@ def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> Non
     queue.pending.reopen()
 
 
+def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) -> None:
+    queue.catalogue.begin_deletion(fact.deletion)
+
+
+def _deletion_done(queue: QueueState, fact: f.DeletionDone, event: m.Message) -> None:
+    queue.catalogue.end_deletion(fact.deletion)
+    queue.pending.reopen()
+
+
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.FleetSet: _fleet,
     f.HostsMoved: _hosts_moved,
@@ -283,5 +292,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CopyGone: _copy_gone,
     f.ReplicaDropped: _dropped,
     f.DatasetRemoved: _removed,
+    f.DeletionBegun: _deletion_begun,
+    f.DeletionDone: _deletion_done,
 }
 """Every fact of the queue."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from topmast.model.dataset import Copy, Paths, ReplicaState
+from topmast.fast.queue.deletions import Deletions
+from topmast.model.dataset import Copy, Deletion, Paths, ReplicaState
 from topmast.model.fleet import DatasetSpec, Fleet, Link
 from topmast.model.reason import Rejection, ruled_out
 
@@ -50,11 +51,12 @@ class Catalogue:
         self.datasets: dict[str, DatasetRecord] = {}
         self.copies: dict[str, Copy] = {}
         self.failed: dict[str, float] = {}
+        self.deletions = Deletions()
         self.links: dict[tuple[str, str], Link] = {}
         self.storage_bytes: dict[str, int | None] = {}
         self.paths = Paths()
         self._stored_bytes: dict[str, int] = {}
-        """By region, of all replicas: what the datasets say, added up as they change."""
+        """By region, of all replicas and deletions: what they say, added up as they change."""
         self._under_way: dict[tuple[str, str], Copy] = {}
         """The copies by dataset and the region they go to."""
 
@@ -63,8 +65,9 @@ class Catalogue:
         datasets: dict[str, DatasetRecord],
         copies: dict[str, Copy],
         failed: dict[str, float],
+        deletions: list[Deletion],
     ) -> None:
-        """Take up what a snapshot holds. O(replicas + copies)."""
+        """Take up what a snapshot holds. O(replicas + copies + deletions)."""
         self.datasets, self.copies, self.failed = datasets, copies, failed
         self.paths, self._stored_bytes = Paths(), {}
         for record in datasets.values():
@@ -72,6 +75,9 @@ class Catalogue:
             for region in record.replicas:
                 self._store(region, record.spec.size_bytes)
         self._under_way = {(copy.dataset, copy.target): copy for copy in copies.values()}
+        self.deletions = Deletions(deletions)
+        for deletion in deletions:
+            self._store(deletion.region, deletion.bytes)
 
     def configure(self, fleet: Fleet) -> None:
         """Take up links and storage, and datasets not known yet; known ones keep their replicas."""
@@ -101,7 +107,7 @@ class Catalogue:
         return tuple(name for name in names if name not in self.datasets)
 
     def stored_bytes(self, region: str) -> int:
-        """Bytes of all replicas of a region, those on their way included. O(1)."""
+        """Bytes of all replicas of a region, those on their way or being deleted included. O(1)."""
         return self._stored_bytes.get(region, 0)
 
     def cost(self, names: Iterable[str], region: str, now: float) -> DataCost:
@@ -119,7 +125,7 @@ class Catalogue:
             if record.replicas.get(region) is ReplicaState.COMPLETE:
                 continue
             source = self.source(name, region)
-            if source is None:
+            if source is None or self.deletions.at(region, spec.path) is not None:
                 return DataCost(barred=Rejection.DATA_UNREACHABLE, detail=name)
             on_the_way = self.copy_to(name, region)
             if on_the_way is None:
@@ -198,6 +204,16 @@ class Catalogue:
         record = self.datasets[name]
         if record.replicas.pop(region, None) is not None:
             self._store(region, -record.spec.size_bytes)
+
+    def begin_deletion(self, deletion: Deletion) -> None:
+        """The files of a replica that is no more take up room until they are gone."""
+        self.deletions.begin(deletion)
+        self._store(deletion.region, deletion.bytes)
+
+    def end_deletion(self, deletion: Deletion) -> None:
+        """The files are gone."""
+        self.deletions.end(deletion)
+        self._store(deletion.region, -deletion.bytes)
 
     def remove(self, name: str) -> None:
         """A dataset is known no more."""

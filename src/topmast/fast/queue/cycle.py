@@ -5,6 +5,7 @@ from __future__ import annotations
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.asking import ASK_TIMEOUT_S, consider
 from topmast.fast.queue.auction import Asking
+from topmast.fast.queue.datasets import order_deletion
 from topmast.fast.queue.deciding import auction
 from topmast.fast.queue.enlarging import enlarge, look_at_sizes
 from topmast.fast.queue.lifecycle import bind_again
@@ -23,6 +24,8 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
         bind_again(queue, queue.jobs[job])
+    for deletion in queue.catalogue.deletions.take_due(queue.now):
+        order_deletion(queue, deletion)
     _drift(queue)
     queue.pending.reopen_due(queue.now)
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):

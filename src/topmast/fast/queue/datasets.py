@@ -9,10 +9,11 @@ from topmast.fast.queue.catalogue import Catalogue
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.dataset import Copy, ReplicaState
+from topmast.model.dataset import Copy, Deletion, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import DatasetSpec
+from topmast.model.units import show
 
 ANOTHER_PATH = "choose another path: dropping a dataset deletes its whole folder"
 
@@ -31,8 +32,19 @@ def cannot_add(catalogue: Catalogue, spec: DatasetSpec) -> Conflict | None:
     known = catalogue.datasets.get(spec.name)
     if known is not None and known.replicas:
         return Conflict(f"dataset '{spec.name}' already exists")
+    deletion = catalogue.deletions.hinders(spec.name, spec.path)
+    if deletion is not None:
+        return being_deleted(deletion)
     fault = catalogue.paths.fault(spec.name, spec.path)
     return Conflict(f"{fault} ({ANOTHER_PATH})") if fault else None
+
+
+def being_deleted(deletion: Deletion) -> Conflict:
+    """Why files may not come to a folder yet."""
+    what = f"dataset '{deletion.dataset}', at {show(deletion.path)}"
+    return Conflict(
+        f"{what}, is being deleted in region '{deletion.region}': try again when it is gone"
+    )
 
 
 def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | TopmastError:
@@ -65,6 +77,9 @@ def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError |
         return Conflict(f"residency forbids '{dataset}' in region '{region}'")
     if region in record.replicas:
         return None
+    deletion = queue.catalogue.deletions.at(region, record.spec.path)
+    if deletion is not None:
+        return being_deleted(deletion)
     if not queue.catalogue.has_space(region, record.spec.size_bytes):
         return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
     shared = queue.catalogue.shared(dataset)
@@ -103,7 +118,7 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
             return Conflict(f"copy {copy.id} reads it now")
     queue.decide(f.ReplicaDropped(event.dataset, event.region))
     if not queue.catalogue.shared(event.dataset):
-        queue.send(ids.MOVER, m.DeleteReplica(event.dataset, event.region, record.spec.path))
+        _delete(queue, record.spec, event.region)
     return event.dataset
 
 
@@ -141,8 +156,35 @@ def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastEr
     regions = () if queue.catalogue.shared(event.dataset) else tuple(record.replicas)
     queue.decide(f.DatasetRemoved(event.dataset))
     for region in regions:
-        queue.send(ids.MOVER, m.DeleteReplica(event.dataset, region, record.spec.path))
+        _delete(queue, record.spec, region)
     return event.dataset
+
+
+def _delete(queue: QueueViews, spec: DatasetSpec, region: str) -> None:
+    """Write a deletion down and order it."""
+    deletion = Deletion(spec.name, region, spec.path, spec.size_bytes)
+    queue.decide(f.DeletionBegun(deletion))
+    order_deletion(queue, deletion)
+
+
+def order_deletion(queue: QueueViews, deletion: Deletion) -> None:
+    """Tell the mover to delete; a repetition goes on."""
+    order = m.DeleteReplica(deletion.dataset, deletion.region, deletion.path)
+    queue.send(ids.MOVER, order)
+
+
+def replica_deleted(queue: QueueViews, event: m.ReplicaDeleted) -> None:
+    """The folder is free."""
+    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    if deletion is not None:
+        queue.decide(f.DeletionDone(deletion))
+
+
+def deletion_failed(queue: QueueViews, event: m.DeletionFailed) -> None:
+    """It stays open, and is tried again."""
+    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    if deletion is not None:
+        queue.catalogue.deletions.failed(deletion, queue.now)
 
 
 def _only_there(queue: QueueViews, names: tuple[str, ...], region: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from topmast.fast.machine import Fact
-from topmast.model.dataset import Copy
+from topmast.model.dataset import Copy, Deletion
 from topmast.model.decided import Decided
 from topmast.model.plan import Place, Plan
 from topmast.model.states import JobState
@@ -165,9 +165,21 @@ class DatasetRemoved(Fact, frozen=True):
     dataset: str
 
 
+class DeletionBegun(Fact, frozen=True):
+    """The mover is to delete the files of a replica; nobody else may have their folder until it has."""
+
+    deletion: Deletion
+
+
+class DeletionDone(Fact, frozen=True):
+    """The files of a replica are gone."""
+
+    deletion: Deletion
+
+
 QueueFact = (
     FleetSet | HostsMoved | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
-    | ReplicaDropped | DatasetRemoved
+    | ReplicaDropped | DatasetRemoved | DeletionBegun | DeletionDone
     | PackedWith | AttemptsSkipped
 )  # fmt: skip

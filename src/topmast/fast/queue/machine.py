@@ -49,7 +49,9 @@ class GlobalQueue(QueueViews):
             lifecycle.bind_astray(self)
 
     def _recovered(self, event: m.Recovered) -> None:
-        """Order again the copies that were under way."""
+        """Order again the deletions and copies that were under way."""
+        for deletion in self.catalogue.deletions.all():
+            datasets.order_deletion(self, deletion)
         for copy in self.catalogue.copies.values():
             datasets.order(self, copy)
         self.pending.reopen()
@@ -67,6 +69,7 @@ class GlobalQueue(QueueViews):
                 self.drifts.next_s(self.jobs),
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
+                self.catalogue.deletions.next_s(),
                 self.binding.next_s(),
                 self.elastic.next_s(),
                 self._next_round_s(),
@@ -93,6 +96,8 @@ class GlobalQueue(QueueViews):
         m.RemoveDataset: datasets.remove_dataset,
         m.CopyDone: datasets.copy_done,
         m.CopyFailed: datasets.copy_failed,
+        m.ReplicaDeleted: datasets.replica_deleted,
+        m.DeletionFailed: datasets.deletion_failed,
         m.FleetOffered: cycle.fleet_offered,
         m.PlansOffered: cycle.offered,
         m.PlanCommitted: lifecycle.committed,

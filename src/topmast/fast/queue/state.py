@@ -31,7 +31,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds import Rounds
 from topmast.fast.queue.services import Services
 from topmast.fast.queue.shaping import Shapes
-from topmast.model.dataset import Copy
+from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, speed_of_size
 from topmast.model.plan import Plan
@@ -69,6 +69,7 @@ class Saved(Struct):
     homes: dict[str, str] = {}
     fetches: list[tuple[float, str]] = []
     skipped: dict[str, int] | UnsetType = UNSET
+    deletions: list[Deletion] | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -236,6 +237,7 @@ class QueueState(EventMachine):
                 self.homes,
                 self.fetches.noted,
                 self.skipped or UNSET,
+                self.catalogue.deletions.all() or UNSET,
             )
         )
 
@@ -247,7 +249,8 @@ class QueueState(EventMachine):
         self.homes = state.homes
         self.fetches.noted = state.fetches
         self.skipped = {} if isinstance(state.skipped, UnsetType) else state.skipped
-        self.catalogue.restore(state.datasets, state.copies, state.failed_copies)
+        deletions = [] if isinstance(state.deletions, UnsetType) else state.deletions
+        self.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.take_fleet(state.fleet)

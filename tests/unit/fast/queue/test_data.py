@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet, job, profile
+from tests.support.engine import ToyMover
 from tests.support.world import World
 from topmast.fast.queue.catalogue import Catalogue, DataCost
+from topmast.fast.queue.deletions import RETRY_DELETION_S
 from topmast.fast.queue.fetches import Fetches
 from topmast.model import ids
 from topmast.model import messages as m
@@ -16,6 +19,7 @@ from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, Link
 from topmast.model.job import Band, JobSpec
 from topmast.model.reason import Rejection
 from topmast.policies.options import Profile, ScoreWeights
+from topmast.runtime.codec import decode_facts, encode_facts
 
 EAST, WEST = cluster("east-1"), cluster("west-1")
 BUSY = job("busy", gpus=8, count=2, preemptible=False)
@@ -467,6 +471,117 @@ def test_a_dataset_is_removed_and_may_be_added_again() -> None:
     assert world.reason("j1") == "UnknownDataset"
     assert world.tell(ids.QUEUE, m.AddDataset(dataset("d", "west"))) == "d"
     assert world.jobs["j1"].region == "west"
+
+
+class SlowMover(ToyMover):
+    """Takes orders to delete, and does nothing yet."""
+
+    def order(self, message: m.Message) -> list[m.Message]:
+        """Copies go as ever."""
+        return [] if isinstance(message, m.DeleteReplica) else super().order(message)
+
+
+def _slow(*datasets: DatasetSpec, options: Profile | None = None) -> World:
+    world = _world(*datasets, options=options)
+    world.mover = SlowMover()
+    world.mover.stock(world.fleet)
+    return world
+
+
+GONE = "is being deleted in region 'east': try again when it is gone"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("d", "data/d"), ("d", "elsewhere"), ("e", "data/d"), ("e", "data"), ("e", "data/d/part")],
+)
+def test_name_and_folder_of_a_removed_dataset_are_taken_until_its_files_are_gone(
+    name: str, path: str
+) -> None:
+    """Else the deletion would take the files of the new one, under a job that reads them."""
+    world = _slow(dataset("d", "east", "west"))
+    world.tell(ids.QUEUE, m.RemoveDataset("d"))
+    catalogue = world.queue.catalogue
+    again = m.AddDataset(DatasetSpec(name, 1, path, ("east",)))
+    refused = world.tell(ids.QUEUE, again)
+    assert isinstance(refused, Conflict)
+    assert GONE in str(refused)
+    assert catalogue.stored_bytes("east") == dataset("d").size_bytes, "they take up room till then"
+    other = DatasetSpec("other", 1, "other", ("east",))
+    assert world.tell(ids.QUEUE, m.AddDataset(other)) == "other"
+    world.tell(ids.QUEUE, m.ReplicaDeleted("east", "data/d"))
+    assert isinstance(world.tell(ids.QUEUE, again), Conflict), "west has files of it yet"
+    world.tell(ids.QUEUE, m.ReplicaDeleted("west", "data/d"))
+    assert catalogue.stored_bytes("west") == 0
+    assert world.tell(ids.QUEUE, again) == name
+
+
+def test_no_copy_goes_where_an_old_replica_is_being_deleted() -> None:
+    """Neither by hand nor for a job that waits; it goes when the files are gone."""
+    world = _slow(dataset("d", "east", "west"), options=profile(copy_patience=0.0))
+    world.tell(ids.QUEUE, m.DropReplica("d", "east"))
+    refused = world.tell(ids.QUEUE, m.RequestReplica("d", "east"))
+    assert isinstance(refused, Conflict)
+    assert GONE in str(refused)
+    world.submit(job("there", gpus=8, count=2, preemptible=False, datasets=("d",)))
+    world.submit(_reads("d", gpus=8))
+    assert world.orders(m.StartCopy) == []
+    world.tell(ids.QUEUE, m.ReplicaDeleted("east", "data/d"))
+    assert [order.copy.target for order in world.orders(m.StartCopy)] == ["east"]
+
+
+def test_open_deletions_are_ordered_again_after_a_restart() -> None:
+    """From the journal as from a snapshot; those that are done are not."""
+    world = _slow()
+    for name in ("d", "e"):
+        world.tell(ids.QUEUE, m.AddDataset(dataset(name, "east", "west")))
+    world.tell(ids.QUEUE, m.RemoveDataset("d"))
+    world.tell(ids.QUEUE, m.DropReplica("e", "east"))
+    world.tell(ids.QUEUE, m.ReplicaDeleted("west", "data/d"))
+    world.queue.restore(world.queue.snapshot())
+    assert world.queue.catalogue.stored_bytes("east") == 2 * dataset("d").size_bytes
+    world.sent.clear()
+    world.restart()
+    want = [m.DeleteReplica("d", "east", "data/d"), m.DeleteReplica("e", "east", "data/e")]
+    assert world.orders(m.DeleteReplica) == want
+    assert GONE in str(world.tell(ids.QUEUE, m.AddDataset(dataset("d", "east"))))
+    for order in want:
+        world.tell(ids.QUEUE, m.ReplicaDeleted(order.region, order.path))
+    world.sent.clear()
+    world.restart()
+    assert world.orders(m.DeleteReplica) == []
+    assert world.tell(ids.QUEUE, m.AddDataset(dataset("d", "east"))) == "d"
+
+
+def test_a_journal_from_before_deletions_were_written_down_is_read() -> None:
+    """Nothing is known of what the mover had to do then, so nothing is reserved or ordered."""
+    world = _slow()
+    world.tell(ids.QUEUE, m.AddDataset(dataset("d", "east", "west")))
+    world.tell(ids.QUEUE, m.RemoveDataset("d"))
+    *before, last = world.journal.written
+    (removed, *begun) = decode_facts(last.machine, last.facts)
+    assert len(begun) == 2, "east and west"
+    world.journal.written = [*before, replace(last, facts=encode_facts((removed,)))]
+    world.sent.clear()
+    world.restart()
+    assert world.orders(m.DeleteReplica) == []
+    assert world.tell(ids.QUEUE, m.AddDataset(dataset("d", "east"))) == "d"
+
+
+def test_a_deletion_that_fails_is_tried_again() -> None:
+    """After a while, once for each failure; the folder stays taken."""
+    world = _slow(dataset("d", "east"))
+    order = m.DeleteReplica("d", "east", "data/d")
+    world.tell(ids.QUEUE, m.RemoveDataset("d"))
+    for tries in (1, 2):
+        world.tell(ids.QUEUE, m.DeletionFailed("east", "data/d", "the disk does not answer"))
+        world.advance(RETRY_DELETION_S / 2)
+        assert world.orders(m.DeleteReplica) == [order] * tries
+        world.advance(RETRY_DELETION_S)
+        assert world.orders(m.DeleteReplica) == [order] * (tries + 1)
+    world.advance(10 * RETRY_DELETION_S)
+    assert world.orders(m.DeleteReplica) == [order] * 3
+    assert isinstance(world.tell(ids.QUEUE, m.AddDataset(dataset("d", "east"))), Conflict)
 
 
 def test_a_dataset_that_shares_files_is_removed_without_them() -> None:

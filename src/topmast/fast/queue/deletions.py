@@ -1,0 +1,67 @@
+"""The deletions that the mover was told of and has not carried out: until then their folders belong to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from topmast.model.dataset import Deletion, overlap
+
+RETRY_DELETION_S = 30.0
+"""How long a failed deletion is not tried again."""
+
+Key = tuple[str, str]
+"""A region, and a path in its store."""
+
+
+class Deletions:
+    """Open deletions. When a failed one is tried again is working memory: a start orders all of them."""
+
+    def __init__(self, found: Iterable[Deletion] = ()) -> None:
+        self._open: dict[Key, Deletion] = {(d.region, d.path): d for d in found}
+        self._again_s: dict[Key, float] = {}
+
+    def all(self) -> list[Deletion]:
+        """Every open deletion, the oldest first."""
+        return list(self._open.values())
+
+    def get(self, region: str, path: str) -> Deletion | None:
+        """The open deletion of exactly this folder."""
+        return self._open.get((region, path))
+
+    def begin(self, deletion: Deletion) -> None:
+        """The mover is told to delete it."""
+        self._open[deletion.region, deletion.path] = deletion
+
+    def end(self, deletion: Deletion) -> None:
+        """It is gone."""
+        self._open.pop((deletion.region, deletion.path))
+        self._again_s.pop((deletion.region, deletion.path), None)
+
+    def at(self, region: str, path: str) -> Deletion | None:
+        """One that would take files at ``path`` in the region with it. O(open ones)."""
+        for deletion in self._open.values():
+            if deletion.region == region and overlap(deletion.path, path):
+                return deletion
+        return None
+
+    def hinders(self, name: str, path: str) -> Deletion | None:
+        """One because of which no dataset may have this name or path yet. O(open ones)."""
+        for deletion in self._open.values():
+            if deletion.dataset == name or overlap(deletion.path, path):
+                return deletion
+        return None
+
+    def failed(self, deletion: Deletion, now: float) -> None:
+        """Try it again, but not at once."""
+        self._again_s[deletion.region, deletion.path] = now + RETRY_DELETION_S
+
+    def take_due(self, now: float) -> list[Deletion]:
+        """Those to be tried again by now."""
+        due = [key for key, at_s in self._again_s.items() if at_s <= now]
+        for key in due:
+            del self._again_s[key]
+        return [self._open[key] for key in due]
+
+    def next_s(self) -> float | None:
+        """When one is to be tried again."""
+        return min(self._again_s.values(), default=None)
