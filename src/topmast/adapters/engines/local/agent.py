@@ -29,6 +29,7 @@ from topmast.adapters.engines.local.supervisor import LOOK_AGAIN, Supervisor
 
 LOCK_PATIENCE_S = 0.5
 STRAY_RETRY_S = 0.02
+REACH_RETRY_S = 1.0
 BUFFER_MAX_BYTES = 16 << 20
 ALL_SIGNALS = signal.valid_signals()
 
@@ -56,6 +57,8 @@ class Agent:
         self.clients: dict[int, Client] = {}
         self.poll = select.poll()
         self.unfinished = b""
+        self.reachable = True
+        """Whether a Topmast can find us, as far as we know."""
 
     def serve(self, ready: Callable[[], None]) -> None:
         """Be the host until killed, or idle for long."""
@@ -70,10 +73,18 @@ class Agent:
             left_s = idle_since_s + self.linger_s - time.monotonic()
             if left_s <= 0:
                 break
-            self._turn(STRAY_RETRY_S if self.gone else None if self._needed() else left_s)
+            self._turn(self._patience_s(left_s))
         # Without this record, nobody takes our leave for a death.
         (self.folder / "agent.json").unlink(missing_ok=True)
         (self.folder / "agent.sock").unlink(missing_ok=True)
+
+    def _patience_s(self, left_s: float) -> float | None:
+        """How long nothing need be done if nothing happens."""
+        if self.gone:
+            return STRAY_RETRY_S
+        if not self.reachable:
+            return REACH_RETRY_S
+        return None if self._needed() else left_s
 
     def _needed(self) -> bool:
         return bool(self.clients or self.started)
@@ -89,29 +100,47 @@ class Agent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.news = self._pipe("news")
         (self.folder / "agent.sock").unlink(missing_ok=True)
-        self._bind()
+        self.listener = self._listen()
+        self._record()
+
+    def _record(self) -> None:
         files.write_json(self.folder / "agent.json", processes.identity(os.getpid()))
-        self._listen()
 
-    def _bind(self) -> None:
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.setblocking(False)
-        # A path of a socket has at most 107 bytes; from inside the folder it has ten.
-        os.chdir(self.folder)
-        self.listener.bind("agent.sock")
-        os.chdir("/")
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.setblocking(False)
+            # A path of a socket has at most 107 bytes; from inside the folder it has ten.
+            os.chdir(self.folder)
+            listener.bind("agent.sock")
+            listener.listen(64)
+        except OSError:
+            listener.close()
+            raise
+        finally:
+            os.chdir("/")
+        self.poll.register(listener, select.POLLIN)
+        return listener
 
-    def _listen(self) -> None:
-        self.listener.listen(64)
-        self.poll.register(self.listener, select.POLLIN)
+    def _be_reachable(self) -> None:
+        """Mend what lets a Topmast find us, if a task removed it: the folder, or files in it.
 
-    def _listen_anew(self) -> None:
-        """Be reachable again when someone tidied our socket away."""
-        if not (self.folder / "agent.sock").exists():
-            self.poll.unregister(self.listener)
-            self.listener.close()
-            self._bind()
-            self._listen()
+        What fails, on a full disk, say, is tried again soon: what we run goes on meanwhile.
+        """
+        try:
+            if not (self.folder / "agent.lock").exists():
+                _lock(self.folder / "agent.lock")  # for as long as we live
+            if not (self.folder / "agent.sock").exists():
+                old, self.listener = self.listener, self._listen()
+                self.poll.unregister(old)
+                old.close()
+            if not (self.folder / "agent.json").exists():
+                self._record()
+            self.reachable = True
+        except OSError as error:
+            if self.reachable:
+                _complain(self.host, error)
+            self.reachable = False
 
     def _pipe(self, name: str) -> int:
         """A pipe whose reading end we poll; returns the writing end."""
@@ -135,7 +164,8 @@ class Agent:
             self._serve(self.clients[fd])
         if self.wakeup_reader in ready:
             os.read(self.wakeup_reader, 65536)
-            self._listen_anew()
+        if self.wakeup_reader in ready or not self.reachable:
+            self._be_reachable()
         self._collect()
         if self.listener.fileno() in ready:
             self._accept()
@@ -322,9 +352,15 @@ def _be_host(layout: Layout, host: str, linger_s: float, ready: int) -> None:
             Agent(layout, host, linger_s).serve(tell)
         status = 0
     except Exception as error:
-        files.write_all(2, f"topmast: agent of {host}: {error!r}\n".encode(errors="replace"))
+        _complain(host, error)
     finally:
         os._exit(status)
+
+
+def _complain(host: str, error: Exception) -> None:
+    """Say it in agents.log, which may be on a full disk."""
+    with contextlib.suppress(OSError):
+        files.write_all(2, f"topmast: agent of {host}: {error!r}\n".encode(errors="replace"))
 
 
 def _lock(file: Path) -> int | None:
