@@ -339,6 +339,15 @@ class System:
                 found[job] = max(epoch, found.get(job, 0))
         unknown = sorted((n, j) for j in found if (n := ids.job_number(j)) >= queue.next_job)
         epochs = {j: e for j, e in found.items() if j in queue.jobs and e > queue.jobs[j].epoch}
+        far = {j: n for n, j in unknown if n >= queue.next_job + ids.AHEAD_MAX}
+        far |= {j: e for j, e in epochs.items() if e > queue.jobs[j].epoch + ids.AHEAD_MAX}
+        if far:
+            log.warning(
+                "names that are too far ahead of the journal are ignored: tasks can make them",
+                jobs=list(far)[:SHOWN],
+            )
+        unknown = [(n, j) for n, j in unknown if j not in far]
+        epochs = {j: e for j, e in epochs.items() if j not in far}
         if not unknown and not epochs:
             return
         last = max((number for number, _ in unknown), default=queue.next_job - 1)

@@ -118,3 +118,25 @@ def test_a_record_of_an_end_that_a_task_spoiled_is_read_for_what_it_says(tmp_pat
             assert view.metrics == {"loss": 2.0}
             until_state(again, submit(again, "exit 0"), "SUCCEEDED")
         assert server.running
+
+
+def test_names_that_a_task_made_do_not_keep_a_server_from_numbering_jobs(tmp_path: Path) -> None:
+    """Neither its checkpoints folder nor the claims of an engine push numbers to where nothing fits."""
+    with live(tmp_path, FLEET, SETTINGS) as (server, client):
+        run = """far=99999999999999999999
+        mkdir -p "$TOPMAST_CHECKPOINT_DIR/../j$far" "$TOPMAST_CHECKPOINT_DIR/../j999999999999"
+        touch "$(dirname "$TOPMAST_TASK")/$TOPMAST_JOB_ID.$far.0"
+        touch "$(dirname "$TOPMAST_TASK")/$TOPMAST_JOB_ID.999999999.0"
+        echo made; until [ -e "$TOPMAST_CHECKPOINT_DIR/go" ]; do sleep 0.05; done
+        [ "$TOPMAST_EPOCH" = 2 ]"""
+        job = submit(client, run, max_restarts=1)
+        made = server.state / "engines" / "spoil" / "tasks" / f"{job}.999999999.0"
+        eventually(made.exists, "the task made its names")
+        server.kill()
+        (server.state / "checkpoints" / job / "go").touch()
+        with server.up() as again:
+            assert "too far ahead" in server.log_tail()
+            assert submit(again, "exit 0") == "j2"
+            assert until_state(again, job, "SUCCEEDED").attempts == 2
+            until_state(again, "j2", "SUCCEEDED")
+        assert server.running

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 JobId = str
 """``j`` and the job's number in the order of admission, for example ``j17``. Never reused."""
 
@@ -21,6 +23,14 @@ MOVER: Address = "mover"
 GROWER: Address = "grower"
 """Who grows the tree by which durations are predicted."""
 
+AHEAD_MAX = 10_000_000
+"""How far a number found outside the journal may be ahead of it: tasks can write there too.
+
+So tasks cannot push the numbers of jobs and attempts to where they no longer fit into a column.
+"""
+
+_JOB = re.compile(r"j(0|[1-9][0-9]{0,14})")
+
 
 def job_id(number: int) -> JobId:
     """The id of the job admitted as the ``number``-th."""
@@ -28,9 +38,9 @@ def job_id(number: int) -> JobId:
 
 
 def job_number(job: JobId) -> int:
-    """The number inside a job id, by which ties are broken; -1 when ``job`` is no job id."""
-    digits = job[1:]
-    return int(digits) if job[:1] == "j" and digits.isascii() and digits.isdigit() else -1
+    """The number inside a job id, by which ties are broken; -1 when ``job`` is not spelled as `job_id` does."""
+    found = _JOB.fullmatch(job)
+    return int(found[1]) if found else -1
 
 
 def copy_id(number: int) -> CopyId:

@@ -37,8 +37,22 @@ def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> 
 
 
 def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
-    queue.next_job = max(queue.next_job, event.next_job)
-    queue.skipped.update(event.epochs)
+    queue.next_job, epochs = believable(queue, event)
+    queue.skipped.update(epochs)
+
+
+def believable(queue: QueueState, event: m.SkipAttempts) -> tuple[int, dict[str, int]]:
+    """The number of the next job and the newest epochs, without those too far ahead of the journal.
+
+    Also a journal may hold such, of a version that took whatever name a task had written.
+    """
+    is_near = event.next_job - queue.next_job <= ids.AHEAD_MAX
+    epochs = {
+        job: epoch
+        for job, epoch in event.epochs.items()
+        if job in queue.jobs and epoch - queue.jobs[job].epoch <= ids.AHEAD_MAX
+    }
+    return max(queue.next_job, event.next_job if is_near else 0), epochs
 
 
 def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:

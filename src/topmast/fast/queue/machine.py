@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from topmast.fast.machine import Fact
 from topmast.fast.queue import cycle, datasets, lifecycle
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.applying import APPLIERS
+from topmast.fast.queue.applying import APPLIERS, believable
 from topmast.fast.queue.auction import earliest
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
@@ -38,7 +38,7 @@ class GlobalQueue(QueueViews):
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
 
     def _skip(self, event: m.SkipAttempts) -> None:
-        if event.next_job > self.next_job or event.epochs:
+        if believable(self, event) != (self.next_job, {}):
             self.decide(f.AttemptsSkipped())
 
     def _hosts_moved(self, event: m.HostsMoved) -> None:

@@ -245,7 +245,11 @@ class QueueState(EventMachine):
         """Take up a snapshot; lines and counters are counted anew. O(jobs log jobs)."""
         state = msgspec.json.decode(blob, type=Saved)
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
-        self.next_job, self.next_copy = state.next_job, state.next_copy
+        last = max((record.number for record in self.jobs.values()), default=0)
+        # Far beyond all jobs it was never given: a version took it from a name that a task had made.
+        is_near = state.next_job - last <= 1 << 53
+        self.next_job = state.next_job if is_near else last + 1
+        self.next_copy = state.next_copy
         self.homes = state.homes
         self.fetches.noted = state.fetches
         self.skipped = {} if isinstance(state.skipped, UnsetType) else state.skipped

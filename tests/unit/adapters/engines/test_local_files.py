@@ -10,6 +10,9 @@ from topmast.adapters.engines.local.files import Layout, Report
 from topmast.model.messages import TaskExited
 from topmast.runtime.codec import decode_event, encode_event
 
+BEYOND = 10**20
+"""A number that fits into no column."""
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
@@ -112,11 +115,21 @@ def test_a_buried_task_never_starts(layout: Layout) -> None:
 
 def test_every_trace_of_an_attempt_takes_its_name(layout: Layout) -> None:
     """Its claim, its folder, or the line that says that it was forgotten; nothing else does."""
-    for name in ("j1.3.0", "j1.2.0", "j1.2.0.end", "j4.1.12", "lost+found"):
+    for name in (
+        "j1.3.0",
+        "j1.2.0",
+        "j1.2.0.end",
+        "j4.1.12",
+        "lost+found",
+        "j1.07.0",
+        f"j1.{BEYOND}.0",
+    ):
         layout.claim(name).touch()
-    for name in ("j2.7", "j1.1", "j9"):
+    for name in ("j2.7", "j1.1", "j9", f"j2.{BEYOND}"):
         files.make_folder(layout.attempt(name))
-    layout.forgotten.write_text("j3 5\nj2 1\ntorn")
+    layout.forgotten.write_bytes(
+        f"j3 5\nj\xff 1\nj3 \xb2\nj3 {BEYOND}\nj2 1\ntorn".encode("latin1")
+    )
     assert files.epochs_in(layout) == {"j1": 3, "j2": 7, "j3": 5, "j4": 1}
     assert files.epochs_in(Layout(layout.root / "nowhere")) == {}
 

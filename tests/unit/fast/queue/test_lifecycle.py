@@ -1,12 +1,15 @@
 """What becomes of a job when its attempts end: restarts, delays, limits, preemption."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.queue.facts import Ended
+from topmast.fast.queue.facts import AttemptsSkipped, Ended
+from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
@@ -53,6 +56,55 @@ def test_names_that_are_taken_are_not_given_again(saved: bool) -> None:
     assert [order.epoch for order in world.orders(m.StartGang) if order.job == "j1"][-1] == 6
     epochs = {order.epoch for order in world.orders(m.StartGang) if order.job == "j1"}
     assert epochs == {1, 5, 6}
+
+
+def _believe(queue: GlobalQueue, event: m.SkipAttempts) -> None:
+    """What a version did that took any name."""
+    queue.decide(AttemptsSkipped())
+
+
+@pytest.mark.parametrize("number", [10**8, 10**15, 10**23])
+@pytest.mark.parametrize("how", ["told", "replayed", "from a snapshot"])
+def test_no_name_pushes_numbers_out_of_bounds(
+    monkeypatch: pytest.MonkeyPatch, how: str, number: int
+) -> None:
+    """Tasks can make files of any name: also where a version before wrote it down, the next job is admitted."""
+    world = _one_host()
+    world.submit(job(max_restarts=9))
+    if how == "replayed":
+        handlers: dict[type[m.Message], Callable[..., Any]] = dict(GlobalQueue.handlers)
+        handlers[m.SkipAttempts] = _believe
+        monkeypatch.setattr(GlobalQueue, "handlers", handlers)
+    world.tell(ids.QUEUE, m.SkipAttempts(number, {"j1": number}))
+    if how == "from a snapshot":
+        if number < 1 << 53:
+            return  # such numbers fit, and may have been given
+        world.queue.next_job = number
+        world.snapshot()
+    world.crash()
+    world.recover()
+    world.submit(job(band=Band.NORMAL))
+    assert list(world.jobs) == ["j1", "j2"]
+    _fail(world, 2)
+    assert world.jobs["j1"].epoch == 3
+
+
+def test_the_number_of_a_job_is_read_as_it_is_written() -> None:
+    """What is spelled otherwise is the id of no job."""
+    assert [ids.job_number(ids.job_id(n)) for n in (0, 1, 17, 10**14)] == [0, 1, 17, 10**14]
+    for name in (
+        "",
+        "j",
+        "7",
+        "j07",
+        "j-1",
+        "j1 ",
+        "j1\n",
+        "j\xb2",
+        "j" + "9" * 24,
+        "j" + "9" * 5000,
+    ):
+        assert ids.job_number(name) == -1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ EXIT_CODE_MAX = 255
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 """What a disk says that may take the same bytes later."""
 
-_ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9]+")
-_TASK = re.compile(_ATTEMPT.pattern + r"\.[0-9]+")
+READ_MAX_BYTES = 1 << 30
+"""No file of ours is larger; a task can make one that fits into no memory."""
+
+_NUMBER = r"(?:0|[1-9][0-9]{0,11})"
+"""As we write one, and no larger than what fits into a column: a task can make files of any name."""
+_ATTEMPT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]*\.{_NUMBER}")
+_TASK = re.compile(rf"{_ATTEMPT.pattern}\.{_NUMBER}")
 
 Json = dict[str, Any]
 
@@ -122,11 +128,20 @@ def epochs_in(layout: Layout) -> dict[str, int]:
     for name in _names_in(layout.attempts):
         if is_attempt(name):
             note(name)
-    forgotten = layout.forgotten.read_text() if layout.forgotten.exists() else ""
-    for line in forgotten.splitlines():
-        attempt = line.replace(" ", ".")
+    for job, epoch in forgotten_in(layout).items():
+        found[job] = max(epoch, found.get(job, 0))
+    return found
+
+
+def forgotten_in(layout: Layout) -> dict[str, int]:
+    """The newest forgotten epoch of each job. Lines that do not name one are left out."""
+    found: dict[str, int] = {}
+    # A torn last line names nothing that was deleted.
+    for line in (read_bytes(layout.forgotten) or b"").split(b"\n")[:-1]:
+        attempt = line.decode(errors="replace").replace(" ", ".")
         if is_attempt(attempt):
-            note(attempt)
+            job, epoch = split_attempt(attempt)
+            found[job] = max(epoch, found.get(job, 0))
     return found
 
 
@@ -179,11 +194,30 @@ def write_json(file: Path, value: Json, *, durable: bool = True) -> None:
     write_file(file, json.dumps(value).encode(), durable=durable)
 
 
+def read_bytes(file: Path) -> bytes | None:
+    """What is in a file; None when it is missing, or is what no file of ours is."""
+    try:
+        # Not to wait for ever if a task put a named pipe in its place.
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > READ_MAX_BYTES:
+            return None
+        with open(fd, "rb", closefd=False) as content:
+            return content.read()
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
 def read_json(file: Path) -> Json | None:
     """The object in a file; None when there is no file, or no object in it."""
     try:
-        value = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(read_bytes(file) or b"")
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -204,7 +238,7 @@ def try_lock(file: Path) -> int | None:
 
 def is_locked(file: Path) -> bool:
     """Whether a living process has the lock."""
-    if not file.exists():
+    if not file.is_file():
         return False
     fd = try_lock(file)
     if fd is not None:

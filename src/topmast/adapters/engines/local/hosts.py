@@ -122,8 +122,8 @@ class Host:
         if not self.alive:
             return None
         agent = files.read_json(self.folder / "agent.json") or {}
-        pid = agent.get("pid")
-        return (pid, processes.is_stopped(agent)) if isinstance(pid, int) else None
+        pid = processes.pid_of(agent)
+        return (pid, processes.is_stopped(agent)) if pid is not None else None
 
 
 TASK_UMASK = "TOPMAST_TASK_UMASK"

@@ -22,19 +22,21 @@ class Memory:
     def __init__(self, layout: Layout, keep_attempts: int) -> None:
         self._layout = layout
         self._keep_attempts = keep_attempts
-        self._epochs: dict[str, int] = {}
-        written = layout.forgotten.read_text() if layout.forgotten.exists() else ""
-        *lines, torn = written.split("\n")  # a torn last line names nothing that was deleted
-        for line in lines:
-            job, _, epoch = line.partition(" ")
-            if epoch.isdigit():
-                self._epochs[job] = max(int(epoch), self._epochs.get(job, 0))
-        if torn or len(lines) > len(self._epochs):
-            text = "".join(f"{job} {epoch}\n" for job, epoch in self._epochs.items())
-            files.write_file(layout.forgotten, text.encode())
+        self._epochs = files.forgotten_in(layout)
+        self._tidy()
         names = [folder.name for folder in layout.attempts.iterdir()]
         half_deleted = [n for n in names if files.is_attempt(n) and self.is_forgotten(n)]
         self._delete_folders(half_deleted)
+
+    def _tidy(self) -> None:
+        """Write the file anew if it says more than one line for each job, or what is none."""
+        text = "".join(f"{job} {epoch}\n" for job, epoch in self._epochs.items()).encode()
+        file = self._layout.forgotten
+        if not os.path.lexists(file) or files.read_bytes(file) == text:
+            return
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)  # only a task can have made it
+        files.write_file(file, text)
 
     def is_forgotten(self, attempt: str) -> bool:
         """Whether the attempt ran, and all about it was deleted."""

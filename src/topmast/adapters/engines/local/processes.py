@@ -21,6 +21,9 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
+PID_END = 1 << 22
+"""No kernel gives this number to a process, nor any above."""
+
 
 def _prctl(option: int, value: int | ctypes.c_char_p) -> None:
     if _libc.prctl(option, value, 0, 0, 0):
@@ -82,6 +85,12 @@ def identity(pid: int) -> dict[str, object]:
     return {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id()}
 
 
+def pid_of(who: dict[str, object]) -> int | None:
+    """The number in an identity, if a process can have it: tasks can write there."""
+    pid = who.get("pid")
+    return pid if type(pid) is int and 1 < pid < PID_END else None
+
+
 def kill_if_same(who: dict[str, object]) -> None:
     """SIGKILL the process with this identity, and no other that has its number now."""
     send_if_same(who, signal.SIGKILL)
@@ -94,8 +103,8 @@ def wake_if_same(who: dict[str, object]) -> None:
 
 def is_stopped(who: dict[str, object]) -> bool:
     """Whether the process with this identity was halted by a signal or a debugger."""
-    pid = who.get("pid")
-    if not isinstance(pid, int) or who.get("boot") != boot_id():
+    pid = pid_of(who)
+    if pid is None or who.get("boot") != boot_id():
         return False
     fields = _stat(pid)
     return fields is not None and int(fields[19]) == who.get("start_ticks") and fields[0] in b"Tt"
@@ -103,8 +112,8 @@ def is_stopped(who: dict[str, object]) -> bool:
 
 def send_if_same(who: dict[str, object], number: int) -> None:
     """Signal the process with this identity, and no other that has its number now."""
-    pid = who.get("pid")
-    if not isinstance(pid, int) or pid <= 1 or who.get("boot") != boot_id():
+    pid = pid_of(who)
+    if pid is None or who.get("boot") != boot_id():
         return
     try:
         fd = os.pidfd_open(pid)

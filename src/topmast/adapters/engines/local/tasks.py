@@ -68,7 +68,7 @@ class Tasks:
             if not files.is_task(file.name):
                 continue
             note = files.read_json(file)
-            if note is None and not file.stat().st_size:
+            if note is None and not file.lstat().st_size:
                 continue  # created, never claimed: it may still be started
             task = self.know(file.name, str((note or {}).get("host", "")))
             task.end = files.read_end(self._layout, file.name)
