@@ -29,6 +29,12 @@ OTHER_JOURNAL = "it answers with another journal than the one spoken to before"
 NOT_OPEN = "it has only begun to start"
 NOT_PAIRED = "it has not reached this side itself yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
+REMEDIES = {
+    OTHER_JOURNAL: "stop the side whose state folder is new, and start it with the folder that has the journal it had",
+    LOST_HISTORY: "this link is severed for good: add the region under another name, and start its placer"
+    " with a new state folder",
+}
+"""What to do where waiting does not help."""
 
 
 class StreamOpened(Fact, frozen=True):

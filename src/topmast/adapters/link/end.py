@@ -23,6 +23,7 @@ from topmast.adapters.link.wire import Batch, decode_receipt, encode_batch, enco
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, TopmastError, Unavailable
+from topmast.runtime.relay import REMEDIES
 
 HEARTBEAT_S = 1.0
 SILENCE_S = 10.0
@@ -230,6 +231,9 @@ class LinkEnd:
             return
         turned = self.up != up
         self.up, self.why = up, why
-        if turned:
+        remedy = next((REMEDIES[last] for last in REMEDIES if why.endswith(last)), "")
+        if remedy:  # each time that it changes: it may be so from the start
+            log.error("the link is refused", link=self.name, why=why, remedy=remedy)
+        elif turned:
             log.info("the link is up" if up else "the link is down", link=self.name, why=why)
         self._changed(up, why)

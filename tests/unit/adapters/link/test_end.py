@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from tests.support.live import eventually
 from topmast.adapters.link import LinkEnd, Peer, decode_batch, encode_receipt
@@ -15,7 +17,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.states import Outcome
-from topmast.runtime.relay import Relay
+from topmast.runtime.relay import LOST_HISTORY, OTHER_JOURNAL, Relay
 
 BROKEN = {
     "nested": b'{"stream":"s","applied":0,"x":' + b"[" * 100_000,
@@ -201,3 +203,43 @@ def test_another_journal_at_the_address_is_not_the_same_region(sides: tuple[Side
     east.relay.state.stream = "a-new-journal"
     eventually(lambda: not queue.end.up, "the queue does not go on with it")
     assert "another journal" in queue.end.why
+
+
+def test_a_link_that_is_refused_from_the_start_says_so_in_the_log(
+    sides: tuple[Side, Side],
+) -> None:
+    """A queue whose journal was lost does not wait for its region in silence; it says it once."""
+    old, east = sides
+    old.end.close()
+    queue = Side("queue", "east")
+    with structlog.testing.capture_logs() as logs:
+        queue.connect(east)
+        queue.end.open("a-new-journal")
+        asked = east.requests
+        eventually(lambda: east.requests > asked + 5, "it is refused many times")
+        queue.end.close()
+    found = [line for line in logs if line["log_level"] == "error" and line["link"] == "east"]
+    assert len(found) == 1
+    assert found[0]["why"].endswith("refuses: " + OTHER_JOURNAL)
+    assert "start it with the folder" in found[0]["remedy"]
+
+
+def test_each_refusal_that_lasts_is_in_the_log(sides: tuple[Side, Side]) -> None:
+    """Also the second, of a link that was down already; what passes by itself is no error."""
+    queue, east = sides
+
+    def refused(why: str) -> bool:
+        return queue.end.why.endswith(why)
+
+    with structlog.testing.capture_logs() as logs:
+        for stream, severed in (("a-new-journal", ""), ("east-journal", LOST_HISTORY)):
+            east.fate += ["lost"]
+            east.relay.state.stream, east.relay.state.severed = stream, severed
+            eventually(partial(refused, severed or OTHER_JOURNAL), "it is refused")
+    errors = [
+        line["why"] for line in logs if (line["log_level"], line["link"]) == ("error", "east")
+    ]
+    assert [why.removeprefix("http://127.0.0.1:1 refuses: ") for why in errors] == [
+        OTHER_JOURNAL,
+        LOST_HISTORY,
+    ]
