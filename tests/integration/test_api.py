@@ -602,6 +602,9 @@ def test_a_method_that_a_route_has_not(http: httpx.Client) -> None:
     refused = http.get("/jobs/bulk/cancel")
     problem_of(refused, 405)
     assert refused.headers["allow"] == "POST"
+    refused = http.post(str(http.base_url.join("/openapi.json")))
+    problem_of(refused, 405)
+    assert refused.headers["allow"] == "GET, HEAD"
 
 
 def test_an_idempotency_key_stands_for_one_body(http: httpx.Client) -> None:

@@ -70,12 +70,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
         return problem(404, "Not found", f"nothing is at {request.url.path}")
     answer = problem(error.status_code, "Refused", str(error.detail))
     if error.status_code == 405:
-        answer.headers["Allow"] = ", ".join(_methods_at(request))
+        told = (error.headers or {}).get("Allow", "")
+        methods = _methods_at(request) or sorted(filter(None, told.split(", ")))
+        answer.headers["Allow"] = ", ".join(methods)
     return answer
 
 
 def _methods_at(request: Request) -> list[str]:
-    """What may be done with a path: all routes that have it count, not only the first."""
+    """What may be done with a path of the schema: all routes that have it count, not only the first."""
     parts = request.url.path.split("/")
     found: dict[str, None] = {}
     for path, methods in request.app.openapi()["paths"].items():
