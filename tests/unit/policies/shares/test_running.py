@@ -155,7 +155,7 @@ def test_options_that_make_no_sense(option: str, value: str, want: str) -> None:
 )
 def test_who_knows_nothing_of_pairs_cannot_share_in_pairs(name: str) -> None:
     """Refused, rather than without effect."""
-    with pytest.raises(InvalidInput, match="of pairs") as refused:
+    with pytest.raises(InvalidInput, match="models or pairs") as refused:
         load_profile(name, {"shares.pairs": "true"})
     assert refused.value.field == "profile.shares.pairs"
 
