@@ -1,0 +1,170 @@
+"""What the clusters and their engines say to each other."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from topmast.model.fleet import HostSpec
+from topmast.model.job import JobSpec
+from topmast.model.messages.base import Message
+from topmast.model.plan import Seat
+
+
+class EquipCluster(Message, frozen=True):
+    """The hosts of the cluster are these from now on; nothing runs on those that are not among them."""
+
+    hosts: tuple[HostSpec, ...]
+
+
+class StartGang(Message, frozen=True):
+    """Start the tasks of an attempt. Named after job and epoch: a repetition finds the first."""
+
+    job: str
+    epoch: int
+    spec: JobSpec
+    region: str
+    cluster: str
+    seats: tuple[Seat, ...]
+
+
+class StopTasks(Message, frozen=True):
+    """SIGTERM to every process of the attempt, SIGKILL after ``grace_s``. Harmless if gone."""
+
+    job: str
+    epoch: int
+    grace_s: float
+
+
+class SuspendGang(Message, frozen=True):
+    """Halt every process of the attempt where it stands. Harmless if it is halted."""
+
+    job: str
+    epoch: int
+
+
+class ResumeGang(Message, frozen=True):
+    """Let a suspended attempt go on. Harmless if it does."""
+
+    job: str
+    epoch: int
+
+
+class AskPace(Message, frozen=True):
+    """How far has the attempt come? Answered by ``Paced``, if it has reported a step."""
+
+    job: str
+    epoch: int
+
+
+class AskTruth(Message, frozen=True):
+    """What do you run? Answered by ``EngineTruth``."""
+
+
+class TaskReport(Struct, frozen=True):
+    """The last of what a task reported with ``topmast.progress``."""
+
+    step: int | None = None
+    metrics: dict[str, float] = {}
+
+
+class TaskStarted(Message, frozen=True):
+    """The task's supervisor holds its lock for good: setup, if any, and then the script run now."""
+
+    job: str
+    epoch: int
+    rank: int
+    at_s: float
+
+
+class TaskExited(Message, frozen=True):
+    """The task ended with ``code``; a signal N is 128 + N."""
+
+    job: str
+    epoch: int
+    rank: int
+    code: int
+    at_s: float
+    report: TaskReport = TaskReport()
+    error: str = ""
+
+
+class TaskLost(Message, frozen=True):
+    """The task is gone without an exit status; nothing of it runs any more.
+
+    ``blameless``: its host has no part in that, and may be trusted with the next attempt.
+    """
+
+    job: str
+    epoch: int
+    rank: int
+    error: str
+    blameless: bool | UnsetType = UNSET
+
+
+class Checkpointed(Message, frozen=True):
+    """A task reported a checkpoint."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
+class Resumed(Message, frozen=True):
+    """A task reported that it went on from a checkpoint."""
+
+    job: str
+    epoch: int
+    step: int
+
+
+class Paced(Message, frozen=True):
+    """The attempt was at a step (mini-batch) at a time."""
+
+    job: str
+    epoch: int
+    step: int
+    at_s: float
+
+
+class HostDown(Message, frozen=True):
+    """The host is gone, and every task on it has ended."""
+
+    host: str
+    error: str = ""
+
+
+class HostUp(Message, frozen=True):
+    """The host answers (again)."""
+
+    host: str
+
+
+class TruthTask(Struct, frozen=True):
+    """One task as an engine knows it: running, or ended with ``code`` (None: without a status)."""
+
+    job: str
+    epoch: int
+    rank: int
+    running: bool
+    code: int | None = None
+    at_s: float = 0.0
+    report: TaskReport = TaskReport()
+
+
+class EngineTruth(Message, frozen=True):
+    """Everything an engine runs, or ran and has not forgotten, and its hosts that are down."""
+
+    tasks: tuple[TruthTask, ...]
+    down_hosts: tuple[str, ...] = ()
+
+
+class Progress(Message, frozen=True):
+    """A step of a running task. Shown to people, never journalled."""
+
+    job: str
+    epoch: int
+    rank: int
+    step: int | None
+    metrics: dict[str, float]
+    at_s: float

@@ -1,0 +1,134 @@
+"""What people, the mover and the grower say to the queue, and what it says to the last two."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from topmast.model.dataset import Copy
+from topmast.model.fleet import DatasetSpec, Fleet
+from topmast.model.job import JobSpec
+from topmast.model.messages.base import Message
+from topmast.model.tree import Tree
+
+
+class ConfigureFleet(Message, frozen=True):
+    """The fleet file, as read at start-up."""
+
+    fleet: Fleet
+
+
+class SkipAttempts(Message, frozen=True):
+    """Attempts were found that the journal does not know: their names are not given again.
+
+    ``next_job``: jobs are numbered from there on, at least; ``epochs``: by job, the newest epoch found.
+    """
+
+    next_job: int
+    epochs: dict[str, int] = field(default_factory=dict)
+
+
+class SubmitJobs(Message, frozen=True):
+    """Admit jobs, all or none. ``key`` makes a repetition harmless; ``digest`` names the content."""
+
+    jobs: tuple[JobSpec, ...]
+    key: str = ""
+    digest: str = ""
+
+
+class CancelJobs(Message, frozen=True):
+    """End jobs for good."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+
+
+class AddDataset(Message, frozen=True):
+    """Enter a dataset in the catalogue; its replicas are in their stores already."""
+
+    dataset: DatasetSpec
+
+
+class RequestReplica(Message, frozen=True):
+    """Copy a dataset to a region."""
+
+    dataset: str
+    region: str
+    cause: str = ""
+
+
+class DropReplica(Message, frozen=True):
+    """Remove a region's replica of a dataset."""
+
+    dataset: str
+    region: str
+
+
+class RemoveDataset(Message, frozen=True):
+    """Forget a dataset, and delete all its replicas."""
+
+    dataset: str
+
+
+class StartCopy(Message, frozen=True):
+    """Copy the objects of a dataset between two stores; a repetition resumes."""
+
+    copy: Copy
+    path: str
+    bytes_per_s: float
+
+
+class DeleteReplica(Message, frozen=True):
+    """Delete the objects of a dropped replica."""
+
+    dataset: str
+    region: str
+    path: str
+
+
+class CopyDone(Message, frozen=True):
+    """All objects are there and verified."""
+
+    copy: str
+    bytes: int
+
+
+class CopyFailed(Message, frozen=True):
+    """The copy cannot go on; nothing became visible."""
+
+    copy: str
+    error: str
+
+
+class ReplicaDeleted(Message, frozen=True):
+    """Nothing is left to delete at ``path``; or the region has no store, so that nothing can be deleted."""
+
+    region: str
+    path: str
+
+
+class DeletionFailed(Message, frozen=True):
+    """Files of a dropped replica are still there."""
+
+    region: str
+    path: str
+    error: str
+
+
+class CopyProgress(Message, frozen=True):
+    """Bytes of a copy so far. Shown to people, never journalled."""
+
+    copy: str
+    bytes: int
+
+
+class GrowTree(Message, frozen=True):
+    """Grow a tree: ``rows`` are doubles, ``width`` for each job, features first and then the target."""
+
+    rows: bytes
+    width: int
+
+
+class TreeGrown(Message, frozen=True):
+    """A tree by which durations are to be predicted from now on."""
+
+    tree: Tree
