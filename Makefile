@@ -69,7 +69,7 @@ bounds: $(DEV) ## run the tests of compiled kernels with every index checked: mi
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/.bounds $(PYTEST) --timeout 900 $(BOUNDS)
 
 # In a cache of its own: code that checks its indices must not be taken for the usual one.
-BOUNDS := tests/unit/fast/placement $(patsubst %,tests/properties/test_%.py, \
+BOUNDS := tests/unit/fast/region $(patsubst %,tests/properties/test_%.py, \
           ahead explanations mixed_gangs resizing search search_is_exhaustive victims)
 
 mutants: $(DEV) ## break each promise in a copy of the source, and see that a test notices: minutes

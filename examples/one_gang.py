@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from topmast.fast.placement import victims
-from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.compiled import costs_in
-from topmast.fast.placement.preemption import cost_gpu_s
-from topmast.fast.placement.search import Search
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.search.compiled import costs_in
+from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,

@@ -23,7 +23,7 @@ from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.adapters.store import JOURNAL as JOURNAL
 from topmast.adapters.store import open_journal
-from topmast.fast.placement.layers import outer
+from topmast.fast.region.inventory.slices import outer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput

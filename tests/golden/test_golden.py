@@ -11,7 +11,7 @@ from tests.golden import files
 from tests.golden.story import OPTIONS, tell
 from tests.support.journal import MemoryJournal
 from tests.support.world import World
-from topmast.fast.clusters.facts import (
+from topmast.fast.cluster.facts import (
     ClusterFact,
     Continued,
     Joined,
@@ -22,7 +22,6 @@ from topmast.fast.clusters.facts import (
     Unpacked,
 )
 from topmast.fast.machine import Fact
-from topmast.fast.placement.facts import PairedWith, PlacerFact
 from topmast.fast.queue.facts import (
     AttemptsSkipped,
     Bound,
@@ -33,6 +32,7 @@ from topmast.fast.queue.facts import (
     TreeTaken,
     Unplanned,
 )
+from topmast.fast.region.facts import PairedWith, PlacerFact
 from topmast.model import ids
 from topmast.model.messages import Recovered
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts

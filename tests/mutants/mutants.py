@@ -85,18 +85,18 @@ MUTANTS = (
     ),
     Mutant(
         "a plan is held against the books when it is committed",
-        "fast/placement/commits.py",
+        "fast/region/commits.py",
         '    if plan.job in placer.state.allocations:\n        return "the job holds slots already"\n',
         '    if plan.job in placer.state.allocations:\n        return "the job holds slots already"\n'
         '    return ""\n',
-        "tests/unit/fast/placement",
+        "tests/unit/fast/region",
     ),
     Mutant(
         "GPUs that two attempts hold are noticed",
-        "fast/placement/holdings.py",
+        "fast/region/inventory/allocation_table.py",
         "        if cleared > gpus:\n            raise RuntimeError(OVERDRAWN)\n",
         "",
-        "tests/unit/fast/placement/test_holdings.py",
+        "tests/unit/fast/region/inventory/test_allocation_table.py",
     ),
     Mutant(
         "a relay applies each message once",

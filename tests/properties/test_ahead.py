@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, profile, tenant
 from tests.support.world import World
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.ahead import Rung
+from topmast.fast.queue.cycle.prefetch import Rung
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet

@@ -13,9 +13,9 @@ from tests.properties.test_search_is_exhaustive import WEIGHTS, random_ask, rand
 from tests.support.build import profile
 from tests.support.crowd import run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.placement.desk import Desk, in_region
-from topmast.fast.placement.index import Pool
-from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.fleet_placer import Desk, in_region
+from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Resources

@@ -17,11 +17,11 @@ from tests.properties.test_search import used_columns
 from tests.support.build import ask, profile
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
-from topmast.fast.placement.changes.hosts import fewest_to_gain
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.explain import verdict
-from topmast.fast.placement.search import Search
-from topmast.fast.placement.space import Space
+from topmast.fast.region.explain.changes.hosts import fewest_to_gain
+from topmast.fast.region.explain.rejections import verdict
+from topmast.fast.region.explain.space import Space
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.search import Search
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Level, TaskGroup

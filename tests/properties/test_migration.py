@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.crowd import all_seated, crowded_columns, run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.placement.allocation import Allocation
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.migration import (
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.preemption.moving import (
     GOING,
     as_it_runs,
     departures,
@@ -23,9 +24,8 @@ from topmast.fast.placement.migration import (
     moving_cost,
     room_for,
 )
-from topmast.fast.placement.overlay import Overlay
-from topmast.fast.placement.preemption import cost_gpu_s
-from topmast.fast.placement.search import Search
+from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.search.search import Search
 from topmast.model.job import Band, Level, Resources, Topology
 from topmast.model.plan import Ask, Plan, Seat
 from topmast.policies.options import ScoreWeights

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from tests.support.brute import best_on_free, best_with_victims, choices, level_of
 from tests.support.build import needs, profile
 from tests.support.strategies import bounded
-from topmast.fast.placement import mixed
-from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns, choose_slots
-from topmast.fast.placement.preemption import cost_gpu_s, eligible_victims
-from topmast.fast.placement.scoring import choice_cost, score_terms, total
-from topmast.fast.placement.search import Search
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns, choose_slots
+from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.search import mixed
+from topmast.fast.region.search.scoring import choice_cost, score_terms, total
+from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,

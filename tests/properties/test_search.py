@@ -13,9 +13,9 @@ from tests.support import invariants
 from tests.support.brute import best_on_free, level_of
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.strategies import bounded, clusters, jobs, topologies
-from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.search import Search
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band, JobSpec, Level, Resources, Topology
 from topmast.model.plan import Ask, Plan, Seat

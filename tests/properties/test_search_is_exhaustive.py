@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.support.build import profile
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.scoring import accelerators_of, score_terms, total
-from topmast.fast.placement.search import Search
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
+from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
 from topmast.model.plan import Ask, GroupAsk, Seat

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from topmast.fast.queue.ledger import Ledger, Totals
+from topmast.fast.queue.tenancy.ledger import Ledger, Totals
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.support.build import ask, job, needs, profile
 from tests.support.crowd import all_seated, crowded_columns, run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.placement.allocation import Allocation
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.overlay import Overlay
-from topmast.fast.placement.preemption import cost_gpu_s, eligible_victims
-from topmast.fast.placement.scoring import score_terms, total
-from topmast.fast.placement.search import Search, choices_of
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.search.scoring import score_terms, total
+from topmast.fast.region.search.search import Search, choices_of
 from topmast.model.job import Band, Level, Topology
 from topmast.model.plan import Ask, Plan
 from topmast.policies.options import ScoreWeights

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.apart import ApartStorm
-from topmast.fast.placement.holds import Holds
+from topmast.fast.region.reservation.leases import Holds
 from topmast.model import messages as m
 from topmast.runtime.relay import Relay
 

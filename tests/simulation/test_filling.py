@@ -10,8 +10,8 @@ import pytest
 from tests.support.build import ask, cluster, fleet, job, needs
 from topmast.bench import FillingOptions, run_bench
 from topmast.bench.filling import drawn, filled, idle_after
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.search import Search
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.search import Search
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec

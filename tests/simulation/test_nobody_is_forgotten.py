@@ -9,8 +9,8 @@ import pytest
 
 from topmast.experiments.placement import PlacementOptions, place
 from topmast.experiments.watching import Watch
+from topmast.fast.fleet_placer import Desk
 from topmast.fast.machine import EventMachine
-from topmast.fast.placement.desk import Desk
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.files.fleetfile import parse_fleet

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.simulation.storm import Storm
-from topmast.fast.clusters.attempt import Attempt, TaskPhase
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.region import RegionState
-from topmast.fast.queue.catalogue import Catalogue, DataCost
-from topmast.fast.queue.ledger import Ledger
+from topmast.fast.cluster.attempt import Attempt, TaskPhase
+from topmast.fast.queue.data.catalogue import Catalogue, DataCost
+from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.state import RegionState
 
 STEPS = 1_000
 FIRST, BEYOND = (int(x) for x in os.environ.get("TOPMAST_STORM_SEEDS", "0:9").split(":"))

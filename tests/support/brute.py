@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from topmast.fast.placement.allocation import Allocation
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.scoring import accelerators_of, slowdown
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.scoring import accelerators_of, slowdown
 from topmast.model.job import MILLI, Accelerator, Level, Resources
 from topmast.model.plan import Ask
 from topmast.policies.options import ScoreWeights

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 
 from tests.support.build import job
-from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.overlay import Overlay
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources
 from topmast.model.plan import GroupAsk, Plan, Seat

@@ -15,16 +15,16 @@ import numpy as np
 
 from tests.support.engine import Life
 from tests.support.world import World
-from topmast.fast.placement.allocation import Hold
-from topmast.fast.placement.columns import Columns
-from topmast.fast.placement.layers import asked, outer
-from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.deciding import FETCH_AGAIN_S
-from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.backlog.pending import effective_band
+from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
+from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.pending import effective_band
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.slices import asked, outer
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import TenantSpec

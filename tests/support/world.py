@@ -16,9 +16,9 @@ from msgspec import Struct
 from tests.support.build import profile
 from tests.support.engine import Life, ToyEngine, ToyMover
 from tests.support.journal import MemoryJournal
-from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet

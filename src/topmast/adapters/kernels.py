@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from topmast.fast.placement import warm
+from topmast.fast.region import warm
 from topmast.policies.options import Profile
 from topmast.policies.registry import NO_SHARES
 

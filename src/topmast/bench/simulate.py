@@ -17,7 +17,7 @@ from topmast.bench.pool import replay
 from topmast.bench.setup import machine
 from topmast.experiments.collector import calm
 from topmast.experiments.outputs import tables_in
-from topmast.fast.placement.warm import warm_up
+from topmast.fast.region.warm import warm_up
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile

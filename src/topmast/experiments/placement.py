@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from topmast.fast.queue.binding import could_hold
+from topmast.fast.queue.cycle.early_binding import could_hold
 from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.sim.workload import Workload
 from topmast.traces.trace import Trace

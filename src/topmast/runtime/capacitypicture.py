@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.binding import could_hold
+from topmast.fast.queue.cycle.early_binding import could_hold
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import MILLI, JobSpec

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.clusters.facts import ClusterFact
-from topmast.fast.placement.facts import PlacerFact
+from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.queue.facts import QueueFact
+from topmast.fast.region.facts import PlacerFact
 from topmast.model.messages import Event, Message
 from topmast.runtime.relay import RelayFact
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from topmast.fast.clusters.machine import RECONCILE_S, ClusterManager
-from topmast.fast.clusters.packing import Packing, PackingManager
-from topmast.fast.placement.desk import Desk
-from topmast.fast.placement.index import Pool
-from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.cluster.machine import RECONCILE_S, ClusterManager
+from topmast.fast.cluster.packing import Packing, PackingManager
+from topmast.fast.fleet_placer import Desk
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile

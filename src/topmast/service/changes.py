@@ -1,6 +1,6 @@
 """What would have to change for a waiting job to start: one thing at a time, each really tried.
 
-The regions try what concerns their hosts (`fast/placement/changes.py`); here the job, its tenant's quota
+The regions try what concerns their hosts (`fast/region/explain/changes/`); here the job, its tenant's quota
 and its data are changed. Every trial asks what the queue would ask, of copies of its books.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes.trials import Spot
-from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.explain.changes.trials import Spot
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.dataset import ReplicaState
 from topmast.model.job import Accelerator, Band, JobSpec
 from topmast.model.plan import Ask, Place, Plan

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.placement.changes.trials import count_of
-from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.asking import KEPT_FOR_OTHERS, NOT_ITS_TURN, may_preempt
-from topmast.fast.queue.auction import most_hopeful, no_region
-from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.cycle.asking import KEPT_FOR_OTHERS, NOT_ITS_TURN, may_preempt
+from topmast.fast.queue.cycle.auction import most_hopeful, no_region
+from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.explain.changes.trials import count_of
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan

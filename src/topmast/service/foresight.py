@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.placement.machine import RegionalPlacer
-from topmast.fast.queue.asking import costs_of, when_matters, with_data
-from topmast.fast.queue.auction import Asking, Step, decided_by, next_step, winner
-from topmast.fast.queue.deciding import Options
-from topmast.fast.queue.fetches import Wait, waits_since_s
+from topmast.fast.queue.backlog.pending import Candidate, effective_band
+from topmast.fast.queue.cycle.asking import costs_of, when_matters, with_data
+from topmast.fast.queue.cycle.auction import Asking, Step, decided_by, next_step, winner
+from topmast.fast.queue.cycle.deciding import Options
+from topmast.fast.queue.data.copies_on_demand import Wait, waits_since_s
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.pending import Candidate, effective_band
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.decided import Decided
 from topmast.model.job import JobSpec
 from topmast.model.messages import Offer

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from topmast.fast.placement.changes.trials import count_of, listed
-from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.ledger import Ledger
+from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.fast.region.explain.changes.trials import count_of, listed
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band, TaskGroup
 from topmast.model.reason import Change, ChangeKind

@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 from msgspec import Struct
 
-from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.errors import NotFound, TopmastError
 from topmast.runtime.machines import Machines
 

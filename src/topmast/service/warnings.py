@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from topmast.fast.placement.columns import Columns, cpus_of
-from topmast.fast.placement.explain import roomy_hosts
-from topmast.fast.placement.packing import gpus_of_task
-from topmast.fast.placement.search import choices_of
-from topmast.fast.placement.space import Space
-from topmast.fast.queue.catalogue import DataCost
+from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.region.explain.rejections import roomy_hosts
+from topmast.fast.region.explain.space import Space
+from topmast.fast.region.inventory.columns import Columns, cpus_of
+from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.search import choices_of
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup

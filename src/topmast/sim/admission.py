@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from topmast.fast.placement.explain import pending_reason
-from topmast.fast.queue.pending import shape_of
+from topmast.fast.queue.backlog.pending import shape_of
+from topmast.fast.region.explain.rejections import pending_reason
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet

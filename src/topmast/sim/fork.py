@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.clusters.attempt import Attempt, AttemptPhase, Task, TaskPhase
-from topmast.fast.placement.allocation import Allocation, Hold
-from topmast.fast.placement.layers import outer, outside
-from topmast.fast.placement.machine import RegionalPlacer
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.slices import outer, outside
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError

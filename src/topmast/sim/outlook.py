@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.placement.allocation import Hold
 from topmast.fast.queue import facts as f
+from topmast.fast.region.inventory.allocation import Hold
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import TERMINAL, WAITING, JobState, Outcome

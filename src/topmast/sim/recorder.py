@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from topmast.fast.clusters.facts import Joined
-from topmast.fast.placement.facts import HostReachable
+from topmast.fast.cluster.facts import Joined
 from topmast.fast.queue import facts as f
+from topmast.fast.region.facts import HostReachable
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 
-from topmast.fast.placement.layers import outer
+from topmast.fast.region.inventory.slices import outer
 from topmast.model.job import MILLI, JobSpec
 from topmast.sim.fork import Fork
 

@@ -7,13 +7,13 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.clusters.facts import ClusterFact
-from topmast.fast.clusters.packing import PackingManager
+from topmast.fast.cluster.facts import ClusterFact
+from topmast.fast.cluster.packing import PackingManager
+from topmast.fast.fleet_placer import Desk
 from topmast.fast.machine import EventMachine, Fact
-from topmast.fast.placement.desk import Desk
-from topmast.fast.placement.facts import PlacerFact
-from topmast.fast.placement.machine import RegionalPlacer
 from topmast.fast.queue.facts import QueueFact
+from topmast.fast.region.facts import PlacerFact
+from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.policies.registry import policies_of
 from topmast.runtime.codec import decode_event, encode_event

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import job
-from topmast.fast.gains import MEASURED, Gains, kind_of
+from topmast.fast.packing_speedups import MEASURED, Gains, kind_of
 from topmast.policies.base import JoinView, MovedView, PackView, SizesView
 from topmast.policies.introspection import Introspective
 from topmast.policies.options import ElasticOptions, Profile, RebalanceOptions

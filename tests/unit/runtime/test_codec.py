@@ -6,9 +6,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from topmast.fast.clusters.facts import TaskDown
-from topmast.fast.placement.facts import HostSuspected
+from topmast.fast.cluster.facts import TaskDown
 from topmast.fast.queue.facts import Ended, Moved
+from topmast.fast.region.facts import HostSuspected
 from topmast.model import messages as m
 from topmast.model.states import JobState, Outcome
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.build import cluster, dataset, fleet, job, needs, profile, tenant
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
-from tests.unit.fast.queue.test_data import WORTH, Worth, _busy_west, _reads
+from tests.unit.fast.queue.data.test_data import WORTH, Worth, _busy_west, _reads
 from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology

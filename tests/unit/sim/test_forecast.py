@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.build import cluster, fleet
 from tests.support.simulated import FREE, jobs
-from topmast.fast.queue.durations import Durations
+from topmast.fast.queue.backlog.durations import Durations
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.turns import account_for, partner_of
+from topmast.fast.queue.rounds.turns import account_for, partner_of
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m

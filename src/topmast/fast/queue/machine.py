@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from topmast.fast.machine import Fact
-from topmast.fast.queue import cycle, datasets, lifecycle
 from topmast.fast.queue import facts as f
+from topmast.fast.queue import lifecycle
 from topmast.fast.queue.applying import APPLIERS, believable
-from topmast.fast.queue.auction import earliest
+from topmast.fast.queue.cycle import cycle
+from topmast.fast.queue.cycle.auction import earliest
+from topmast.fast.queue.data import datasets
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m

@@ -9,28 +9,28 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
-from topmast.fast.queue.ahead import Ahead
-from topmast.fast.queue.auction import Asking
-from topmast.fast.queue.backfill import Backfill
-from topmast.fast.queue.binding import Binding
-from topmast.fast.queue.catalogue import Catalogue, DatasetRecord
-from topmast.fast.queue.defragmentation import Defragmentation
-from topmast.fast.queue.drifts import Drifts
-from topmast.fast.queue.durations import Durations, History
-from topmast.fast.queue.elastic import Elastic
-from topmast.fast.queue.entitlements import Entitlements
-from topmast.fast.queue.fetches import Fetches
-from topmast.fast.queue.kept_back import KeptBack
-from topmast.fast.queue.kinds import Kinds
-from topmast.fast.queue.learning import Learned
-from topmast.fast.queue.ledger import Ledger
-from topmast.fast.queue.mix import Mix
-from topmast.fast.queue.pending import Pending
-from topmast.fast.queue.reach import Reach
+from topmast.fast.queue.backlog.attained_service import Services
+from topmast.fast.queue.backlog.durations import Durations, History
+from topmast.fast.queue.backlog.learning import Learned
+from topmast.fast.queue.backlog.model_reservation import KeptBack
+from topmast.fast.queue.backlog.pending import Pending
+from topmast.fast.queue.backlog.priority_timers import Drifts
+from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue.backlog.topology_policy import Shapes
+from topmast.fast.queue.cycle.auction import Asking
+from topmast.fast.queue.cycle.backfill import Backfill
+from topmast.fast.queue.cycle.defragmentation import Defragmentation
+from topmast.fast.queue.cycle.early_binding import Binding
+from topmast.fast.queue.cycle.liveness import Reach
+from topmast.fast.queue.cycle.prefetch import Ahead
+from topmast.fast.queue.data.catalogue import Catalogue, DatasetRecord
+from topmast.fast.queue.data.copies_on_demand import Fetches
+from topmast.fast.queue.elastic.sizes import Elastic
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds import Rounds
-from topmast.fast.queue.services import Services
-from topmast.fast.queue.shaping import Shapes
+from topmast.fast.queue.rounds.kinds import Kinds
+from topmast.fast.queue.rounds.rounds import Rounds
+from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, speed_of_size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from topmast.fast.queue.catalogue import DataCost
-from topmast.fast.queue.pending import Candidate, Line, effective_band
+from topmast.fast.queue.backlog.pending import Candidate, Line, effective_band
+from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.build import cluster, fleet, job
 from tests.support.strategies import bounded
 from tests.support.world import World
-from topmast.fast.queue.entitlements import with_memory
+from topmast.fast.queue.tenancy.entitlements import with_memory
 from topmast.model.job import MILLI, Accelerator, Resources
 from topmast.model.reason import PendingReason
 

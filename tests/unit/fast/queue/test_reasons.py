@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import cluster, dataset, fleet, gang, job, needs, profile, tenant
 from tests.support.world import World
-from topmast.fast.queue.auction import most_hopeful, winner
+from topmast.fast.queue.cycle.auction import most_hopeful, winner
 from topmast.model.fleet import DatasetSpec, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.plan import Plan

@@ -1,0 +1,333 @@
+"""The desk: asks all placers of this process at once, and those of other processes by message.
+
+For the common gang one kernel call looks at every cluster of every region; otherwise the regions are asked one by
+one. Either way the answer is the one that their own searches would give. It holds no allocations: these are the
+placers' books, which it reads, having set their time to its own. What it keeps are memories that may be lost: which gangs
+were refused (so that they are asked about again only when there is more room), and why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from topmast.fast.machine import EventMachine
+from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
+from topmast.fast.region.inventory.allocation_table import threshold_of
+from topmast.fast.region.inventory.columns import Floats
+from topmast.fast.region.inventory.index import Index, Pool
+from topmast.fast.region.inventory.slices import asked, offered
+from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region.preemption import victims
+from topmast.fast.region.reservation.earliest import bounds_s
+from topmast.fast.region.reservation.first_starts import kept_out
+from topmast.fast.region.search import compiled, kernels
+from topmast.fast.region.search.blocked_index import (
+    ANY,
+    FREE_ONLY,
+    Refused,
+    Where,
+    regions_with_room,
+)
+from topmast.fast.region.search.scoring import fixed_cost
+from topmast.fast.region.search.search import choices_of
+from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_tasks
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import Level
+from topmast.model.plan import Ask, Reservation
+from topmast.model.reason import PendingReason
+from topmast.policies.base import Score
+from topmast.policies.options import Profile, ScoreWeights
+
+Needs = tuple[int, int, list[compiled.Choice], Where, Level]
+"""Tasks (0: not known), the threshold of whom it may stop, what a task may have, where, and the widest level."""
+
+
+class Desk(EventMachine):
+    """Answers for the ``placers`` of this process, whose columns are in one ``pool``."""
+
+    def __init__(
+        self,
+        placers: Mapping[str, RegionalPlacer],
+        pool: Pool,
+        profile: Profile,
+        score: Score,
+    ) -> None:
+        super().__init__()
+        self.profile = profile
+        self.placers = placers
+        self.pool = pool
+        self.score = score
+        self.refused = Refused()
+        self._kept: Reservation | None = None
+        """The seats that were kept from some of those."""
+        self._index: Index | None = None
+        """Whose numbers ``refused`` speaks of."""
+        self._reasons_of: Index | None = None
+        self._reasons_by: dict[object, dict[str, PendingReason]] = {}
+        """By region, why gangs find no place in the hosts of that index."""
+
+    def _ask(self, event: m.AskFleet) -> None:
+        here = {r: terms for r, terms in event.terms.items() if r in self.placers}
+        for region, terms in event.terms.items():
+            if region not in here:
+                ask = in_region(event.ask, terms)
+                self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
+        if here:
+            offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
+            if not event.ask.beside and all(offer.plan is None for offer in offers.values()):
+                self._remember(event)
+            told = {region: offered(offer) for region, offer in offers.items()}
+            self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), told))
+
+    def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer, or every region's reason. A place that is kept for the job goes first."""
+        keepers = [r for r in terms if ask.job in self.placers[r].state.places]
+        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in keepers}
+        places = {r: offer for r, offer in kept.items() if offer is not None}
+        if places:
+            return places
+        ask = anywhere(ask)
+        if ask.beside:
+            return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
+        return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
+
+    def _sized(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer for the most tasks of an elastic gang; it rather starts smaller than wait for data.
+
+        O(log tasks) times `_whole`.
+        """
+
+        def find(question: Ask, there: dict[str, m.RegionTerms]) -> dict[str, m.Offer] | None:
+            offers = self._whole(question, there)
+            return offers if any(o.plan is not None for o in offers.values()) else None
+
+        assert ask.more is not None
+        near = {r: its for r, its in terms.items() if not (its.data_bytes or its.data_s)}
+        everything = find(with_tasks(ask, max(ask.more.most, least_of(ask))), terms)
+        if everything is not None and all(r in near for r in everything):
+            return everything
+        best = largest(ask, lambda q: find(q, near), everything is None) if near else None
+        return best or everything or self._whole(with_tasks(ask, least_of(ask)), terms)
+
+    def _whole(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best offer for a gang of one size, or every region's reason."""
+        common = ask.outranked is None and ask.room_gpu_s is None and not ask.shrinks
+        if common and compiled.applies(ask, self.score.weights(ask)):
+            return self._common(ask, terms) or self._refusals(ask, terms)
+        return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
+
+    def _common(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
+        held = ask.held
+        if held is None or held.region not in terms:
+            return self._best(ask, terms)
+        anyone = msgspec.structs.replace(ask, held=None)
+        if not ask.preempt:
+            with kept_out(self.placers[held.region].columns, held):
+                return self._best(anyone, terms)
+        # Whom a search may stop on reserved seats only the search of that region tells.
+        others = {r: terms[r] for r in terms if r != held.region}
+        offers = self._best(anyone, others) if others else {}
+        search = self._placer(held.region).search(self.now, ask)
+        plan = search.best(in_region(ask, terms[held.region])).plan
+        if plan is not None:
+            offers[held.region] = m.Offer(ask.job, plan)
+        return best_of(offers)
+
+    def _remember(self, event: m.AskFleet) -> None:
+        """What it takes for another question about the kin of this job to make sense."""
+        ask = event.ask
+        needs = self._needs(ask, event.terms)
+        self.refused.note(event.kin, ask.models, *needs, kept=self._keeps(ask.held))
+
+    def _needs(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Needs:
+        """What has to be there, and where, for a gang to be placed."""
+        tasks, choices = 0, list[compiled.Choice]()
+        if ask.outranked is None and not ask.reserve and compiled.is_plain(ask):
+            tasks = ask.groups[0].count
+            choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
+        threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
+        required = ask.topology.required
+        level = Level.CLUSTER if required is None else required
+        return tasks, threshold, choices, self._where(ask, terms), level
+
+    def _keeps(self, held: Reservation | None) -> bool:
+        """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
+        if held is None or held.region not in self.placers:
+            return False
+        if self._kept is None or self._kept.seats != held.seats:
+            self.refused.end_of_reservation()
+            self._kept = held
+        return True
+
+    def _where(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Where:
+        """The clusters of which a question was: of one, or of all in some regions."""
+        index = self.pool.index()
+        bits = index.bits_of(terms)
+        if ask.cluster is None:
+            return bits, ANY
+        found = (index.cluster_number.get((region, ask.cluster)) for region in terms)
+        return bits, next((number for number in found if number is not None), ANY)
+
+    def _who_fits(self, event: m.WhoFits) -> None:
+        """Look for those whom more room in a region might help."""
+        index = self.pool.index()
+        if index is not self._index or event.clusters is None or event.region not in self.placers:
+            self._index = index  # what its numbers meant is gone
+            self.refused, self._kept = Refused(), None
+            self.send(ids.QUEUE, m.MayFit(None))
+            return
+        if event.freed:
+            self.refused.end_of_reservation()
+            self._kept = None
+        numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
+        clusters = [number for number in numbers if number is not None]
+        if clusters and len(self.refused):
+            kin = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
+            if kin:
+                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(kin))))
+
+    def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
+        """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""
+        held = self._kept
+        if held is None:
+            return ()
+        if index.cluster_number.get((held.region, held.cluster)) not in clusters:
+            return self.refused.who_fits(index, clusters, kept=True)
+        with kept_out(self.placers[held.region].columns, held):
+            return self.refused.who_fits(index, clusters, kept=True)
+
+    def _placer(self, region: str) -> RegionalPlacer:
+        placer = self.placers[region]
+        placer.now = self.now
+        return placer
+
+    def _best(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """The best plan in all these regions, by one kernel call; nothing if there is none."""
+        weights = self.score.weights(ask)
+        index = self.pool.index()
+        costs = costs_of(index, weights, terms, ask.cluster)
+        if index.layers is not None:
+            costs += self.profile.slices.price * index.layers
+        allowed = choices_of(ask)
+        if not ask.preempt:
+            found = compiled.best_seats(index, ask, weights, allowed, costs)
+            if found is None:
+                return {}
+            own = in_region(ask, terms[found.region])
+            plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
+            return {found.region: m.Offer(ask.job, plan)}
+        cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+        if cleared is None:
+            return {}
+        region, _ = index.clusters[cleared.cluster]
+        own = in_region(ask, terms[region])
+        plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
+        return {region: m.Offer(ask.job, plan)}
+
+    def _refusals(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+        """Every region's reason; where somebody is too young to be stopped, until when."""
+        until_s = self._until_s(ask, terms) if ask.preempt else {}
+        reasons = self._reasons(ask)
+        offers = {r: m.Offer(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
+        first = self._first_start(ask, terms, offers) if ask.reserve else None
+        if first is not None:
+            offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
+        return offers
+
+    def _until_s(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> dict[str, float]:
+        """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
+        index = self.pool.index()
+        bits = regions_with_room(index, *self._needs(ask, terms))
+        if not bits:
+            return {}
+        until_s = index.old_enough_at_s(ask.band, self.profile.min_runtime_s, self.now)
+        return {r: at_s for r, at_s in until_s.items() if bits & index.bits_of((r,))}
+
+    def _reasons(self, ask: Ask) -> dict[str, PendingReason]:
+        """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""
+        index = self.pool.index()
+        if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
+            self._reasons_of, self._reasons_by = index, {}
+        kind = (ask.groups, ask.topology.required, ask.models)
+        reasons = self._reasons_by.get(kind)
+        if reasons is None:
+            reasons = {r: pending_reason(placer.columns, ask) for r, placer in self.placers.items()}
+            self._reasons_by[kind] = reasons
+        return reasons
+
+    def _first_start(
+        self, ask: Ask, terms: dict[str, m.RegionTerms], offers: dict[str, m.Offer]
+    ) -> Reservation | None:
+        """Where the gang is expected to start first, of the regions that are full; ties by name."""
+        full = PendingReason.INSUFFICIENT_CAPACITY
+        regions = [r for r, offer in offers.items() if offer.reason is full]
+        not_before_s = dict.fromkeys(regions, -math.inf)
+        if all(self.placers[r].columns.watched for r in regions):
+            default_s = self.profile.default_duration_s
+            not_before_s = bounds_s(self.pool.index(), ask, regions, default_s, self.now)
+        best: Reservation | None = None
+        for at_s, region in sorted((at_s, r) for r, at_s in not_before_s.items()):
+            if best is not None and (best.from_s, best.region) < (at_s, region):
+                break
+            found = self._placer(region).first_start(in_region(ask, terms[region]), at_s)
+            if found is not None and (
+                best is None or (found.from_s, found.region) < (best.from_s, best.region)
+            ):
+                best = found
+        return best
+
+    def snapshot(self) -> bytes:
+        """Nothing: it has no state."""
+        return b""
+
+    def restore(self, blob: bytes) -> None:
+        """Nothing to take up."""
+
+    def next_wakeup_s(self) -> float | None:
+        """Never."""
+        return None
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.AskFleet: _ask,
+        m.WhoFits: _who_fits,
+    }
+
+
+def best_of(offers: dict[str, m.Offer]) -> dict[str, m.Offer]:
+    """The offer of least score, ties by region; all of them if none has a plan."""
+    plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
+    if not plans:
+        return offers
+    best = min(plans, key=lambda r: (plans[r].score, r))
+    return {best: offers[best]}
+
+
+def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
+    """The question as it is put to one region."""
+    return msgspec.structs.replace(
+        ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
+    )
+
+
+def costs_of(
+    index: Index,
+    weights: ScoreWeights,
+    terms: dict[str, m.RegionTerms],
+    only: str | None = None,
+) -> Floats:
+    """The cost of each cluster (C); infinite where the job is not asked about (``only``: one cluster)."""
+    costs = index.nowhere.copy()
+    for region, its in terms.items():
+        low, high = index.spans.get(region, (0, 0))
+        costs[low:high] = fixed_cost(its, weights)
+    if only is not None:
+        for number, (_, name) in enumerate(index.clusters):
+            if name != only:
+                costs[number] = kernels.INFINITE
+    return costs

@@ -1,0 +1,1 @@
+"""Waiting jobs: their order, what blocks them, and what they are expected to need."""

@@ -1,0 +1,463 @@
+"""The order of all waiting jobs, in columns: sorted as a whole now and then, kept in order in between.
+
+Jobs stand in rows. A `rerank` computes the keys of all rows and sorts them: O(jobs log jobs) in numpy.
+Until the next one keys are frozen, so that a change is an insert, a removal or a change of band: an
+insert goes into a short sorted list beside the sorted rows, a removal only marks its row.
+
+Jobs that fit alike are of one line (see pending). A line for which there is no room is closed, and its
+jobs are passed over, many at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from topmast.fast.queue.backlog.ordered_index import FIRST_CAPACITY, Key, Lane, with_room_for
+from topmast.model.job import Band
+from topmast.policies.base import Floats, Ints, Order, QueueView
+
+LATE_LIMIT = 1 << 16
+"""So many inserts are kept beside the sorted rows before they are sorted in."""
+MANY = 64
+"""More inserts than this, and not few beside what is there, are sorted in at once."""
+FEW = 16
+"""So many inserts, and a sixteenth of what is there, are worth keeping beside the sorted rows."""
+SCAN_FIRST, SCAN_MOST = 64, 1 << 16
+
+_TYPES: dict[str, type[np.generic]] = {
+    "alive": np.bool_,
+    "line": np.int64,
+    "number": np.int64,
+    "band": np.int16,
+    "tenant": np.int64,
+    "tasks": np.int64,
+    "submit_s": np.float64,
+    "gpus": np.float64,
+    "duration_s": np.float64,
+    "remaining_s": np.float64,
+    "attained_gpu_s": np.float64,
+    "turn": np.float64,
+    "executed_s": np.float64,
+    "first_start_s": np.float64,
+    "since_s": np.float64,
+}
+
+
+class Waiting(Struct, frozen=True):
+    """A job as it is ranked. ``line`` numbers those that fit alike; ``since_s``: since when it waits, or runs."""
+
+    job: str
+    number: int
+    line: int
+    tenant: str
+    band: Band
+    submit_s: float
+    gpus: float
+    tasks: int
+    duration_s: float
+    remaining_s: float
+    attained_gpu_s: float = 0.0
+    turn: float = 0.0
+    executed_s: float = 0.0
+    first_start_s: float = math.inf
+    since_s: float = 0.0
+
+
+class Ranking:
+    """All waiting jobs in the order of a policy, seen in two ways: within quota, and over it.
+
+    Over quota every job counts as opportunistic. ``fairness`` tells how a tenant stands; it is asked at
+    a `rerank`, and for tenants that come later.
+    """
+
+    def __init__(self, order: Order, fairness: Callable[[str], float]) -> None:
+        self.order = order
+        self.ranked_at_s = 0.0
+        self._fairness_of = fairness
+        self._tenants: dict[str, int] = {}
+        self._tenant_names: list[str] = []
+        self._fairness: Floats = np.ones(16)
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(FIRST_CAPACITY, dtype=kind) for name, kind in _TYPES.items()
+        }
+        self._jobs: list[str] = [""] * FIRST_CAPACITY
+        self._keys: Floats = np.zeros((FIRST_CAPACITY, 0))
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = list(range(FIRST_CAPACITY - 1, -1, -1))
+        self._left: list[int] = []
+        """Rows of jobs that left; used again after the next sort, for the lanes still name them."""
+        self._staged: list[int] = []
+        self._within, self._over = Lane(), Lane()
+        self.exempt: str | None = None
+        """A job to whom it does not matter that its kin are passed over."""
+        self._all_open = False
+        """Whether every line was opened since somebody looked."""
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._row_of
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def add(self, waiting: Waiting) -> None:
+        """Let a job in; it is put in order when somebody looks. O(1)."""
+        columns, row = self._columns, self._take_row(waiting.job)
+        columns["alive"][row] = True
+        columns["line"][row] = waiting.line
+        columns["number"][row] = waiting.number
+        columns["band"][row] = waiting.band
+        columns["tenant"][row] = self._tenant(waiting.tenant)
+        columns["tasks"][row] = waiting.tasks
+        columns["submit_s"][row] = waiting.submit_s
+        columns["gpus"][row] = waiting.gpus
+        columns["duration_s"][row] = waiting.duration_s
+        columns["remaining_s"][row] = waiting.remaining_s
+        columns["attained_gpu_s"][row] = waiting.attained_gpu_s
+        columns["turn"][row] = waiting.turn
+        columns["executed_s"][row] = waiting.executed_s
+        columns["first_start_s"][row] = waiting.first_start_s
+        columns["since_s"][row] = waiting.since_s
+
+    def _take_row(self, job: str) -> int:
+        """A row for a job that is to be put in order."""
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        self._jobs[row] = job
+        self._row_of[job] = row
+        self._staged.append(row)
+        return row
+
+    def remove(self, job: str) -> bool:
+        """Take a job out; tells whether it was in. O(1)."""
+        row = self._row_of.pop(job, None)
+        if row is None:
+            return False
+        self._columns["alive"][row] = False
+        self._left.append(row)
+        return True
+
+    def change_band(self, job: str, band: Band) -> None:
+        """Let a job count in another band. O(1)."""
+        before = self._row_of[job]
+        self.remove(job)
+        row = self._take_row(job)
+        for column in self._columns.values():
+            column[row] = column[before]
+        self._columns["alive"][row] = True
+        self._columns["band"][row] = band
+
+    def take_turns(self, turns: Mapping[str, float]) -> None:
+        """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""
+        turn = self._columns["turn"]
+        for job, at in turns.items():
+            row = self._row_of.get(job)
+            if row is not None:
+                turn[row] = at
+
+    def _tenant(self, name: str) -> int:
+        known = self._tenants.get(name)
+        if known is None:
+            known = self._tenants[name] = len(self._tenants)
+            self._tenant_names.append(name)
+            if known >= len(self._fairness):
+                self._fairness = np.concatenate([self._fairness, np.ones(len(self._fairness))])
+            self._fairness[known] = self._fairness_of(name)
+        return known
+
+    def _grow(self) -> None:
+        old = len(self._jobs)
+        for name, column in self._columns.items():
+            self._columns[name] = np.concatenate([column, np.zeros_like(column)])
+        self._keys = np.concatenate([self._keys, np.zeros_like(self._keys)])
+        self._jobs += [""] * old
+        self._free = list(range(2 * old - 1, old - 1, -1))
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def rerank(self, now: float) -> None:
+        """Compute all keys as of ``now`` and sort. O(jobs log jobs), in numpy."""
+        self.ranked_at_s = now
+        for name, at in self._tenants.items():
+            self._fairness[at] = self._fairness_of(name)
+        self._staged = []
+        rows = np.flatnonzero(self._columns["alive"])
+        self._set_keys(rows, self._compute(rows))
+        self._sort(rows)
+
+    def _compute(self, rows: Ints | slice) -> Floats:
+        columns = self._columns
+        return self.order.keys(
+            QueueView(
+                now_s=self.ranked_at_s,
+                band=columns["band"][rows],
+                submit_s=columns["submit_s"][rows],
+                gpus=columns["gpus"][rows],
+                tasks=columns["tasks"][rows],
+                tenant=columns["tenant"][rows],
+                fairness=self._fairness[columns["tenant"][rows]],
+                duration_s=columns["duration_s"][rows],
+                remaining_s=columns["remaining_s"][rows],
+                attained_gpu_s=columns["attained_gpu_s"][rows],
+                turn=columns["turn"][rows],
+                executed_s=columns["executed_s"][rows],
+                first_start_s=columns["first_start_s"][rows],
+                since_s=columns["since_s"][rows],
+                running=np.zeros(len(columns["tenant"][rows]), dtype=np.bool_),
+            )
+        )
+
+    def _sort(self, rows: Ints) -> None:
+        """Sort by the last key first; every sort keeps the order of the one before."""
+        submit_s, number = self._columns["submit_s"][rows], self._columns["number"][rows]
+        if not _ascends(submit_s, number):
+            rows = rows[np.lexsort((number, submit_s))]
+        for column in reversed(range(self._keys.shape[1])):
+            rows = rows[np.argsort(self._keys[rows, column], kind="stable")]
+        self._over.reset(rows)
+        if self.order.by_band:
+            rows = rows[np.argsort(-self._columns["band"][rows], kind="stable")]
+        self._within.reset(rows)
+        self._free += self._left
+        self._left = []
+
+    def _settle(self) -> None:
+        """Put in order what was added since somebody looked. O(added x late), or a sort."""
+        self._open_if_told()
+        if not self._staged:
+            return
+        alive = self._columns["alive"]
+        staged, self._staged = [row for row in self._staged if alive.item(row)], []
+        if not staged:
+            return
+        rows = slice(staged[0], staged[0] + 1) if len(staged) == 1 else np.array(staged)
+        self._set_keys(rows, self._compute(rows))
+        if self._is_worth_a_sort(len(staged)):
+            self._sort(np.flatnonzero(alive))
+            return
+        for row in staged:
+            for lane, over_quota in ((self._within, False), (self._over, True)):
+                key = self._key(row, over_quota)
+                if lane.insert(key, row) and self._is_open(lane, row):
+                    lane.step_back(key)
+
+    def _is_worth_a_sort(self, added: int) -> bool:
+        """Whether all rows are sorted: what was inserted is looked through one by one, what is sorted in, many at a time."""
+        many = added > MANY and 8 * added > len(self)
+        late = len(self._within.late) + added
+        return many or late > FEW + len(self) // 16 or late > LATE_LIMIT
+
+    def _set_keys(self, rows: Ints | slice, keys: Floats) -> None:
+        if self._keys.shape[1] != keys.shape[1]:
+            self._keys = np.zeros((len(self._jobs), keys.shape[1]))
+        self._keys[rows] = keys
+
+    def _key(self, row: int, over_quota: bool) -> Key:
+        columns = self._columns
+        band = 0.0 if over_quota else -float(columns["band"].item(row))
+        first = (band,) if self.order.by_band else ()
+        last = (columns["submit_s"].item(row), columns["number"].item(row), row)
+        return (*first, *self._keys[row].tolist(), *last)
+
+    def key(self, job: str, over_quota: bool) -> Key | None:
+        """Where a job ranks, lower first; None for one that is not in. O(1)."""
+        self._settle()
+        row = self._row_of.get(job)
+        return None if row is None else self._key(row, over_quota)
+
+    def view_of(self, others: Sequence[Waiting], now: float, *, running: bool) -> QueueView:
+        """Jobs that are not in, as the order sees them at a time. O(others)."""
+        tenants = np.array([self._tenant(other.tenant) for other in others])
+        columns = {
+            name: np.array([getattr(other, name) for other in others], dtype=kind)
+            for name, kind in _TYPES.items()
+            if name not in ("alive", "tenant", "line", "number")
+        }
+        return QueueView(
+            now_s=now,
+            tenant=tenants,
+            fairness=self._fairness[tenants],
+            running=np.full(len(others), running),
+            **columns,
+        )
+
+    def keys_of(self, others: Sequence[Waiting], running: bool = True) -> list[Key]:
+        """Where jobs that are not in would rank, with their band. O(others)."""
+        if not others:
+            return []
+        view = self.view_of(others, self.ranked_at_s, running=running)
+        first = [(-float(o.band),) if self.order.by_band else () for o in others]
+        keys = self.order.keys(view).tolist()
+        return [
+            (*band, *key, other.submit_s, other.number)
+            for band, key, other in zip(first, keys, others, strict=True)
+        ]
+
+    def remaining_s(self, job: str) -> float | None:
+        """What was said to be left of a job's run; None for one that is not in. O(1)."""
+        row = self._row_of.get(job)
+        return None if row is None else float(self._columns["remaining_s"][row])
+
+    def in_order(self, over_quota: bool = False) -> Iterator[str]:
+        """Every job from the head on, closed lines or not; not to be changed meanwhile."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive = self._columns["alive"]
+        base = (self._key(row, over_quota) for row in lane.base[alive[lane.base]].tolist())
+        late = (key for key in lane.late if alive[int(key[-1])])
+        for key in heapq.merge(base, late):
+            yield self._jobs[int(key[-1])]
+
+    # --- the next job of an open line -------------------------------------------------------------
+
+    def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
+        """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
+        self._settle()
+        if not self._row_of:
+            return None
+        lane = self._over if over_quota else self._within
+        found = self._head(lane, over_quota)
+        exempt = None if self.exempt is None else self._row_of.get(self.exempt)
+        if exempt is not None and self._is_line_open(lane, exempt):
+            key = self._key(exempt, over_quota)
+            found = key if found is None else min(found, key)
+        return None if found is None else (found, self._jobs[int(found[-1])])
+
+    def _head(self, lane: Lane, over_quota: bool) -> Key | None:
+        """The key of the first row that is looked at. O(1) unless something happened at the head."""
+        found = lane.head
+        if lane.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
+            return found
+        found = None
+        lane.cursor = self._seek(lane, lane.base, lane.cursor)
+        lane.late_cursor = self._seek(lane, lane.late_rows, lane.late_cursor)
+        if lane.cursor < len(lane.base):
+            found = self._key(lane.base.item(lane.cursor), over_quota)
+        if lane.late_cursor < len(lane.late):
+            late = lane.late[lane.late_cursor]
+            found = late if found is None else min(found, late)
+        lane.head, lane.knows_head = found, True
+        return found
+
+    def all_within(self) -> bool:
+        """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
+        return self._all_open or not self._within.closed
+
+    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
+        """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
+        self._settle()
+        lane = self._over if over_quota else self._within
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        rows: list[int] = []
+        at, size = lane.cursor, SCAN_FIRST
+        while at < len(lane.base) and len(rows) < count:
+            block = lane.base[at : at + size]
+            hits = alive[block] & lane.are_open(line[block], left_s[block])
+            rows += block[hits].tolist()
+            at, size = at + len(block), min(4 * size, SCAN_MOST)
+        behind = lane.late_rows[lane.late_cursor :]
+        hits = alive[behind] & lane.are_open(line[behind], left_s[behind])
+        late = [lane.late[lane.late_cursor + i] for i in np.flatnonzero(hits)[:count].tolist()]
+        base = (self._key(row, over_quota) for row in rows[:count])
+        keys = islice(heapq.merge(base, late), count)
+        return [(key, self._jobs[int(key[-1])]) for key in keys]
+
+    def _is_open(self, lane: Lane, row: int) -> bool:
+        columns = self._columns
+        line = columns["line"].item(row)
+        closed_from_s = min(
+            lane.closed_from_s.item(line), lane.kin_closed_from_s.item(lane.kin_of.item(line))
+        )
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
+
+    def _is_line_open(self, lane: Lane, row: int) -> bool:
+        columns = self._columns
+        closed_from_s = lane.closed_from_s.item(columns["line"].item(row))
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
+
+    def _seek(self, lane: Lane, rows: Ints, at: int) -> int:
+        """Where the first of some rows is that is looked at, from a place on; behind the last if none. O(rows), in numpy."""
+        if at < len(rows) and self._is_open(lane, rows.item(at)):
+            return at  # most often nothing happened at the head
+        alive, line = self._columns["alive"], self._columns["line"]
+        left_s = self._columns["remaining_s"]
+        size = SCAN_FIRST
+        while at < len(rows):
+            some = rows[at : at + size]
+            hits = alive[some] & lane.are_open(line[some], left_s[some])
+            first = int(hits.argmax())
+            if hits[first]:
+                return at + first
+            at += len(some)
+            size = min(4 * size, SCAN_MOST)
+        return at
+
+    def close(self, line: int, over_quota: bool, from_s: float = -np.inf) -> None:
+        """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
+        self._open_if_told()
+        lane = self._over if over_quota else self._within
+        lane.close(line, from_s)
+
+    def is_passed_over(self, job: str) -> bool:
+        """Whether a job is not looked at, neither within quota nor over it. O(1)."""
+        row, lanes = self._row_of[job], (self._within, self._over)
+        return not self._all_open and not any(self._is_open(lane, row) for lane in lanes)
+
+    def new_line(self, line: int, kin_within: int, kin_over: int) -> None:
+        """A line that nobody is in yet begins open, but for what its kin were told. Amortised O(1)."""
+        for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
+            lane.closed_from_s = with_room_for(line, lane.closed_from_s, np.inf)
+            lane.kin_of = with_room_for(line, lane.kin_of, 0)
+            lane.kin_of[line] = kin
+            lane.open(line)
+
+    def new_kin(self, kin: int) -> None:
+        """A kin that nobody is of yet begins open. Amortised O(1)."""
+        for lane in (self._within, self._over):
+            lane.kin_closed_from_s = with_room_for(kin, lane.kin_closed_from_s, np.inf)
+            lane.open_kin(kin)
+
+    def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
+        """Pass over all lines of a kin from now on, or who is expected to need ``from_s`` or more. O(1)."""
+        self._open_if_told()
+        lane = self._over if over_quota else self._within
+        lane.close_kin(kin, from_s)
+
+    def open_kin(self, kin: int, over_quota: bool) -> None:
+        """Look at the lines of a kin again. O(1)."""
+        lane = self._over if over_quota else self._within
+        if lane.open_kin(kin):
+            lane.rewind()
+
+    def open_line(self, line: int, over_quota: bool) -> None:
+        """Look at a line again, within quota or over it. O(1)."""
+        lane = self._over if over_quota else self._within
+        lane.open(line)
+        lane.rewind()
+
+    def open_all(self) -> None:
+        """Look at every line again. O(1); O(lines) in numpy when somebody looks."""
+        self._all_open = True
+
+    def _open_if_told(self) -> None:
+        if self._all_open:
+            self._all_open = False
+            for lane in (self._within, self._over):
+                lane.open_all()
+
+
+def _ascends(first: Floats, second: Ints) -> bool:
+    """Whether rows are sorted by two columns already."""
+    step, next_step = np.diff(first), np.diff(second)
+    return bool(np.all((step > 0) | ((step == 0) & (next_step > 0))))

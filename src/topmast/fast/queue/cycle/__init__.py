@@ -1,0 +1,1 @@
+"""The cycle: candidate after candidate, the request to the regions, the auction, the decision."""

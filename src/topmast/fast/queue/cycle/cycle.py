@@ -1,0 +1,166 @@
+"""The cycle: candidate after candidate, one question at a time, and what arrives meanwhile."""
+
+from __future__ import annotations
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.cycle.asking import ASK_TIMEOUT_S, consider
+from topmast.fast.queue.cycle.auction import Asking
+from topmast.fast.queue.cycle.deciding import auction
+from topmast.fast.queue.data.datasets import order_deletion
+from topmast.fast.queue.elastic.scale_up import enlarge, look_at_sizes
+from topmast.fast.queue.lifecycle import bind_again
+from topmast.fast.queue.rounds.turns import begin_round
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+
+ASKS_PER_WAKE = 200
+"""Plans sought before other events get their turn."""
+
+
+def wake(queue: QueueViews, event: m.Wake) -> None:
+    """Let in whose back-off is over, reopen what time reopens, and go on asking."""
+    for record in queue.pending.release(queue.now):
+        queue.enqueue(record)
+    for job in queue.binding.due(queue.now):
+        bind_again(queue, queue.jobs[job])
+    for deletion in queue.catalogue.deletions.take_due(queue.now):
+        order_deletion(queue, deletion)
+    _drift(queue)
+    queue.pending.reopen_due(queue.now)
+    if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
+        queue.pending.reopen()
+    if queue.quota_may_help():
+        queue.pending.reopen_for_quota(queue.choices_by_mode, queue.ledger.take_touched())
+    if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
+        queue.pending.rerank(queue.now)
+        queue.mix.settle()
+    if queue.rounds.is_due(queue.now) and queue.asking is None:
+        begin_round(queue)
+    look_s = queue.elastic.next_s()
+    if look_s is not None and look_s <= queue.now:
+        look_at_sizes(queue)
+    queue.budget = ASKS_PER_WAKE
+    if queue.asking is not None and queue.asking.deadline_s <= queue.now:
+        _give_up_on_silent(queue, queue.asking)
+    elif queue.asking is None and queue.backfill.freed:
+        _offer_freed(queue)
+        return
+    advance(queue)
+
+
+def _drift(queue: QueueViews) -> None:
+    """Jobs change places by the service that they had, or did not have: ask about everybody again."""
+    due = queue.drifts.take_due(queue.jobs, queue.now)
+    for record in due:
+        if record.plan is None:
+            queue.decide(f.Promoted(record.id))
+        else:
+            queue.drifts.note(queue.pending, record, queue.now)
+    if due:
+        queue.pending.reopen()
+
+
+def _offer_freed(queue: QueueViews) -> None:
+    """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
+    for region, cluster in queue.backfill.take_freed():
+        queue.send(ids.DESK, m.WhoFits(region, (cluster,), freed=True))
+    if not queue.backfill.is_given:
+        queue.pending.reopen_refused()  # for the first who finds no room again gets the next one
+
+
+def advance(queue: QueueViews) -> None:
+    """Ask about the next candidates until an answer is waited for or the budget is spent."""
+    while True:
+        asking = queue.asking
+        if asking is not None:
+            if asking.awaited:
+                return
+            auction(queue, asking)
+            continue
+        if queue.budget <= 0 or queue.backfill.freed:
+            return
+        candidate = queue.pending.next()
+        if candidate is None:
+            for region, jobs in queue.ahead.release():
+                queue.send(ids.placer(region), m.DropHolds(jobs, quiet=True))
+            if queue.elastic.may_grow:
+                enlarge(queue)
+            return
+        queue.budget -= 1
+        consider(queue, candidate)
+
+
+def offered(queue: QueueViews, event: m.PlansOffered) -> None:
+    """A region apart has answered."""
+    if queue.reach.hear(event.region):
+        queue.pending.reopen()
+    queue.ahead.hear(event.region, event.batch, event.offers)
+    asking = queue.asking
+    if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
+        return
+    asking.awaited.remove(event.region)
+    asking.offers[event.region] = event.offers[0]
+    advance(queue)
+
+
+def fleet_offered(queue: QueueViews, event: m.FleetOffered) -> None:
+    """The regions of this process have answered."""
+    asking = queue.asking
+    if asking is None or event.batch != asking.batch:
+        return
+    heard = frozenset(event.regions)
+    asking.awaited = [r for r in asking.awaited if r not in heard]
+    asking.offers.update(event.offers)
+    advance(queue)
+
+
+def _give_up_on_silent(queue: QueueViews, asking: Asking) -> None:
+    """Regions that did not answer in time are passed over this once."""
+    asking.silent += tuple(asking.awaited)
+    for region in asking.awaited:
+        queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
+    asking.awaited = []
+
+
+def link_up(queue: QueueViews, event: m.LinkUp) -> None:
+    """A region is back: it may have room for those that were refused everywhere else."""
+    queue.reach.find(event.region)
+    queue.pending.reopen()
+
+
+def link_down(queue: QueueViews, event: m.LinkDown) -> None:
+    """A region is gone: decide without it what it was asked about, and ask it no more."""
+    queue.reach.lose(event.region, event.why, queue.now)
+    queue.ahead.forget(event.region)
+    asking = queue.asking
+    if asking is None:
+        return
+    asking.offers.pop(event.region, None)
+    if asking.free_best is not None and asking.free_best.region == event.region:
+        asking.free_best = None
+    if event.region in asking.awaited:
+        asking.awaited.remove(event.region)
+        asking.silent += (event.region,)
+        advance(queue)
+
+
+def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
+    """A region has more room: the desk knows whom it might help."""
+    queue.ahead.spoil(event.region)
+    queue.elastic.room_came = True
+    if len(queue.pending.ranking):
+        queue.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+
+
+def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
+    """Other hosts take work than before: what the next round can grant is something else."""
+    queue.rounds.serves(event.region, event.gpus)
+
+
+def may_fit(queue: QueueViews, event: m.MayFit) -> None:
+    """Ask again about these, or about all."""
+    if event.kin is None:
+        queue.pending.reopen()
+    else:
+        queue.pending.reopen_kin(event.kin)

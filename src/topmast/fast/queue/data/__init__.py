@@ -1,0 +1,1 @@
+"""The data catalogue: datasets, replicas, copies on demand, deletions."""

@@ -1,0 +1,229 @@
+"""Orders about datasets: entered, copied between regions, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from topmast.fast.queue import facts as f
+from topmast.fast.queue.data.catalogue import Catalogue
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dataset import Copy, Deletion, ReplicaState
+from topmast.model.errors import Conflict, NotFound, TopmastError
+from topmast.model.files.fields import nearest
+from topmast.model.fleet import DatasetSpec
+from topmast.model.units import show
+
+ANOTHER_PATH = "choose another path: dropping a dataset deletes its whole folder"
+
+
+def add_dataset(queue: QueueViews, event: m.AddDataset) -> str | TopmastError:
+    """Enter a dataset, unless it is known with replicas, or its folder belongs to another one."""
+    error = cannot_add(queue.catalogue, event.dataset)
+    if error is not None:
+        return error
+    queue.decide(f.DatasetAdded())
+    return event.dataset.name
+
+
+def cannot_add(catalogue: Catalogue, spec: DatasetSpec) -> Conflict | None:
+    """Why a dataset may not be added now; None if it may. O(depth of its path)."""
+    known = catalogue.datasets.get(spec.name)
+    if known is not None and known.replicas:
+        return Conflict(f"dataset '{spec.name}' already exists")
+    deletion = catalogue.deletions.hinders(spec.name, spec.path)
+    if deletion is not None:
+        return being_deleted(deletion)
+    fault = catalogue.paths.fault(spec.name, spec.path)
+    return Conflict(f"{fault} ({ANOTHER_PATH})") if fault else None
+
+
+def being_deleted(deletion: Deletion) -> Conflict:
+    """Why files may not come to a folder yet."""
+    what = f"dataset '{deletion.dataset}', at {show(deletion.path)}"
+    return Conflict(
+        f"{what}, is being deleted in region '{deletion.region}': try again when it is gone"
+    )
+
+
+def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | TopmastError:
+    """Order a copy to a region; nothing if it is there or on its way."""
+    error = _cannot_copy(queue, event.dataset, event.region)
+    if error is not None:
+        return error
+    record = queue.catalogue.datasets[event.dataset]
+    if event.region not in record.replicas:
+        source = queue.catalogue.source(event.dataset, event.region)
+        if source is None:
+            return Conflict(f"no link leads from a replica to region '{event.region}'")
+        begin_copy(queue, event.dataset, source, event.region, event.cause)
+    return event.dataset
+
+
+def _no(what: str, name: str, known: Collection[str]) -> NotFound:
+    """The answer to a name that nothing has, with the nearest that there is."""
+    near = nearest(name, known)
+    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
+
+
+def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError | None:
+    if dataset not in queue.catalogue.datasets:
+        return _no("dataset", dataset, queue.catalogue.datasets)
+    if region not in queue.catalogue.storage_bytes:
+        return _no("region", region, queue.catalogue.storage_bytes)
+    record = queue.catalogue.datasets[dataset]
+    if record.spec.allowed is not None and region not in record.spec.allowed:
+        return Conflict(f"residency forbids '{dataset}' in region '{region}'")
+    if region in record.replicas:
+        return None
+    deletion = queue.catalogue.deletions.at(region, record.spec.path)
+    if deletion is not None:
+        return being_deleted(deletion)
+    if not queue.catalogue.has_space(region, record.spec.size_bytes):
+        return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
+    shared = queue.catalogue.shared(dataset)
+    if shared:
+        return Conflict(f"'{dataset}' is not copied: {shared}")
+    return None
+
+
+def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
+    """Delete a replica that nothing needs; files that another dataset shares stay."""
+    record = queue.catalogue.datasets.get(event.dataset)
+    if record is None:
+        return _no("dataset", event.dataset, queue.catalogue.datasets)
+    if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
+        return _not_there(queue.catalogue, event)
+    complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
+    least = max(1, record.spec.min_replicas)
+    if len(complete) <= least:
+        left = f"'{event.dataset}' would have {len(complete) - 1} complete replicas, and must have {least}"
+        return Conflict(
+            f"{left} (copy it to another region first: topmast datasets replicate {event.dataset} REGION;"
+            f" or remove it altogether: topmast datasets rm {event.dataset})"
+        )
+    for job in queue.jobs.values():
+        if event.dataset not in job.spec.datasets or job.finished:
+            continue
+        if job.plan and job.region == event.region:
+            return Conflict(f"job {job.id} reads '{event.dataset}' in '{event.region}'")
+        if not job.plan and _only_there(queue, job.spec.datasets, event.region):
+            return Conflict(f"job {job.id} waits, and only '{event.region}' has all its data")
+    asked = _being_placed(queue, event.dataset)
+    if asked is not None:
+        return asked
+    for copy in queue.catalogue.copies.values():
+        if (copy.dataset, copy.source) == (event.dataset, event.region):
+            return Conflict(f"copy {copy.id} reads it now")
+    queue.decide(f.ReplicaDropped(event.dataset, event.region))
+    if not queue.catalogue.shared(event.dataset):
+        _delete(queue, record.spec, event.region)
+    return event.dataset
+
+
+def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
+    """Why a region has no replica that could be dropped."""
+    coming = catalogue.copy_to(event.dataset, event.region)
+    if coming is not None:
+        text = f"copy {coming.id} of '{event.dataset}' to '{event.region}' is under way"
+        return Conflict(f"{text} (drop it when it is there)")
+    if event.region not in catalogue.storage_bytes:
+        return _no("region", event.region, catalogue.storage_bytes)
+    return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
+
+
+def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
+    asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
+    if asked is None or dataset not in asked.spec.datasets:
+        return None
+    return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
+
+
+def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastError:
+    """Forget a dataset that no job names and no copy moves, and delete all that is there of it."""
+    record = queue.catalogue.datasets.get(event.dataset)
+    if record is None:
+        return _no("dataset", event.dataset, queue.catalogue.datasets)
+    for job in queue.jobs.values():
+        if event.dataset in job.spec.datasets and not job.finished:
+            return Conflict(f"job {job.id} reads '{event.dataset}' (wait for it, or cancel it)")
+    for copy in queue.catalogue.copies.values():
+        if copy.dataset == event.dataset:
+            return Conflict(
+                f"copy {copy.id} of it to '{copy.target}' is under way: try again later"
+            )
+    regions = () if queue.catalogue.shared(event.dataset) else tuple(record.replicas)
+    queue.decide(f.DatasetRemoved(event.dataset))
+    for region in regions:
+        _delete(queue, record.spec, region)
+    return event.dataset
+
+
+def _delete(queue: QueueViews, spec: DatasetSpec, region: str) -> None:
+    """Write a deletion down and order it."""
+    deletion = Deletion(spec.name, region, spec.path, spec.size_bytes)
+    queue.decide(f.DeletionBegun(deletion))
+    order_deletion(queue, deletion)
+
+
+def order_deletion(queue: QueueViews, deletion: Deletion) -> None:
+    """Tell the mover to delete; a repetition goes on."""
+    order = m.DeleteReplica(deletion.dataset, deletion.region, deletion.path)
+    queue.send(ids.MOVER, order)
+
+
+def replica_deleted(queue: QueueViews, event: m.ReplicaDeleted) -> None:
+    """The folder is free."""
+    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    if deletion is not None:
+        queue.decide(f.DeletionDone(deletion))
+
+
+def deletion_failed(queue: QueueViews, event: m.DeletionFailed) -> None:
+    """It stays open, and is tried again."""
+    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    if deletion is not None:
+        queue.catalogue.deletions.failed(deletion, queue.now)
+
+
+def _only_there(queue: QueueViews, names: tuple[str, ...], region: str) -> bool:
+    """Whether all of ``names`` are complete in one region, and in no other."""
+    known = queue.catalogue.datasets
+    complete = [
+        {r for r, s in known[name].replicas.items() if s is ReplicaState.COMPLETE}
+        for name in names
+        if name in known
+    ]
+    return len(complete) == len(names) and set.intersection(*complete) == {region}
+
+
+def begin_copy(queue: QueueViews, dataset: str, source: str, region: str, cause: str) -> None:
+    """Write a copy down and order it."""
+    size_bytes = queue.catalogue.datasets[dataset].spec.size_bytes
+    copy_id = ids.copy_id(queue.next_copy)
+    copy = Copy(copy_id, dataset, source, region, size_bytes, cause, queue.now)
+    queue.decide(f.CopyBegun(copy))
+    order(queue, copy)
+
+
+def order(queue: QueueViews, copy: Copy) -> None:
+    """Tell the mover to copy; a repetition resumes."""
+    path = queue.catalogue.datasets[copy.dataset].spec.path
+    link = queue.catalogue.links.get((copy.source, copy.target))
+    rate = link.bytes_per_s if link else 1e9
+    queue.send(ids.MOVER, m.StartCopy(copy, path, rate))
+
+
+def copy_done(queue: QueueViews, event: m.CopyDone) -> None:
+    """The replica is complete."""
+    copy = queue.catalogue.copies.get(event.copy)
+    if copy is not None:
+        queue.decide(f.CopyReady(copy))
+
+
+def copy_failed(queue: QueueViews, event: m.CopyFailed) -> None:
+    """Nothing came of a copy."""
+    copy = queue.catalogue.copies.get(event.copy)
+    if copy is not None:
+        queue.decide(f.CopyGone(copy, event.error))

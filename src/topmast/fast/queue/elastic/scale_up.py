@@ -1,0 +1,153 @@
+"""Idle GPUs for elastic jobs: when nobody waits who could use them, those that run may have more tasks.
+
+The queue says who may, and up to how many tasks, by quota and by what others wait for. Whether there is room, and
+whether that is worth a restart, the region decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from topmast.fast.queue.backlog.pending import Line, effective_band
+from topmast.fast.queue.elastic.sizes import Promise
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.tenancy.entitlements import most_that
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import MILLI, JobSpec, TaskGroup
+from topmast.model.plan import Plan
+from topmast.model.reason import PendingReason
+from topmast.model.states import JobState
+
+AT_ONCE = 16
+"""So many jobs are told at one look that they may grow; the others have their turn at the next."""
+COULD_USE_ROOM = (
+    PendingReason.INSUFFICIENT_CAPACITY,
+    PendingReason.PREEMPTION_IN_PROGRESS,
+    PendingReason.PENDING_EVALUATION,
+)
+
+
+def look_at_sizes(queue: QueueViews) -> None:
+    """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
+
+    Asked about again are those who were refused and need no more GPUs than a region has idle and may free: necessary,
+    not sufficient. O(elastic jobs + kin x regions).
+    """
+    if not queue.elastic.look(queue.now):
+        return
+    spare = queue.elastic.spare_milli(queue.now)
+    helped = [
+        kin.number
+        for kin, spec in queue.pending.refused_kin()
+        if _may_be_helped(queue, spec, spare[effective_band(spec.band, kin.over_quota)])
+    ]
+    if helped:
+        queue.pending.reopen_kin(helped)
+
+
+def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -> bool:
+    """Whether in some region idle GPUs, and those that elastic jobs may give, are as many as a job needs."""
+    if not spare:
+        return False
+    least = spec.at_least()
+    choices = range(max(1, len(queue.entitlements.accelerators(spec))))
+    need_milli = min(least.gpus_milli(choice) for choice in choices)
+    return any(milli + idle_milli(queue, region) >= need_milli for region, milli in spare.items())
+
+
+def idle_milli(queue: QueueViews, region: str) -> int:
+    """Thousandths of GPUs of a region that no attempt holds, in all layers together. O(1)."""
+    present_milli = queue.gpus_by_region.get(region, 0) * MILLI * queue.profile.slices.layers
+    return max(0, present_milli - queue.ledger.by_region.get(region, 0))
+
+
+def enlarge(queue: QueueViews) -> None:
+    """Nobody is left to be asked about: tell the smallest, for what they asked, how far they may grow.
+
+    O(lines + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
+    """
+    elastic = queue.elastic
+    elastic.may_grow = False
+    growing = _in_turn(queue)
+    wanted = _wanted_models(queue, {plan.model for _, _, plan in growing})
+    if wanted is None:
+        return
+    for job in list(elastic.promises):
+        if queue.jobs[job].state is JobState.RUNNING:
+            del elastic.promises[job]  # it was told, and there was no room, or not enough of it
+    told = 0
+    for record, group, plan in growing:
+        if told >= AT_ONCE:
+            break
+        if plan.model in wanted or plan.by_model:
+            continue
+        tasks = _most_tasks(queue, record, group, plan)
+        if tasks > plan.tasks_of(group.name):
+            told += 1
+            elastic.asked_s[record.id] = queue.now
+            order = m.EnlargeAttempt(record.id, record.epoch, tasks)
+            queue.send(ids.placer(plan.region), order)
+
+
+def _in_turn(queue: QueueViews) -> list[tuple[JobRecord, TaskGroup, Plan]]:
+    """Jobs that may grow: who was told the longest ago goes first, then who has the least of what it asked for."""
+    found = []
+    for record in queue.elastic.placed.values():
+        group, plan = record.spec.elastic, record.plan
+        if group is None or plan is None or record.state is not JobState.RUNNING:
+            continue
+        if not queue.elastic.is_settled(record, queue.now):
+            continue
+        if record.over_quota and queue.choices(record.spec, over_quota=False):
+            continue  # it would come back within its quota, and smaller
+        told_s = queue.elastic.asked_s.get(record.id, float("-inf"))
+        tasks = plan.tasks_of(group.name)
+        found.append(((told_s, tasks / group.count, record.number), (record, group, plan)))
+    return [what for _, what in sorted(found, key=lambda pair: pair[0])]
+
+
+def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Plan) -> int:
+    """The most tasks that a job may grow to, by quota and by the GPUs that its region has idle; notes what that takes."""
+    per_task_milli = plan.milli_per_task(group.name)
+    now = plan.tasks_of(group.name)
+    if not per_task_milli:
+        return now
+    high = min(group.most, now + idle_milli(queue, plan.region) // per_task_milli)
+    promised = queue.elastic.promises.values()
+    before_milli = sum(p.milli for p in promised if p.model == plan.model)
+    ledger, tenant = queue.ledger, record.spec.tenant
+    may = ledger.may_borrow if record.over_quota else ledger.has_room
+
+    def fits(tasks: int) -> bool:
+        return may(tenant, plan.model, before_milli + (tasks - now) * per_task_milli)
+
+    most = high if high <= now or fits(high) else most_that(fits, now, high)
+    if most > now:
+        more_milli = (most - now) * per_task_milli
+        queue.elastic.promises[record.id] = Promise(plan.model, more_milli)
+    return most
+
+
+def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
+    """Of some GPU models those that waiting jobs could use if there were more room.
+
+    None if somebody waits who wants none, so that anybody may hold what it lacks, or if all are wanted.
+    O(lines x accelerators), until that is so.
+    """
+    models: dict[str, None] = {}
+    for line in queue.pending.lines.values():
+        if among <= models.keys():
+            return None
+        if not _waits_for_room(queue, line):
+            continue
+        listed = queue.entitlements.accelerators(line.spec)
+        if not listed:
+            return None
+        models.update((accelerator.model or "", None) for accelerator in listed)
+    return frozenset(models)
+
+
+def _waits_for_room(queue: QueueViews, line: Line) -> bool:
+    return queue.reason_of_line(line)[0] in COULD_USE_ROOM

@@ -1,0 +1,83 @@
+"""What a gang can do on each GPU model: how fast it is there, how many GPUs it takes, and by which choice."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from topmast.fast.queue.cycle.early_binding import could_hold
+from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.model.fleet import ClusterSpec, Fleet
+from topmast.model.job import MILLI, Accelerator, JobSpec
+from topmast.policies.base import Floats, Ints
+
+
+class Kind(Struct, frozen=True):
+    """Gangs that ask for the same, on the models of a fleet (m).
+
+    ``speeds`` (m): work per second, 1 on the first model listed; 0 where no cluster could hold it. ``milli``
+    (m): thousandths of GPUs it takes there; ``choice`` (m): which of its accelerators that is, -1 for none.
+    """
+
+    speeds: Floats
+    milli: Ints
+    choice: Ints
+
+    @property
+    def width(self) -> float:
+        """GPUs of the whole gang, where it takes most."""
+        return int(self.milli.max(initial=0)) / MILLI
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs on any one model at all."""
+        return bool(self.speeds.any())
+
+
+class Kinds:
+    """The kinds that have been asked for, on one fleet; each is looked at once."""
+
+    def __init__(self, fleet: Fleet, entitlements: Entitlements) -> None:
+        self.models = fleet.models()
+        self._entitlements = entitlements
+        self._clusters: list[ClusterSpec] = [c for r in fleet.regions for c in r.clusters]
+        self._known: dict[object, Kind] = {}
+
+    def of(self, spec: JobSpec) -> Kind:
+        """The kind of a job. O(choices x hosts) the first time, then O(groups)."""
+        key = tuple((g.count, g.resources) for g in spec.groups)
+        kind = self._known.get(key)
+        if kind is None:
+            kind = self._known[key] = self._look(spec)
+        return kind
+
+    def _look(self, spec: JobSpec) -> Kind:
+        """A choice for which groups take several models at once is none: its time cannot be divided."""
+        speeds, milli = np.zeros(len(self.models)), np.zeros(len(self.models), np.int64)
+        choices = np.full(len(self.models), -1)
+        for choice, wanted in enumerate(self._entitlements.wanted(spec)):
+            model = next(iter(wanted), "")
+            if len(wanted) != 1 or model not in self.models or not wanted[model]:
+                continue
+            at = self.models.index(model)
+            taken = self._taken(spec, choice)
+            only = _with_only(spec, taken)
+            if choices[at] < 0 and any(could_hold(cluster, only) for cluster in self._clusters):
+                speeds[at] = min(a.speed for a in taken if a is not None)
+                milli[at], choices[at] = wanted[model], choice
+        return Kind(speeds, milli, choices)
+
+    def _taken(self, spec: JobSpec, choice: int) -> list[Accelerator | None]:
+        """What each group takes; None for one without GPUs."""
+        lists = [self._entitlements.named(g.resources).accelerators for g in spec.groups]
+        return [listed[min(choice, len(listed) - 1)] if listed else None for listed in lists]
+
+
+def _with_only(spec: JobSpec, taken: list[Accelerator | None]) -> JobSpec:
+    """The job as if its groups had no other choice."""
+    groups = tuple(
+        replace(g, resources=replace(g.resources, accelerators=() if a is None else (a,)))
+        for g, a in zip(spec.groups, taken, strict=True)
+    )
+    return replace(spec, groups=groups)

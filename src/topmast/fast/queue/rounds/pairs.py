@@ -1,0 +1,181 @@
+"""Pairs in rounds: two gangs of one form on the same GPUs at the same time (Gavel, OSDI '20, sections 3.1 and 5).
+
+A pair has a part of the time like a job, and is granted GPUs like one. Of a pair that is granted, one has the GPUs, the
+host, and the other is placed on them, beside it. Whoever is with the wrong one, or has to go to another's GPUs, is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.queue.rounds.candidates import Account, Contender, Pairs
+from topmast.model.job import MILLI
+from topmast.policies.base import Floats, PairSpeeds
+
+LEAST_PART = 1e-6
+"""Smaller parts of the time are what a solver leaves over."""
+
+
+class Mates(Struct, frozen=True):
+    """Two contenders, by row, with a part of the time together. ``together_on``: the model where they run so now, or -1.
+
+    ``number``: of the older one.
+    """
+
+    rows: tuple[int, int]
+    number: int
+    together_on: int
+    account: Account
+
+
+class Beside(Struct, frozen=True):
+    """On whose GPUs jobs go (``hosts``, by guest), and who has to leave those it has, though it keeps its model."""
+
+    hosts: dict[str, str]
+    moving: dict[str, None]
+
+
+class PairBooks:
+    """What pairs have received, and their parts of the time; what is 0 in both is not kept."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[str, str], Account] = {}
+
+    def of(self, one: str, other: str, models: int) -> Floats:
+        """The seconds (m) that two have received together."""
+        key = (min(one, other), max(one, other))
+        return self._accounts.setdefault(key, Account(np.zeros(models))).received_s
+
+    def forget(self, job: str) -> None:
+        """A job is over. O(pairs)."""
+        for key in [key for key in self._accounts if job in key]:
+            del self._accounts[key]
+
+    def age(self, kept: float) -> None:
+        """What was received counts less. O(pairs)."""
+        for account in self._accounts.values():
+            account.received_s *= kept
+
+    def note(
+        self, contenders: Sequence[Contender], pairs: Pairs | None, fractions: Floats | None
+    ) -> None:
+        """Fractions were computed anew. O(pairs)."""
+        ran = [(key, a) for key, a in self._accounts.items() if a.received_s.max() > LEAST_PART]
+        self._accounts = {key: Account(account.received_s) for key, account in ran}
+        if pairs is None or fractions is None:
+            return
+        for at in np.flatnonzero(fractions.max(axis=1, initial=0.0) > LEAST_PART).tolist():
+            one, other = (contenders[row].record.id for row in pairs.rows[at].tolist())
+            self.of(one, other, fractions.shape[1])
+            self._accounts[min(one, other), max(one, other)].fractions = fractions[at]
+
+    def among(self, contenders: Sequence[Contender]) -> list[Mates]:
+        """The pairs of contenders that have a part of the time. O(pairs)."""
+        row_of = {c.record.id: row for row, c in enumerate(contenders)}
+        found = []
+        for (one, other), account in self._accounts.items():
+            if account.fractions is None or one not in row_of or other not in row_of:
+                continue
+            rows = (row_of[one], row_of[other])
+            first, second = contenders[rows[0]], contenders[rows[1]]
+            together = first.at if first.partner == other and second.partner == one else -1
+            number = min(first.record.number, second.record.number)
+            found.append(Mates(rows, number, together, account))
+        return found
+
+    def priorities(
+        self, mates: Sequence[Mates], models: int, since_s: float, half_s: float
+    ) -> Floats:
+        """Fractions due over fractions received (p x m), as of single jobs."""
+        rows = [
+            pair.account.fractions * since_s / (pair.account.received_s + half_s)
+            for pair in mates
+            if pair.account.fractions is not None
+        ]
+        return np.array(rows, np.float64).reshape(len(mates), models)
+
+
+def pairs_of(contenders: Sequence[Contender], models: Sequence[str], table: PairSpeeds) -> Pairs:
+    """Who may share: gangs of one form whose speeds together are known, and are worth more than turns.
+
+    What is no more than turns is left out, for turns can do it. O(n^2 m).
+    """
+    by_form: dict[object, list[int]] = {}
+    for row, contender in enumerate(contenders):
+        if form := _form(contender):
+            by_form.setdefault(form, []).append(row)
+    known: dict[object, Floats] = {}
+    rows: list[tuple[int, int]] = []
+    speeds: list[Floats] = []
+    for alike in by_form.values():
+        for at, one in enumerate(alike):
+            for other in alike[at + 1 :]:
+                own = _speeds(contenders[one], contenders[other], models, table, known)
+                if own.any():
+                    rows.append((one, other))
+                    speeds.append(own)
+    return Pairs(
+        np.array(rows, np.int64).reshape(-1, 2),
+        np.array(speeds, np.float64).reshape(-1, len(models), 2),
+    )
+
+
+def _form(contender: Contender) -> object:
+    """What two must have in common to sit on the same GPUs, task by task; None: it shares with nobody."""
+    spec, width = contender.record.spec, int(contender.kind.milli.max(initial=0))
+    group = spec.groups[0]
+    whole = width > 0 and width % (MILLI * group.count) == 0
+    if not spec.work or len(spec.groups) != 1 or spec.elastic is not None or not whole:
+        return None
+    return (group.count, width, spec.topology)
+
+
+def _speeds(
+    one: Contender,
+    other: Contender,
+    models: Sequence[str],
+    table: PairSpeeds,
+    known: dict[object, Floats],
+) -> Floats:
+    """Work per second of both by model (m x 2), 0 where they do not gain."""
+    names = [(str(c.record.spec.work), round(c.kind.width)) for c in (one, other)]
+    factors = known.get(tuple(names))
+    if factors is None:
+        factors = np.zeros((len(models), 2))
+        for at, model in enumerate(models):
+            found = table.beside(names[0], names[1], model)
+            if found is not None and min(found) > 0 and sum(found) > 1:
+                factors[at] = found
+        known[tuple(names)] = factors
+    alone = np.stack([one.kind.speeds, other.kind.speeds], axis=1)
+    alike = (one.kind.milli == other.kind.milli) & (alone > 0).all(axis=1)
+    together: Floats = factors * alone * alike[:, None]
+    return together
+
+
+def settle(
+    contenders: Sequence[Contender], chosen: Sequence[int], mate_of: Sequence[int]
+) -> Beside:
+    """Who goes to whose GPUs. Of two that part one stays where it is. O(contenders)."""
+    row_of = {c.record.id: row for row, c in enumerate(contenders)}
+    keeps = [c.at >= 0 and c.at == at for c, at in zip(contenders, chosen, strict=True)]
+    moving: dict[str, None] = {}
+    for row, contender in enumerate(contenders):
+        partner = row_of.get(contender.partner, -1)
+        if partner > row and keeps[row] and keeps[partner] and mate_of[row] != partner:
+            goes = row if contenders[partner].stays else partner
+            keeps[goes] = False
+            moving[contenders[goes].record.id] = None
+    hosts: dict[str, str] = {}
+    for row, mate in enumerate(mate_of):
+        if mate <= row:
+            continue
+        host, guest = (row, mate) if keeps[row] or not keeps[mate] else (mate, row)
+        hosts[contenders[guest].record.id] = contenders[host].record.id
+        together = keeps[guest] and contenders[guest].partner == contenders[host].record.id
+        if keeps[guest] and not together:
+            moving[contenders[guest].record.id] = None
+    return Beside(hosts, moving)

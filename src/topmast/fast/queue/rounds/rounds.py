@@ -1,0 +1,384 @@
+"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20: the round-based mechanism).
+
+At the beginning of a round every job has, for each GPU model, a priority: the fraction of time that it should
+run there over the fraction that it did. Model by model the GPUs are granted by priority; gangs that do not
+fit are passed over. A job that is granted the model on which it runs keeps its GPUs.
+
+All of this is working memory of the queue, never journalled: after a restart a new round begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds.candidates import Account, Contender, Grant, Stage, view_of
+from topmast.fast.queue.rounds.pairs import Mates, PairBooks, settle
+from topmast.model.errors import TopmastError
+from topmast.policies.base import Floats, Ints, Parts, Share
+from topmast.policies.options import ShareOptions
+
+
+class Rounds:
+    """Who runs where in the present round, and who is next; ``share`` None: time is not shared."""
+
+    def __init__(self, options: ShareOptions, share: Share | None) -> None:
+        self.options = options
+        self.share = share
+        self.ends_s = -math.inf
+        """When the present round is over."""
+        self.count = self.solves = self.failures = self.named_in_all = 0
+        self.failure = ""
+        """Why the last attempt to compute fractions failed; empty if it did not."""
+        self.last_failure = ""
+        self.named: dict[str, str] = {}
+        """Jobs that get no part, or whose deadline cannot be kept, and why."""
+        self.leaving: dict[str, None] = {}
+        """Jobs that were told to stop when the round began, and have not ended."""
+        self.changed = True
+        """Whether a job came or went since fractions were computed."""
+        self._grants: dict[str, Grant] = {}
+        self._turns: dict[str, float] = {}
+        self._accounts: dict[str, Account] = {}
+        self._together = PairBooks()
+        self._guests: dict[str, str] = {}
+        """By job, who is granted a place on its GPUs."""
+        self.moving: dict[str, None] = {}
+        """Jobs that leave their GPUs though they are granted the same model: for a place beside another, or for one alone."""
+        self._counted_s: dict[str, float] = {}
+        """Up to when what a running job received is in its account."""
+        self.out_of_service: dict[str, Mapping[str, int]] = {}
+        """By region, GPUs by model on hosts that take no work: there is nothing to grant of them."""
+        self._outside: dict[str, None] = {}
+        """Jobs whose time cannot be divided: they take part in no round."""
+        self._began_s = self._solved_s = -math.inf
+        self._span_s = 0.0
+        """How long all rounds were, what is long ago less."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether time is shared at all."""
+        return self.share is not None
+
+    # --- what the queue asks ------------------------------------------------------------------------
+
+    def choice(self, job: str) -> int | None:
+        """Which of its accelerators a job is granted in this round; None if none is."""
+        grant = self._grants.get(job)
+        return None if grant is None else grant.choice
+
+    def beside(self, job: str) -> str:
+        """On whose GPUs a job is granted its place in this round; empty: on its own."""
+        grant = self._grants.get(job)
+        return "" if grant is None else grant.beside
+
+    def guest_of(self, job: str) -> str:
+        """Who waits for a place on the GPUs of a job; empty if nobody does."""
+        return self._guests.get(job, "")
+
+    def turn(self, job: str) -> float:
+        """The place of a job in this round; those who came later stand behind all."""
+        return self._turns.get(job, math.inf) if self.share is not None else 0.0
+
+    def may_start(self, job: str) -> bool:
+        """Whether a waiting job may be placed now: it has a grant, or nobody with one can use what is free."""
+        if self.share is None or job in self._grants or job in self._outside:
+            return True
+        return self.share.fills and self.options.reuse and not self.leaving
+
+    def is_due(self, now: float) -> bool:
+        """Whether the next round shall begin."""
+        return self.share is not None and self.next_s(now) <= now
+
+    def next_s(self, now: float) -> float:
+        """When the next round begins: when this one is over; with a change, if what is free goes to no one else."""
+        share = self.share
+        if share is None or not self.changed or share.fills or not self.options.reuse:
+            return self.ends_s
+        return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
+
+    def news(self, job: str) -> str:
+        """What its people should know: why it gets no part of the time, and if parts could not be computed."""
+        found = [self.named[job]] if job in self.named else []
+        if self.failure:
+            found.append(
+                f"parts of the time are as computed before, for the solver failed "
+                f"({self.failures} times; {self.failure})"
+            )
+        return "; ".join(found)
+
+    # --- books --------------------------------------------------------------------------------------
+
+    def ran(
+        self, record: JobRecord, model: int, until_s: float, partner: JobRecord | None = None
+    ) -> None:
+        """A job ran on a model since its start, or since the round began; with a partner since both did."""
+        account = self._accounts.get(record.id)
+        if account is None or record.start_s is None or model < 0:
+            return
+        from_s = max(record.start_s, self._began_s, self._counted_s.get(record.id, -math.inf))
+        both_s = until_s
+        if partner is not None and partner.start_s is not None:
+            both_s = min(until_s, max(from_s, partner.start_s))
+            # Each of the two tells of it.
+            received_s = self._together.of(record.id, partner.id, len(account.received_s))
+            received_s[model] += max(0.0, until_s - both_s) / 2
+        account.received_s[model] += max(0.0, both_s - from_s)
+        self._counted_s[record.id] = until_s
+
+    def left(self, job: str) -> bool:
+        """An attempt has ended; whether it was the last of those who were told to stop."""
+        if job not in self.leaving:
+            return False
+        del self.leaving[job]
+        return not self.leaving
+
+    def serves(self, region: str, out_of_service: Mapping[str, int]) -> None:
+        """Hosts of a region take work, or take none, other than before."""
+        self.changed = True
+        self.out_of_service[region] = out_of_service
+
+    def forget(self, job: str) -> None:
+        """A job is over."""
+        self.changed = True
+        for known in self._by_job():
+            known.pop(job, None)
+        self._together.forget(job)
+
+    def reset(self) -> None:
+        """Another fleet, or a restart: nothing that is known of rounds holds any more."""
+        self.changed = True
+        self.ends_s = self._began_s = self._solved_s = -math.inf
+        self._span_s = 0.0
+        for known in self._by_job():
+            known.clear()
+        self._together = PairBooks()
+
+    def _by_job(self) -> tuple[dict[str, Any], ...]:
+        return (
+            self._grants, self._turns, self._accounts, self._outside, self.named, self.leaving,
+            self._guests, self.moving, self._counted_s,
+        )  # fmt: skip
+
+    # --- a round begins -----------------------------------------------------------------------------
+
+    def begin(
+        self,
+        contenders: Sequence[Contender],
+        outside: Sequence[JobRecord],
+        stage: Stage,
+        now: float,
+    ) -> dict[str, int]:
+        """Grant the GPUs anew; returns which model (number) is granted to whom.
+
+        O(one solve, if one is due, + jobs log jobs x models).
+        """
+        for contender in contenders:
+            self._accounts.setdefault(contender.record.id, Account(np.zeros(len(stage.models))))
+        self._age(now)
+        due = self.changed and now - self._solved_s >= self.options.recompute_s
+        if due and contenders:
+            self._solve(contenders, stage, now)
+        priority = self._priorities(contenders, stage.gpus)
+        mates = self._together.among(contenders)
+        paired = self._together.priorities(
+            mates, len(stage.models), self._received(), self.options.round_s / 2
+        )
+        chosen, mate_of = self._grant(contenders, mates, priority, paired, stage.free_milli)
+        beside = settle(contenders, chosen, mate_of)
+        self.moving = beside.moving
+        self._guests = {host: guest for guest, host in beside.hosts.items()}
+        self._take_turns(contenders, priority, chosen, beside.hosts)
+        self._outside = {record.id: None for record in outside}
+        self._turns.update(dict.fromkeys(self._outside, -1.0))
+        self.count += 1
+        self._began_s, self.ends_s = now, now + self.options.round_s
+        return {c.record.id: at for c, at in zip(contenders, chosen, strict=True) if at >= 0}
+
+    def _age(self, now: float) -> None:
+        """What was received counts less as time goes by."""
+        if self._began_s == -math.inf:
+            return
+        passed_s = now - self._began_s
+        kept = 0.5 ** (passed_s / self.options.memory_s)
+        self._span_s = (self._span_s + passed_s) * kept
+        for account in self._accounts.values():
+            account.received_s *= kept
+        self._together.age(kept)
+
+    def _solve(self, contenders: Sequence[Contender], stage: Stage, now: float) -> None:
+        """Compute fractions; where that fails, the last ones go on."""
+        assert self.share is not None
+        accounts = [self._accounts[c.record.id] for c in contenders]
+        for contender, account in zip(contenders, accounts, strict=True):
+            done_s = account.left_s - contender.left_s
+            if account.isolated_speed > 0 and done_s > 0:
+                account.isolated_s += done_s / account.isolated_speed
+        pairs = stage.pairs()
+        view = view_of(contenders, accounts, stage, now, pairs)
+        self._solved_s, self.changed = now, False
+        self.solves += 1
+        try:
+            parts = self.share.parts(view)
+        except (TopmastError, ArithmeticError, AssertionError, ValueError, RuntimeError) as error:
+            # Whatever a solver raises: what was computed last is a valid division of time.
+            self.failures += 1
+            self.failure = self.last_failure = str(error) or type(error).__name__
+            self.changed = True  # try again
+            return
+        self.failure = ""
+        self._note(contenders, accounts, parts)
+        self._together.note(contenders, pairs, parts.pair_fractions)
+
+    def _note(
+        self, contenders: Sequence[Contender], accounts: Sequence[Account], parts: Parts
+    ) -> None:
+        before, self.named = (
+            self.named,
+            {contenders[row].record.id: why for row, why in parts.named.items()},
+        )
+        self.named_in_all += len(self.named.keys() - before.keys())
+        speeds = parts.isolated_speeds.tolist()
+        for row, (contender, account) in enumerate(zip(contenders, accounts, strict=True)):
+            account.fractions = parts.fractions[row]
+            account.left_s, account.isolated_speed = contender.left_s, speeds[row]
+
+    def _received(self) -> float:
+        """How long all rounds were, in terms of what is remembered."""
+        return self._span_s + self.options.round_s / 2
+
+    def _priorities(self, contenders: Sequence[Contender], gpus: Ints) -> Floats:
+        """Fractions due over fractions received (n x m).
+
+        As if every job had run for half a round on every model before: so no fraction received is 0. One
+        that has no fraction yet counts with an equal part of every model.
+        """
+        half_s = self.options.round_s / 2
+        since_s = self._received()
+        shares = np.zeros((len(contenders), len(gpus)))
+        received_s = np.zeros_like(shares)
+        for row, contender in enumerate(contenders):
+            account = self._accounts[contender.record.id]
+            received_s[row] = account.received_s
+            if account.fractions is None:
+                part = gpus / max(1.0, len(contenders) * contender.kind.width)
+                shares[row] = np.where(contender.kind.speeds > 0, np.minimum(part, 1.0), 0.0)
+            else:
+                shares[row] = account.fractions
+        priority: Floats = shares * since_s / (received_s + half_s)
+        return priority
+
+    def _grant(
+        self,
+        contenders: Sequence[Contender],
+        mates: Sequence[Mates],
+        priority: Floats,
+        paired: Floats,
+        free: Ints,
+    ) -> tuple[list[int], list[int]]:
+        """Model by model, by priority: the model of each contender, -1 for none, and the row of its partner.
+
+        A pair takes the GPUs of one. O((contenders + pairs) log x models).
+        """
+        assert self.share is not None
+        chosen, mate_of = [-1] * len(contenders), [-1] * len(contenders)
+        room = free.tolist()
+        _grant_who_stays(contenders, chosen, mate_of, room)
+        milli = np.array([c.kind.milli for c in contenders]).reshape(priority.shape)
+        members = [(row,) for row in range(len(contenders))] + [pair.rows for pair in mates]
+        every = np.concatenate([priority, paired])
+        need = milli[[rows[0] for rows in members]]
+        for model in self._order(contenders, len(room)):
+            may = need[:, model] > 0
+            may[len(contenders) :] &= paired[:, model] > 0
+            if not self.share.fills:
+                may &= every[:, model] > 0
+            for number in self._queue(contenders, mates, every[:, model], model):
+                rows, wanted = members[number], need.item(number, model)
+                if may[number] and wanted <= room[model] and all(chosen[r] < 0 for r in rows):
+                    room[model] -= wanted
+                    for row in rows:
+                        chosen[row] = model
+                    if len(rows) == 2:
+                        mate_of[rows[0]], mate_of[rows[1]] = rows[1], rows[0]
+        return chosen, mate_of
+
+    def _order(self, contenders: Sequence[Contender], models: int) -> list[int]:
+        """Which model is given away first: the fastest; knowing nothing of that, each in its turn."""
+        if not self.options.aware:
+            return [(self.count + number) % models for number in range(models)]
+        speeds = np.zeros(models)
+        for contender in contenders:
+            speeds += contender.kind.speeds / max(contender.kind.speeds.max(), 1e-300)
+        return sorted(range(models), key=lambda model: (-speeds.item(model), model))
+
+    def _queue(
+        self,
+        contenders: Sequence[Contender],
+        mates: Sequence[Mates],
+        priority: Floats,
+        model: int,
+    ) -> list[int]:
+        """Rows, and pairs behind them, by priority; of equals first who runs there so, then who came first."""
+        runs = [c.at == model and not c.partner for c in contenders]
+        elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates], np.bool_)
+        priority = np.where(elsewhere, priority, priority * self.options.lease)
+        numbers = np.array([c.record.number for c in contenders] + [p.number for p in mates])
+        rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
+        return rows
+
+    def _take_turns(
+        self,
+        contenders: Sequence[Contender],
+        priority: Floats,
+        chosen: Sequence[int],
+        hosts: Mapping[str, str],
+    ) -> None:
+        """Those with a grant first, the widest of them before all, so that the others fill the gaps.
+
+        Of one width pairs go first, for who comes second in a pair needs no room.
+        """
+        best = priority.max(axis=1, initial=0.0).tolist()
+        number_of = {c.record.id: c.record.number for c in contenders}
+        paired = {job: number_of[host] for guest, host in hosts.items() for job in (guest, host)}
+
+        def place(row: int) -> tuple[float, ...]:
+            contender, job = contenders[row], contenders[row].record.id
+            return (
+                chosen[row] < 0,
+                -contender.kind.width if chosen[row] >= 0 else 0.0,
+                paired.get(job, math.inf) if chosen[row] >= 0 else 0.0,
+                job in hosts,
+                -best[row],
+                contender.record.number,
+            )
+
+        order = sorted(range(len(contenders)), key=place)
+        self._turns = {contenders[row].record.id: float(at) for at, row in enumerate(order)}
+        self._grants = {
+            c.record.id: Grant(at, c.kind.choice.item(at), hosts.get(c.record.id, ""))
+            for c, at in zip(contenders, chosen, strict=True)
+            if at >= 0
+        }
+
+    def turns(self) -> Mapping[str, float]:
+        """The place of every job in this round."""
+        return self._turns
+
+
+def _grant_who_stays(
+    contenders: Sequence[Contender], chosen: list[int], mate_of: list[int], room: list[int]
+) -> None:
+    """Who may not be stopped keeps its GPUs; two that have the same take them once."""
+    row_of = {c.record.id: row for row, c in enumerate(contenders) if c.stays}
+    for row, contender in enumerate(contenders):
+        if not contender.stays:
+            continue
+        chosen[row] = contender.at
+        mate_of[row] = row_of.get(contender.partner, -1)
+        if not 0 <= mate_of[row] < row:
+            room[contender.at] -= contender.kind.milli.item(contender.at)

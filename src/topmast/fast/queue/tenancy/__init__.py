@@ -1,0 +1,1 @@
+"""Tenants: the tree of quotas, the ledger of what each holds, entitlements, fair shares."""

@@ -1,0 +1,217 @@
+"""What a tenant may start now: which of a job's accelerators its quota, or that of others, leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
+from topmast.model.plan import GroupAsk, More, Plan
+from topmast.model.reason import PendingReason
+from topmast.model.units import format_bytes
+
+KINDS_KEPT = 1_024
+"""Of so many kinds of gangs the groups are kept as they are asked about."""
+Wanted = tuple[dict[str, int], ...]
+"""By choice, thousandths of GPUs by model."""
+
+
+class Entitlements:
+    """Reads the ledger and changes nothing; knows which models the fleet has, and where."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._models: tuple[str, ...] = ()
+        self._model_of: dict[str, str] = {}
+        self._memory_of: dict[str, int] = {}
+        """By model, the memory of a GPU in bytes; models of which it is not known are not there."""
+        self._asked: dict[tuple[TaskGroup, ...], tuple[GroupAsk, ...]] = {}
+
+    def configure(self, fleet: Fleet) -> None:
+        """Take up a fleet. O(hosts)."""
+        self._asked = {}
+        self._models = fleet.models()
+        self._model_of = {
+            h.name: h.model for r in fleet.regions for c in r.clusters for h in c.hosts
+        }
+        self._memory_of = fleet.gpu_memory_bytes()
+
+    def by(self, ledger: Ledger) -> Entitlements:
+        """The same in the eyes of another ledger. O(1)."""
+        other = Entitlements(ledger)
+        other._models, other._model_of = self._models, self._model_of
+        other._memory_of = self._memory_of
+        return other
+
+    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it.
+
+        O(accelerators x groups x depth of the tenant); *any model* counts as all models of the fleet.
+        """
+        return self.choices_of(spec, self.wanted(spec))[over_quota]
+
+    def wanted(self, spec: JobSpec) -> Wanted:
+        """By choice, what the gang takes of each model. O(accelerators x groups)."""
+        return tuple(self._wanted(spec, choice) for choice in range(len(self.accelerators(spec))))
+
+    def choices_of(self, spec: JobSpec, wanted: Wanted) -> dict[bool, tuple[int, ...]]:
+        """By mode, the `choices` of a gang that wants so much. O(choices x models x depth)."""
+        if not wanted:
+            return {False: (0,), True: ()}
+        within = [i for i, milli in enumerate(wanted) if self.is_within(spec, milli)]
+        over = [
+            i for i, milli in enumerate(wanted) if i not in within and self.may_borrow(spec, milli)
+        ]
+        return {False: tuple(within), True: tuple(over)}
+
+    def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model fits within the quota; opportunistic work does not use it."""
+        has_room = self._ledger.has_room
+        if spec.band is Band.OPPORTUNISTIC:
+            return False
+        return all(has_room(spec.tenant, model, count) for model, count in milli.items())
+
+    def may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model may run over quota: only what may be preempted borrows."""
+        may_borrow = self._ledger.may_borrow
+        gentle = spec.preemptible or spec.band is Band.OPPORTUNISTIC
+        return gentle and all(may_borrow(spec.tenant, m, n) for m, n in milli.items())
+
+    def _could_ever(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
+        """Whether so much of each model might be held if nobody held anything."""
+        ledger, tenant = self._ledger, spec.tenant
+        opportunistic = spec.band is Band.OPPORTUNISTIC
+        if not opportunistic and all(ledger.could_ever_fit(tenant, m, n) for m, n in milli.items()):
+            return True
+        gentle = spec.preemptible or opportunistic
+        return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
+
+    def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
+        """Thousandths of GPUs by model that the gang takes, at least, when each group takes its ``choice``-th."""
+        milli: dict[str, int] = {}
+        for group in spec.groups:
+            listed = self.named(group.resources).accelerators
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                model = taken.model or ""
+                milli[model] = milli.get(model, 0) + group.least * taken.gpus_milli
+        return milli
+
+    def more_of(
+        self, spec: JobSpec, over_quota: bool, choices: tuple[int, ...], limit: int | None = None
+    ) -> More | None:
+        """The most tasks that an elastic gang may have by each choice, up to its count or ``limit``.
+
+        O(choices x log tasks x models x depth of the tenant); None for any other gang.
+        """
+        elastic = spec.elastic
+        if elastic is None:
+            return None
+        may = self.may_borrow if over_quota else self.is_within
+        low, wanted = elastic.least, self.wanted(spec)
+        high = elastic.count if limit is None else limit
+        listed = self.named(elastic.resources).accelerators
+        found = []
+        for choice in choices:
+            per_task = dict[str, int]()
+            if listed:
+                taken = listed[min(choice, len(listed) - 1)]
+                per_task = {taken.model or "": taken.gpus_milli}
+
+            def fits(tasks: int, choice: int = choice, per_task: dict[str, int] = per_task) -> bool:
+                least = wanted[choice]
+                extra = {m: (tasks - low) * milli for m, milli in per_task.items()}
+                return may(spec, {m: n + extra.get(m, 0) for m, n in least.items()})
+
+            most = high if not wanted or high <= low or fits(high) else most_that(fits, low, high)
+            found.append((choice, most))
+        return More(spec.groups.index(elastic), tuple(found))
+
+    def counted(self, spec: JobSpec, plan: Plan) -> Plan:
+        """The plan with its GPUs by model: groups may want others than the first task does."""
+        if len(spec.groups) == 1:
+            return plan
+        by_model: dict[str, int] = {}
+        for seat in plan.seats:
+            if seat.slots:
+                model = self._model_of.get(seat.host, plan.model)
+                by_model[model] = by_model.get(model, 0) + len(seat.slots) * seat.slot_milli
+        first = next(iter(by_model), "")
+        several = by_model if len(by_model) > 1 else {}
+        return msgspec.structs.replace(plan, model=first, by_model=several)
+
+    def accelerators(self, spec: JobSpec) -> tuple[Accelerator, ...]:
+        """A job's choices: the longest list of its groups, every model named."""
+        lists = (self.named(group.resources).accelerators for group in spec.groups)
+        return max(lists, key=len, default=())
+
+    def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupAsk, ...]:
+        """Task groups as a search knows them, every model named, with the fewest tasks that will do.
+
+        Made once for gangs alike. O(groups).
+        """
+        known = self._asked.get(groups)
+        if known is None:
+            if len(self._asked) >= KINDS_KEPT:
+                self._asked = {}
+            known = self._asked[groups] = tuple(
+                GroupAsk(g.name, g.least, self.named(g.resources)) for g in groups
+            )
+        return known
+
+    def named(self, resources: Resources) -> Resources:
+        """Any model means each model of the fleet: every one has a quota of its own.
+
+        Of each, a task takes what its memory needs: see `with_memory`.
+        """
+        listed = resources.accelerators
+        if len(listed) == 1 and listed[0].model is None and self._models:
+            listed = tuple(msgspec.structs.replace(listed[0], model=m) for m in self._models)
+            resources = msgspec.structs.replace(resources, accelerators=listed)
+        if not resources.gpu_memory_bytes or not listed:
+            return resources
+        need = resources.gpu_memory_bytes
+        sized = tuple(with_memory(a, need, self._memory_of.get(a.model or "", 0)) for a in listed)
+        return msgspec.structs.replace(resources, accelerators=sized)
+
+    def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
+        """Why the quota keeps a job from starting: it never could, or not now."""
+        tenant = spec.tenant
+        wanted = [self._wanted(spec, choice) for choice in range(len(self.accelerators(spec)))]
+        if wanted and not any(self._could_ever(spec, milli) for milli in wanted):
+            return PendingReason.EXCEEDS_MAX_QUOTA, ""
+        full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
+        above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
+        of = f"the quota of {above}" if above else "its quota"
+        return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} would exceed {of}"
+
+
+def most_that(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """The most from ``low`` on, which fits, to below ``high``, which does not. O(log)."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def with_memory(wanted: Accelerator, need_bytes: int, there_bytes: int) -> Accelerator:
+    """What a task takes of a GPU of which it needs so much memory; ``there_bytes`` 0: that is not known.
+
+    A share of a GPU is that share of its memory, so the larger of the two is taken: then no GPU's memory is
+    ever given away twice. A model with too little of it is no model of the fleet.
+    """
+    if not there_bytes:
+        return wanted
+    if need_bytes > there_bytes:
+        model = f"{wanted.model} with {format_bytes(need_bytes)}"
+        return msgspec.structs.replace(wanted, model=model)
+    milli = -(-need_bytes * MILLI // there_bytes)
+    if wanted.gpus_milli >= MILLI or milli <= wanted.gpus_milli:
+        return wanted
+    return msgspec.structs.replace(wanted, gpus_milli=milli)

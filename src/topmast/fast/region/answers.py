@@ -1,0 +1,254 @@
+"""What a region answers: its best plan for a job, or why there is none, and what would have to change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from topmast.fast.region.explain.changes import region_changes
+from topmast.fast.region.explain.changes.trials import Spot, Trials
+from topmast.fast.region.explain.rejections import Verdicts, pending_reason, victims_of
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.slices import asked, in_all, inner, layer_of, outer, outside
+from topmast.fast.region.preemption.moving import Departure, departures, room_for
+from topmast.fast.region.preemption.shrinking import room_by_shrinking
+from topmast.fast.region.reservation.bookings import suits
+from topmast.fast.region.reservation.first_starts import (
+    Ends,
+    ends_of,
+    expected_end_s,
+    first_start,
+    kept_out,
+)
+from topmast.fast.region.search.compiled import applies
+from topmast.fast.region.search.fewest import fewest
+from topmast.fast.region.search.search import Found, Search
+from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
+from topmast.fast.region.state import RegionState
+from topmast.fast.region.timesharing import pairs as guests
+from topmast.model import messages as m
+from topmast.model.job import Band
+from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
+from topmast.policies.options import Preemption
+
+
+class RegionAnswers(RegionState):
+    """Questions to the state; none of them writes it."""
+
+    def verdicts(
+        self, ask: Ask, now: float, *, preempt: bool = True
+    ) -> list[tuple[ClusterVerdict, Plan | None]]:
+        """What a search finds in every cluster, by name: on free GPUs, else with preemption.
+
+        Where a place is kept for the job, because it is being moved, that is what it will have.
+        """
+        kept = self.kept_offer(asked(ask, self.columns.layers))
+        place = None if kept is None else kept.plan
+        search = self.search(now, ask)
+        preempt = preempt and self._may_preempt(ask)
+        verdicts = Verdicts(search, ask, preempt=preempt)
+        answers = []
+        for name in self.columns.cluster_names():
+            mine = place is not None and outer(place.cluster) == name
+            found = place if mine else self._in_layers(search, ask, name)
+            if found is None and preempt:
+                found = self._in_layers(search, msgspec.structs.replace(ask, preempt=True), name)
+            found = None if found is None else outside(found)
+            answers.append((verdicts.of(name, found), found))
+        return answers
+
+    def _in_layers(self, search: Search, ask: Ask, cluster: str) -> Plan | None:
+        """The best plan in a cluster, the lower layer where two are as good."""
+        ask = asked(ask, self.columns.layers)
+        names = (inner(cluster, layer) for layer in range(self.columns.layers))
+        plans = [plan for name in names if (plan := search.best(ask, name).plan) is not None]
+        return min(plans, key=lambda plan: (plan.score, layer_of(plan.cluster)), default=None)
+
+    def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
+        """What there is to say of every cluster, by name, when the region is ruled out."""
+        verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
+        return [verdicts.barred(name, why, detail) for name in self.columns.cluster_names()]
+
+    def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
+        """Those that a plan stops and that have not let go yet, and what that costs."""
+        return victims_of(self.search(now), plan)
+
+    def place(
+        self, ask: Ask, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
+    ) -> Spot | None:
+        """Where the gang has a place, once the jobs ``gone`` are. As `Trials.place`."""
+        search = self.search(now, ask)
+        if gone:
+            held = search.allocations
+            search.columns = search.columns.trial()
+            for job in gone:
+                if job in held:
+                    search.columns.give_back(held[job].plan.seats, held[job].needs())
+            search.allocations = {job: held[job] for job in held if job not in gone}
+        return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
+
+    def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
+        """What would have to change here for a gang that has no place. As `region_changes`."""
+        held_here = ask.held is not None and ask.held.region == self.region
+        trials = Trials(
+            self.search(now, ask),
+            ask,
+            preempt=preempt and self._may_preempt(ask),
+            unheld=self.columns if held_here else None,
+        )
+        return list(region_changes(trials))
+
+    def expected_ends(self, now: float) -> dict[str, float]:
+        """When each attempt is expected to let go of its seats, by job."""
+        held, default_s = self.state.allocations, self.profile.default_duration_s
+        return {job: expected_end_s(held[job], default_s, now) for job in held}
+
+    def _may_preempt(self, ask: Ask) -> bool:
+        return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
+
+    def offer(self, ask: Ask) -> m.Offer:
+        """The best plan for a job, or why there is none. A place that is kept for it goes first."""
+        kept = self.kept_offer(ask)
+        if kept is not None:
+            return kept
+        ask = anywhere(ask)
+        if ask.beside:
+            return guests.offer(self, ask)
+        if ask.more is None:
+            return self._offer(ask)
+        return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))
+
+    def _offered(self, ask: Ask) -> m.Offer | None:
+        """An offer with a plan, if there is one."""
+        offer = self._offer(ask)
+        return None if offer.plan is None else offer
+
+    def _offer(self, ask: Ask) -> m.Offer:
+        """The best plan for a gang of one size, or why there is none."""
+        if self._may_sit_beside(ask):
+            return self._offer_beside(ask)
+        search = self.search(self.now, ask)
+        if ask.shrinks:
+            held = search.allocations
+            search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
+            made = room_by_shrinking(search, ask)
+            return self.refusal(ask, None) if made is None else m.Offer(ask.job, made)
+        if ask.room_gpu_s is not None:
+            plan = room_for(search, ask)
+            return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
+        found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
+        if found.plan is not None:
+            return m.Offer(ask.job, found.plan)
+        return self.refusal(ask, found.too_young_until_s)
+
+    def _may_sit_beside(self, ask: Ask) -> bool:
+        """Whether seats reserved here for another job can be taken for a moment, to search without them.
+
+        Not where victims are looked for: what stopping them would free is not counted beside such seats.
+        """
+        plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
+        plain = plain and not ask.shrinks
+        here = ask.held is not None and ask.held.region == self.region
+        return plain and here and applies(ask, self.score.weights(ask))
+
+    def _offer_beside(self, ask: Ask) -> m.Offer:
+        """The best plan that leaves the reserved seats alone, without a copy of the columns."""
+        held = ask.held
+        assert held is not None
+        with kept_out(self.columns, held):
+            plan = self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask).plan
+        return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
+
+    def kept_offer(self, ask: Ask) -> m.Offer | None:
+        """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
+        place = self.state.places.get(ask.job)
+        if place is None or not suits(place, ask, self.columns):
+            return None
+        plan = cut(place.plan, ask)
+        if plan is None:
+            return None
+        plan = msgspec.structs.replace(plan, region_version=self.state.version)
+        return m.Offer(ask.job, plan, kept=True)
+
+    def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
+        """What becomes of each attempt on hosts of this region that are drained."""
+        search = self.search(now)
+        search.allocations = self.state.allocations
+        return departures(search, in_all(map(outer, hosts), self.columns.layers))
+
+    def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
+        """Why there is no plan for a job; and when there will be one, if that is asked."""
+        reason = pending_reason(self.columns, ask)
+        first = None
+        if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
+            first = self.first_start(ask)
+        return m.Offer(ask.job, None, reason, too_young_until_s, first)
+
+    def _outranking(self, search: Search, ask: Ask) -> Found:
+        """The best plan that stops some of the outranked, and as few from the last on as will do."""
+        held = self.state.allocations
+        lowest = msgspec.structs.replace(ask, band=Band.CRITICAL)
+        victims = {
+            job: msgspec.structs.replace(held[job], band=Band.OPPORTUNISTIC)
+            for job in ask.outranked or ()
+            if job in held
+        }
+
+        def stopping(jobs: Sequence[str]) -> Plan | None:
+            search.allocations = {job: victims[job] for job in jobs}
+            return search.best(lowest).plan
+
+        last_first = list(victims)
+        found = fewest(len(victims), lambda count: stopping(last_first[:count]))
+        if found is None:
+            search.allocations = victims
+            return search.best(lowest)
+        return Found(_sparing(last_first[: found[0]], found[1], stopping))
+
+    def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
+        """Where and when the gang is expected to start first; it is known that not before a time."""
+        ends = ends_of(self.state.allocations, self.profile.default_duration_s, self.now)
+        look = partial(self._first_start, ask, ends, self.now, not_before_s)
+        if len(self.holds):
+            return look()  # what is held for a moment is not in the version of the books
+        return self.first_starts.find(ask, self.state.version, ends, look)
+
+    def expected_start(self, ask: Ask, now: float) -> Reservation | None:
+        """The same for people who look: nothing is remembered."""
+        ends = ends_of(self.state.allocations, self.profile.default_duration_s, now)
+        return self._first_start(ask, ends, now)
+
+    def _first_start(
+        self, ask: Ask, ends: Ends, now: float, not_before_s: float = -math.inf
+    ) -> Reservation | None:
+        search = self.search(now, ask)
+        free = msgspec.structs.replace(ask, preempt=False)
+
+        def find(columns: Columns) -> Plan | None:
+            search.columns = columns
+            return search.best(free).plan
+
+        held = self.state.allocations
+        return first_start(ask, self.region, search.columns, held, ends, find, not_before_s)
+
+
+def _sparing(
+    last_first: list[str], plan: Plan, stopping: Callable[[Sequence[str]], Plan | None]
+) -> Plan:
+    """The plan that stops, of these, whom it must: who ranks first is spared first. O(these) plans.
+
+    A plan that stops all of them cannot spare any: it is the cheapest.
+    """
+    gone = last_first
+    for job in reversed(last_first):
+        if len(plan.victims) == len(gone):
+            break
+        fewer = [other for other in gone if other != job]
+        without = stopping(fewer)
+        if without is not None:
+            gone, plan = fewer, without
+    return plan

@@ -1,0 +1,216 @@
+"""How each fact changes the region's books. Nothing is decided here: recovery runs this alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import UNSET
+
+from topmast.fast.machine import Fact
+from topmast.fast.region.facts import (
+    HostReachable,
+    HostsAssigned,
+    HostSet,
+    HostsHandedOver,
+    HostSuspected,
+    Kept,
+    Launched,
+    PairedWith,
+    PlaceBooked,
+    PlaceGivenUp,
+    RegionSet,
+    SlotsFreed,
+    SlotsTaken,
+    Stopping,
+    SuspicionOver,
+    Up,
+)
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.slices import inside, outer
+from topmast.fast.region.reservation.bookings import Place
+from topmast.fast.region.state import RegionState
+from topmast.fast.region.timesharing.pairs import inherit
+from topmast.model import messages as m
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.owners import owners_of, with_owners
+from topmast.model.states import HostState
+
+
+def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> None:
+    owners = owners_of(event.region)
+    clusters = {cluster.name for cluster in event.region.clusters}
+    placer.state.assigned = {
+        host: cluster
+        for host, cluster in placer.state.assigned.items()
+        if cluster in clusters and owners.get(host, cluster) != cluster
+    }
+    placer.configure_columns(_with_hosts_in_use(event.region, placer))
+    placer.more()
+
+
+def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
+    allocation = Allocation(
+        plan=inside(event.plan),
+        epoch=event.epoch,
+        spec=event.spec,
+        band=event.band,
+        start_s=placer.now,
+        time_left_s=event.time_left_s,
+        expected_s=event.expected_s,
+        hold=Hold.CLAIMED,
+        waiting_for=list(fact.waiting_for),
+    )
+    placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
+    placer.columns.hold(allocation)
+    placer.state.version += 1
+
+
+def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
+    allocation = placer.state.allocations[fact.job]
+    placer.claims.pop(fact.job, None)
+    allocation.hold = Hold.STARTING
+    allocation.start_s = placer.now
+    placer.columns.note(allocation)
+
+
+def _up(placer: RegionState, fact: Up, event: m.Message) -> None:
+    allocation = placer.state.allocations[fact.job]
+    allocation.running_s = placer.now
+    if allocation.hold is Hold.STARTING:
+        allocation.hold = Hold.RUNNING
+    placer.columns.note(allocation)
+
+
+def _kept(placer: RegionState, fact: Kept, event: m.Message) -> None:
+    allocation = placer.state.allocations[fact.job]
+    allocation.kept_until_s = fact.at_s
+    placer.columns.note(allocation)
+
+
+def _paired(placer: RegionState, fact: PairedWith, event: m.Message) -> None:
+    placer.state.allocations[fact.job].paired = fact.other or UNSET
+
+
+def _stopping(placer: RegionState, fact: Stopping, event: m.Message) -> None:
+    allocation = placer.state.allocations[fact.job]
+    allocation.hold = Hold.STOPPING
+    allocation.why = fact.why
+    placer.columns.note(allocation)
+
+
+def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
+    allocation = placer.state.allocations.pop(fact.job)
+    placer.claims.pop(fact.job, None)
+    placer.columns.let_go(allocation)
+    inherit(placer, fact.job)
+    for other in placer.claims.values():
+        if fact.job in other.waiting_for:
+            other.waiting_for.remove(fact.job)
+    placer.more()
+
+
+def _booked(placer: RegionState, fact: PlaceBooked, event: m.Message) -> None:
+    needs = placer.state.allocations[fact.job].needs()
+    placer.state.places[fact.job] = Place(fact.plan, needs, fact.until_s)
+    placer.columns.take(fact.plan.seats, needs)
+    placer.state.version += 1
+
+
+def _given_up(placer: RegionState, fact: PlaceGivenUp, event: m.Message) -> None:
+    place = placer.state.places.pop(fact.job)
+    placer.columns.give_back(place.plan.seats, place.needs)
+    placer.columns.grown[place.plan.cluster] = None
+    placer.state.places_used += fact.used
+    placer.state.places_missed += not fact.used
+    placer.more()
+
+
+def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
+    if fact.state is HostState.HEALTHY:
+        placer.state.wanted.pop(fact.host, None)
+        placer.state.suspect.pop(fact.host, None)
+    else:
+        placer.state.wanted[fact.host] = fact.state
+    _refresh(placer, fact.host)
+
+
+def _assigned(placer: RegionState, fact: HostsAssigned, event: m.Message) -> None:
+    before, placer.state.assigned = placer.state.assigned, dict(fact.owners)
+    for host in dict.fromkeys((*before, *fact.owners)):
+        _refresh(placer, host)
+
+
+def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -> None:
+    for host in fact.owners:
+        placer.state.assigned.pop(host, None)
+    placer.configure_columns(with_owners(placer.state.region, fact.owners))
+    placer.more()
+
+
+def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> None:
+    if fact.up:
+        placer.state.down.pop(fact.host, None)
+    else:
+        placer.state.down[fact.host] = True
+    _refresh(placer, fact.host)
+
+
+def _suspected(placer: RegionState, fact: HostSuspected, event: m.Message) -> None:
+    placer.state.suspect[fact.host] = fact.until_s
+    _refresh(placer, fact.host)
+
+
+def _trusted(placer: RegionState, fact: SuspicionOver, event: m.Message) -> None:
+    placer.state.suspect.pop(fact.host, None)
+    _refresh(placer, fact.host)
+
+
+def _refresh(placer: RegionState, host: str) -> None:
+    placer.health_changed = True
+    if host in placer.columns.index:
+        placer.columns.set_state(host, placer.host_state(host))
+    placer.more()
+
+
+def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
+    """The new configuration, plus hosts that left it while attempts still run there: draining."""
+    listed = {h.name for c in region.clusters for h in c.hosts}
+    leaving: dict[str, list[HostSpec]] = {}
+    placer.state.leaving = {}
+    for allocation in placer.state.allocations.values():
+        for name in map(outer, allocation.plan.hosts):
+            if name not in listed and name in placer.columns.index:
+                listed.add(name)
+                spec = placer.columns.known(name)
+                leaving.setdefault(outer(allocation.plan.cluster), []).append(spec)
+                placer.state.leaving[name] = True
+    if not leaving:
+        return region
+    known = {c.name for c in region.clusters}
+    clusters = [
+        ClusterSpec(c.name, c.hosts + tuple(leaving.get(c.name, ())), c.engine, c.options)
+        for c in region.clusters
+    ]
+    clusters += [ClusterSpec(n, tuple(h)) for n, h in sorted(leaving.items()) if n not in known]
+    return RegionSpec(region.name, tuple(clusters), region.storage_bytes, region.store)
+
+
+APPLIERS: dict[type[Fact], Callable[..., None]] = {
+    RegionSet: _region,
+    SlotsTaken: _taken,
+    Launched: _launched,
+    Up: _up,
+    Kept: _kept,
+    Stopping: _stopping,
+    SlotsFreed: _freed,
+    PlaceBooked: _booked,
+    PlaceGivenUp: _given_up,
+    HostSet: _host,
+    HostsAssigned: _assigned,
+    HostsHandedOver: _handed_over,
+    HostReachable: _reachable,
+    HostSuspected: _suspected,
+    SuspicionOver: _trusted,
+    PairedWith: _paired,
+}
+"""Every fact of a region."""

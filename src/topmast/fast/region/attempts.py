@@ -1,0 +1,299 @@
+"""Attempts from launch to end, and the hosts that are drained under them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UnsetType
+
+from topmast.fast.region.answers import RegionAnswers
+from topmast.fast.region.facts import (
+    HostsHandedOver,
+    HostSuspected,
+    Kept,
+    Launched,
+    PairedWith,
+    PlaceBooked,
+    PlaceGivenUp,
+    SlotsFreed,
+    Stopping,
+    Up,
+)
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.slices import in_all, outer, outside
+from topmast.fast.region.preemption.moving import GOING
+from topmast.fast.region.preemption.shrinking import larger_place
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import MILLI
+from topmast.model.owners import owners_of
+from topmast.model.plan import Plan
+from topmast.model.states import HostState, Outcome
+
+KEPT_S = 60.0
+"""How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
+
+
+def launch(placer: RegionAnswers, allocation: Allocation) -> None:
+    """Start the gang: nobody stands in its place any more."""
+    placer.decide(Launched(allocation.job))
+    plan = outside(allocation.plan)
+    placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
+    placer.send(
+        ids.cluster(plan.cluster),
+        m.LaunchGang(
+            plan.job,
+            allocation.epoch,
+            allocation.spec,
+            placer.region,
+            plan.cluster,
+            plan.seats,
+            allocation.time_left_s,
+            plan.beside,
+        ),
+    )
+
+
+def stop(
+    placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str, to: Plan | None = None
+) -> None:
+    """Tell a launched attempt to stop, and the queue that it was told; keep the place it goes ``to``."""
+    job, epoch = allocation.job, allocation.epoch
+    if to is not None:
+        grace_s = allocation.spec.checkpoint.grace_s
+        placer.decide(PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
+    placer.decide(Stopping(job, why))
+    cluster = ids.cluster(outer(allocation.plan.cluster))
+    placer.send(cluster, m.StopGang(job, epoch, why, cause))
+    placer.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
+
+
+def stop_attempt(placer: RegionAnswers, event: m.StopAttempt) -> None:
+    """End an attempt, as far as it has come."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None or allocation.hold is Hold.STOPPING:
+        return
+    if allocation.hold is Hold.CLAIMED:
+        free(placer, allocation, event.why, event.cause)
+    else:
+        stop(placer, allocation, event.why, event.cause)
+    announce(placer)
+
+
+def enlarge(placer: RegionAnswers, event: m.EnlargeAttempt) -> None:
+    """Give an attempt more tasks, if there is room now and that is worth a restart."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None or not allocation.spec.preemptible:
+        return
+    if placer.columns.layers > 1:
+        going = placer.crowd.grows(placer, allocation, event.tasks)
+        if going is not None:
+            stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
+        return
+    to = larger_place(placer.search(placer.now), allocation, event.tasks)
+    if to is not None:
+        before, after = len(allocation.plan.seats), len(to.seats)
+        cause = f"grows from {before} to {after} tasks"
+        stop(placer, allocation, Outcome.PREEMPTED, cause, to)
+
+
+def free(placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str) -> None:
+    """Give back what was claimed but never used."""
+    job, epoch, start_s = allocation.job, allocation.epoch, allocation.start_s
+    placer.decide(SlotsFreed(job))
+    ended = m.AttemptEnded(job, epoch, why, start_s, placer.now, 0.0, cause)
+    placer.send(ids.QUEUE, ended)
+
+
+def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
+    """Nothing of an attempt runs any more: free its slots, launch who waited for them."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None:
+        return
+    placer.decide(SlotsFreed(event.job))
+    if event.outcome is not Outcome.PREEMPTED and event.job in placer.state.places:
+        placer.decide(PlaceGivenUp(event.job, used=False))
+    if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+        for host in event.suspects:
+            suspect(placer, host)
+    placer.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
+    for waiting in list(placer.claims.values()):
+        if not waiting.waiting_for:
+            _launch_or_refuse(placer, waiting)
+            placer.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
+    announce(placer)
+
+
+def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
+    """A preemptor's turn: launch it, unless a host of its plan went away meanwhile."""
+    rows = [placer.columns.index.get(host) for host in allocation.plan.hosts]
+    if all(row is not None and placer.columns.available[row] for row in rows):
+        launch(placer, allocation)
+    else:
+        free(placer, allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
+
+
+def announce(placer: RegionAnswers) -> None:
+    """Tell the queue, once an event, that something came free; hosts that are drained go first."""
+    if placer.health_changed:
+        _give_up_places(placer)
+        tell_out_of_service(placer)
+    if placer.freed:
+        placer.freed = False
+        drain(placer, placer.drained_hosts())
+        _rebalance(placer)
+        if hand_over(placer):
+            placer.freed = False  # the queue is told below
+        clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
+        placer.columns.grown.clear()
+        placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
+
+
+def _give_up_places(placer: RegionAnswers) -> None:
+    """A place on a host that takes no work is none: what else it has is free again. O(places)."""
+    columns = placer.columns
+    for job, place in list(placer.state.places.items()):
+        rows = [columns.index.get(host) for host in place.plan.hosts]
+        if not all(row is not None and columns.available[row] for row in rows):
+            placer.decide(PlaceGivenUp(job, used=False))
+
+
+def _rebalance(placer: RegionAnswers) -> None:
+    """Move those who share their GPUs and had better be elsewhere."""
+    for going in placer.crowd.moves(placer):
+        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+
+
+def tell_out_of_service(placer: RegionAnswers, *, again: bool = False) -> None:
+    """Tell the queue which GPUs it need not count on, if these are others than before, or ``again``. O(hosts)."""
+    placer.health_changed = False
+    found: dict[str, int] = {}
+    for host in (host for cluster in placer.state.region.clusters for host in cluster.hosts):
+        if host.gpus and placer.host_state(host.name) is not HostState.HEALTHY:
+            found[host.model] = found.get(host.model, 0) + host.gpus
+    if found != placer.out_of_service or (again and found):
+        placer.out_of_service = found
+        placer.send(ids.QUEUE, m.OutOfService(placer.region, found))
+
+
+def hand_over(placer: RegionAnswers) -> bool:
+    """Give empty hosts to the clusters that wait for them; both clusters and the queue are told. Whether any goes.
+
+    O(hosts that are assigned), and O(hosts + attempts) if any goes.
+    """
+    ready = {h: c for h, c in placer.state.assigned.items() if _is_empty(placer, h)}
+    if not ready:
+        return False
+    owners = owners_of(placer.state.region)
+    concerned = {owners[host] for host in ready} | set(ready.values())
+    placer.decide(HostsHandedOver(ready))
+    for cluster in placer.state.region.clusters:
+        if cluster.name in concerned:
+            order = m.ConfigureCluster(placer.region, cluster)
+            placer.send(ids.cluster(cluster.name), order)
+    placer.send(ids.QUEUE, m.HostsMoved(placer.region, ready))
+    return True
+
+
+def _is_empty(placer: RegionAnswers, host: str) -> bool:
+    """Whether nothing sits on a host, or is promised it. A host that is down waits: tasks may be left on it."""
+    columns, state = placer.columns, placer.state
+    row = columns.index.get(host)
+    if row is None or state.down.get(host) or bool((columns.slots(row) != MILLI).any()):
+        return False
+    plans = [a.plan for a in state.allocations.values()] + [p.plan for p in state.places.values()]
+    return not any(host in plan.hosts for plan in plans)
+
+
+def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) -> None:
+    """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
+    if not hosts:
+        return
+    hosts = in_all(map(outer, hosts), placer.columns.layers)
+    held = placer.state.allocations
+    host_of = {
+        a.job: next(outer(host) for host in a.plan.hosts if host in hosts)
+        for a in held.values()
+        if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
+    }
+    for job, host in host_of.items():
+        if held[job].hold is Hold.CLAIMED:
+            free(placer, held[job], Outcome.PREEMPTED, f"host {host} is drained")
+    if not any(held[job].hold in GOING for job in host_of if job in held):
+        return
+    for leaving in placer.departures(hosts, placer.now):
+        if leaving.to is not None or (at_once and leaving.may_stop):
+            host = host_of[leaving.job]
+            moved, stopped = f"migrated off host {host} (drain)", f"host {host} is drained"
+            cause = moved if leaving.to is not None else stopped
+            stop(placer, held[leaving.job], Outcome.PREEMPTED, cause, leaving.to)
+
+
+def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
+    """Every task is up."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Up(event.job))
+        placer.send(ids.QUEUE, event)
+
+
+def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued) -> None:
+    """The gang stands still for others, or goes on; its place stays its own.
+
+    Turns tell that time passes: a move that was not worth it may be by now.
+    """
+    if placer.held(event.job, event.epoch):
+        placer.send(ids.QUEUE, event)
+        if placer.crowd.is_due(placer):
+            _rebalance(placer)
+        for going in placer.crowd.gives_way(placer):
+            stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+
+
+def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
+    """The gang runs beside another, or no more; two that go on apart do not go well together."""
+    allocation = placer.held(event.job, event.epoch)
+    if allocation is None:
+        return
+    placer.send(ids.QUEUE, event)
+    other = placer.state.allocations.get(event.beside or allocation.paired or "")
+    if other is not None and not isinstance(event.gain, UnsetType):
+        placer.crowd.note_gain(allocation, other, event.gain)
+    if placer.columns.layers == 1 or (allocation.paired or "") == event.beside:
+        return
+    placer.decide(PairedWith(event.job, event.beside))
+    if not event.beside and other is not None and other.hold is Hold.RUNNING:
+        placer.crowd.note_parted(placer, event.job, other.job)
+        if not other.paired:  # both were told
+            _rebalance(placer)
+
+
+def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
+    """How fast the gang is with its GPUs for itself: less than before it was moved, and it goes back."""
+    going = placer.crowd.note_rate(placer, event)
+    if going is not None:
+        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+
+
+def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:
+    """What ran up to a time is kept whatever happens."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Kept(event.job, event.at_s))
+        placer.send(ids.QUEUE, event)
+
+
+def resumed(placer: RegionAnswers, event: m.AttemptResumed) -> None:
+    """The job went on from a step."""
+    if placer.held(event.job, event.epoch):
+        placer.send(ids.QUEUE, event)
+
+
+def stopping(placer: RegionAnswers, event: m.AttemptStopping) -> None:
+    """The gang was told to stop."""
+    if placer.held(event.job, event.epoch):
+        placer.decide(Stopping(event.job, event.why))
+        placer.send(ids.QUEUE, event)
+
+
+def suspect(placer: RegionAnswers, host: str) -> None:
+    """Give a host no work for a while."""
+    if host in placer.columns.index:
+        placer.decide(HostSuspected(host, placer.now + placer.profile.suspect_s))

@@ -1,0 +1,107 @@
+"""Commits: a plan is validated against the books, its victims are stopped, its gang is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from topmast.fast.region.answers import RegionAnswers
+from topmast.fast.region.attempts import announce, launch, stop
+from topmast.fast.region.facts import (
+    PlaceGivenUp,
+    SlotsTaken,
+)
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.slices import inside, outer
+from topmast.fast.region.timesharing.pairs import why_not
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.plan import Plan, Victim
+from topmast.model.states import Outcome
+
+
+def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
+    """Take the slots, if the plan still fits, and stop the victims or launch at once."""
+    plan = inside(event.plan)
+    kept = placer.holds.claim(placer.columns, event.hold, plan.job)
+    why = _no_longer_fits(placer, plan, event)
+    if why and event.hold not in ("", kept):
+        why = f"{why}, and its hold had expired"
+    if why:
+        if kept:
+            placer.note_room()
+            announce(placer)
+        placer.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
+        return
+    held = placer.state.allocations
+    victims = [v for v in plan.victims if v.job in held]
+    place = placer.state.places.get(plan.job)
+    if place is not None:
+        placer.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
+    placer.decide(SlotsTaken(tuple(v.job for v in victims)))
+    if victims:  # else the start says so
+        placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
+    for victim in victims:
+        cause = _cause(plan.job, held[victim.job], victim.to)
+        stop(placer, held[victim.job], Outcome.PREEMPTED, cause, victim.to)
+    if not victims:
+        launch(placer, held[plan.job])
+    if place is not None:
+        announce(placer)
+
+
+def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:
+    """Why somebody has to stop, in words."""
+    if to is None:
+        return f"preempted by {preemptor}"
+    before, after = len(held.plan.seats), len(to.seats)
+    if after < before:
+        return f"shrinks from {before} to {after} tasks for {preemptor}"
+    return f"migrated for {preemptor}"
+
+
+def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> str:
+    """Re-validate a plan against the books as they are; empty when it fits."""
+    if plan.job in placer.state.allocations:
+        return "the job holds slots already"
+    if why := why_not(placer, plan):
+        return why
+    unchanged = plan.region_version == placer.state.version and not len(placer.holds)
+    if unchanged and not plan.victims:
+        return ""  # nothing has happened here since it was made
+    trial = Overlay(placer.columns)
+    place = placer.state.places.get(plan.job)
+    if place is not None:
+        trial.give_back(place.plan.seats, place.needs)
+    for victim in plan.victims:
+        held = placer.state.allocations.get(victim.job)
+        if held is None:
+            continue  # gone by itself: its slots are free
+        if held.epoch != victim.epoch or held.hold is Hold.STOPPING:
+            return f"victim {victim.job} is another attempt or being stopped"
+        trial.give_back(held.plan.seats, held.needs())
+    for host in plan.hosts:
+        row = placer.columns.index.get(host)
+        if row is None or not placer.columns.available[row]:
+            return f"host {outer(host)} takes no work"
+    needs = {g.name: g.resources for g in event.spec.groups}
+    trial.take(plan.seats, needs)
+    for seat in plan.seats:
+        if trial.overdrawn(seat, needs[seat.group]):
+            return f"host {outer(seat.host)} has not enough free"
+    return _no_place_is_left(placer, plan.victims, trial)
+
+
+def _no_place_is_left(placer: RegionAnswers, victims: Iterable[Victim], trial: Overlay) -> str:
+    """Whose place is not there any more, of those who are to move; empty if all are."""
+    for victim in victims:
+        held = placer.state.allocations.get(victim.job)
+        if held is None or victim.to is None:
+            continue
+        needs = held.needs()
+        trial.take(victim.to.seats, needs)
+        rows = [placer.columns.index.get(host) for host in victim.to.hosts]
+        there = all(row is not None and placer.columns.available[row] for row in rows)
+        if not there or any(trial.overdrawn(s, needs[s.group]) for s in victim.to.seats):
+            return f"the place for {victim.job} is not free"
+    return ""

@@ -1,0 +1,109 @@
+"""What others would have to let go of for a gang to have a place in a region; each tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
+from topmast.fast.region.explain.space import Space, fewest_gone, without_attempts
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.reservation.first_starts import expected_end_s
+from topmast.model.reason import Change, ChangeKind
+from topmast.model.units import format_duration
+
+ENDS_TRIED = 1_000
+"""Of the attempts that run, so many are thought away, the first to end first."""
+JOBS_NAMED = 12
+"""Of so many that have to end, those that need not are found out."""
+
+
+def others_gone(trials: Trials) -> Iterator[Change]:
+    """Room that is kept, hosts that are avoided, jobs that end or grow old enough. O(log A) trials."""
+    yield from _without_reservation(trials)
+    yield from _on_avoided_hosts(trials)
+    yield from _when_old_enough(trials)
+    yield from _when_jobs_end(trials)
+
+
+def _without_reservation(trials: Trials) -> Iterator[Change]:
+    """What is kept for another gang would do. O(H)."""
+    held = trials.ask.held
+    if held is None or trials.unheld is None:
+        return
+    domain = Space(trials.unheld, trials.ask.avoid_hosts).place_for(trials.ask)
+    if domain is not None:
+        place = Spot(trials.search.region, domain, preempting=False)
+        wait_s = max(0.0, held.from_s - trials.search.now)
+        text = f"the GPUs that are kept for {held.job}, or a run time of at most {format_duration(wait_s)}"
+        yield trials.change(
+            ChangeKind.KEPT, text, wait_s / 3600.0, place, jobs=(held.job,), at_s=held.from_s
+        )
+
+
+def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
+    """The hosts on which the job failed would do. O(H)."""
+    here = tuple(h for h in trials.ask.avoid_hosts if h in trials.search.columns.index)
+    domain = Space(trials.search.columns).place_for(trials.ask) if here else None
+    if domain is not None:
+        place = Spot(trials.search.region, domain, preempting=False)
+        text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"
+        yield trials.change(ChangeKind.AVOIDED, text, 0.5, place, hosts=here)
+
+
+def _when_old_enough(trials: Trials) -> Iterator[Change]:
+    """Attempts too young to be stopped will be old enough soon. O(A + log A x H)."""
+    if not trials.preempt:
+        return
+    now = trials.search.now
+    young = [a for a in trials.lower() if trials.old_at_s(a) > now]
+    young.sort(key=lambda a: (trials.old_at_s(a), a.job))
+    base = trials.without_victims.columns
+    count = fewest_gone(base, young[:ENDS_TRIED], lambda c: trials.holds(c) is not None)
+    if count is not None:
+        at_s = trials.old_at_s(young[count - 1])
+        wait_s = at_s - now
+        patience = format_duration(trials.search.profile.min_runtime_s)
+        text = (
+            f"a wait of {format_duration(wait_s)}, because jobs that have run for less than {patience} "
+            f"may not be preempted"
+        )
+        domain = trials.holds(without_attempts(base, young[:count]))
+        if domain is not None:
+            place = Spot(trials.search.region, domain, preempting=True)
+            jobs = tuple(a.job for a in young[:count])
+            yield trials.change(
+                ChangeKind.PATIENCE, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s
+            )
+
+
+def _when_jobs_end(trials: Trials) -> Iterator[Change]:
+    """Jobs that are to end, the first as expected; of a few, those that matter. O(A + log A x H)."""
+    now, default_s = trials.search.now, trials.search.profile.default_duration_s
+    ends = sorted(
+        ((expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()),
+    )[:ENDS_TRIED]
+    order = [trials.search.allocations[job] for _, job in ends]
+    columns = trials.search.columns
+    count = fewest_gone(columns, order, lambda c: trials.holds(c) is not None)
+    if count is None:
+        return
+    gone = _needed(trials, order[:count])
+    domain = trials.holds(without_attempts(columns, gone))
+    if domain is not None:
+        at_s = ends[count - 1][0]
+        jobs = tuple(a.job for a in gone)
+        wait_s = max(0.0, at_s - now)
+        text = f"the end of {listed(jobs)}, expected in {format_duration(wait_s)}"
+        place = Spot(trials.search.region, domain, preempting=False)
+        yield trials.change(ChangeKind.ENDS, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s)
+
+
+def _needed(trials: Trials, gone: list[Allocation]) -> list[Allocation]:
+    """Those of a few without which the gang would not fit; a long list stays as it is."""
+    if len(gone) > JOBS_NAMED:
+        return gone
+    for allocation in gone[:-1]:
+        others = [a for a in gone if a is not allocation]
+        if trials.holds(without_attempts(trials.search.columns, others)) is not None:
+            gone = others
+    return gone

@@ -1,0 +1,105 @@
+"""One gang that a region has no place for, and whether it would have one in another world.
+
+Explanations change one thing and look again. Only whether there is a place counts, not which is best, so
+that a trial costs the sums over the hosts and no scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from topmast.fast.region.explain.space import Space, without_attempts
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search.search import Domain, Search
+from topmast.model.job import Band
+from topmast.model.plan import Ask
+from topmast.model.reason import Change, ChangeKind
+
+
+class Spot:
+    """Where a gang would sit, in words."""
+
+    def __init__(self, region: str, domain: Domain, preempting: bool) -> None:
+        self.region = region
+        self.cluster = domain.cluster
+        self.preempting = preempting
+
+    def __str__(self) -> str:
+        how = " if other jobs are preempted" if self.preempting else ""
+        return f"there is room in {self.region}/{self.cluster}{how}"
+
+
+class Trials:
+    """The gang and the region. ``unheld``: the columns with what is kept for another gang, if any is.
+
+    Complexities below are for H hosts with their slots and A attempts.
+    """
+
+    def __init__(
+        self, search: Search, ask: Ask, *, preempt: bool, unheld: Columns | None = None
+    ) -> None:
+        self.search = search
+        self.ask = ask
+        self.preempt = preempt and ask.band > Band.OPPORTUNISTIC
+        self.unheld = unheld
+
+    @cached_property
+    def space(self) -> Space:
+        """The region as it is."""
+        return Space(self.search.columns, self.ask.avoid_hosts)
+
+    def place(self, ask: Ask) -> Spot | None:
+        """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
+        domain = self.space.place_for(ask)
+        if domain is not None:
+            return Spot(self.search.region, domain, preempting=False)
+        if self.preempt:
+            domain = self.without_victims.place_for(ask)
+        return None if domain is None else Spot(self.search.region, domain, preempting=True)
+
+    def holds(self, columns: Columns) -> Domain | None:
+        """Where the gang would sit in other columns, on free GPUs. O(H)."""
+        return Space(columns, self.ask.avoid_hosts).place_for(self.ask)
+
+    @cached_property
+    def without_victims(self) -> Space:
+        """The region once everything is gone that may be stopped for the gang. O(A) once."""
+        now = self.search.now
+        gone = [a for a in self.lower() if self.old_at_s(a) <= now]
+        return Space(without_attempts(self.search.columns, gone), self.ask.avoid_hosts)
+
+    def lower(self) -> list[Allocation]:
+        """Attempts that may be stopped for the gang, at once or when they are old enough. O(A)."""
+        return [
+            a
+            for a in self.search.allocations.values()
+            if a.band < self.ask.band
+            and a.spec.preemptible
+            and a.hold in (Hold.STARTING, Hold.RUNNING)
+        ]
+
+    def old_at_s(self, allocation: Allocation) -> float:
+        """When an attempt has run long enough to be stopped."""
+        return allocation.start_s + self.search.profile.min_runtime_s
+
+    def change(
+        self, kind: ChangeKind, text: str, size: float, place: Spot, **more: object
+    ) -> Change:
+        """A change after which there is a place."""
+        told, stops = f"{text}: {place}", place.preempting
+        return Change(
+            kind, told, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def count_of(count: int, one: str, of: str = "") -> str:
+    """``1 task``, ``2 tasks of group reader``."""
+    return f"{count} {one}{'' if count == 1 else 's'}{of}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    few = ", ".join(names[:3])
+    return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"

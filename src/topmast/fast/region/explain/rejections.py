@@ -1,0 +1,243 @@
+"""Why a region has no place for a gang: every host counted under one reason, cluster by cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+import numpy as np
+
+from topmast.fast.region.explain.space import Space
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
+from topmast.fast.region.inventory.slices import outer
+from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.scoring import accelerators_of
+from topmast.fast.region.search.search import Search, choices_of, levels_of
+from topmast.model.job import MILLI
+from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, VictimVerdict
+
+ON_THE_WAY = (
+    Rejection.NO_MATCHING_HARDWARE,
+    Rejection.QUOTA,
+    Rejection.HOST_UNAVAILABLE,
+    Rejection.HOST_AVOIDED,
+    Rejection.TOO_FEW_GPUS,
+    Rejection.TOO_FEW_CPUS,
+    Rejection.TOO_LITTLE_MEMORY,
+)
+"""What a host is asked, in this order; the first that it fails excludes it."""
+REASONS_KEPT = 1_000
+
+
+class Verdicts:
+    """What one search found, cluster by cluster. What clusters share is computed once."""
+
+    def __init__(self, search: Search, ask: Ask, *, preempt: bool) -> None:
+        self.search = search
+        self.ask = ask
+        self.columns = search.columns
+        self.preempt = preempt
+
+    def of(self, cluster: str, found: Plan | None) -> ClusterVerdict:
+        """The verdict on one cluster, ``found`` being its best plan. O(hosts x choices x groups)."""
+        rows = self.columns.clusters[cluster]
+        roomy = roomy_hosts(self._empty, self.ask, rows)
+        counts, fitting = self._count_hosts(rows, roomy, found)
+        return ClusterVerdict(
+            cluster=cluster,
+            rejections=tuple(Count(reason, counts[reason]) for reason in sorted(counts)),
+            ever=bool(roomy.any()),
+            free_gpus=self.columns.free_gpus_milli(rows) / MILLI,
+            total_gpus=float(self.columns.gpus[rows].sum()),
+            largest_gpus=_largest_gpus(self._empty, self.ask, rows),
+            score=found.score if found else None,
+            terms=found.terms if found else {},
+            victims=tuple(v.job for v in found.victims) if found else (),
+            hosts=len(rows),
+            fitting_hosts=fitting,
+            spared=self._count_spared(cluster) if found is None and roomy.any() else (),
+            stopped=victims_of(self.search, found) if found else (),
+        )
+
+    def barred(self, cluster: str, why: Rejection, detail: str) -> ClusterVerdict:
+        """The verdict on a cluster of a region that is ruled out as a whole. O(hosts)."""
+        rows = self.columns.clusters[cluster]
+        return ClusterVerdict(
+            cluster=cluster,
+            rejections=(Count(why, len(rows), detail),) if len(rows) else (),
+            ever=False,
+            free_gpus=self.columns.free_gpus_milli(rows) / MILLI,
+            total_gpus=float(self.columns.gpus[rows].sum()),
+            hosts=len(rows),
+        )
+
+    @cached_property
+    def _empty(self) -> Space:
+        return Space(self.columns.empty())
+
+    @cached_property
+    def _stage(self) -> Ints:
+        """How many of the questions each host passes, by the group and in the layer for which it gets furthest (places)."""
+        best: Ints = np.zeros(len(self.columns.hosts), dtype=np.int64)
+        for group in self.ask.groups:
+            passes = np.array(_passes(self.columns, self.ask, group))
+            np.maximum(best, np.cumprod(passes, axis=0).sum(axis=0), out=best)
+        return np.asarray(best.reshape(self.columns.layers, -1).max(axis=0), dtype=np.int64)
+
+    def _count_hosts(
+        self, rows: Ints, roomy: Bools, found: Plan | None
+    ) -> tuple[Counter[Rejection], int]:
+        """Each host under the first reason that excludes it; and how many nothing excludes."""
+        stage = self._stage[rows]
+        counts: Counter[Rejection] = Counter()
+        for at, reason in enumerate(ON_THE_WAY):
+            counts[reason] = int((stage == at).sum())
+        takes_a_task = stage == len(ON_THE_WAY)
+        if found is None:
+            counts[Rejection.TOGETHER] = int((takes_a_task & roomy).sum())
+            counts[Rejection.TOPOLOGY] = int((takes_a_task & ~roomy).sum())
+        return +counts, int(takes_a_task.sum()) if found is not None else 0
+
+    def _count_spared(self, cluster: str) -> tuple[Count, ...]:
+        """Running jobs that may not be stopped for this one (yet), by the first reason."""
+        if not self.preempt:
+            return ()
+        held = self.search.allocations.values()
+        reasons = Counter(self._spares(a) for a in held if outer(a.plan.cluster) == cluster)
+        return tuple(Count(r, reasons[r]) for r in sorted(r for r in reasons if r is not None))
+
+    def _spares(self, allocation: Allocation) -> Rejection | None:
+        if allocation.hold not in (Hold.STARTING, Hold.RUNNING):
+            return Rejection.STOPPING
+        if allocation.band >= self.ask.band:
+            return Rejection.BAND_NOT_LOWER
+        if not allocation.spec.preemptible:
+            return Rejection.NOT_PREEMPTIBLE
+        old_at_s = allocation.start_s + self.search.profile.min_runtime_s
+        return Rejection.VICTIMS_TOO_YOUNG if old_at_s > self.search.now else None
+
+
+def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
+    """Who would be stopped for a plan, what that loses and how it is priced. O(victims)."""
+    per_gpu_s = search.profile.score.preemption / 3600.0
+    found = []
+    for victim in plan.victims:
+        held = search.allocations.get(victim.job)
+        if held is None or held.epoch != victim.epoch:
+            continue  # it has let go meanwhile
+        found.append(
+            VictimVerdict(
+                job=victim.job,
+                tenant=held.spec.tenant,
+                band=held.band.name.lower(),
+                lost_gpu_s=held.lost_gpu_s(search.now),
+                restart_gpu_s=search.profile.restart_cost_s * held.plan.gpus_milli / MILLI,
+                price=per_gpu_s * victim.lost_gpu_s,
+            )
+        )
+    return tuple(found)
+
+
+def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> ClusterVerdict:
+    """What the search found in one cluster, ``found`` being its best plan. As `Verdicts.of`."""
+    return Verdicts(search, ask, preempt=True).of(cluster, found)
+
+
+def pending_reason(columns: Columns, ask: Ask) -> PendingReason:
+    """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
+
+    What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
+    """
+    kind = (ask.groups, ask.topology.required, ask.models)
+    reason = columns.reasons.get(kind)
+    if reason is None:
+        if len(columns.reasons) >= REASONS_KEPT:
+            columns.reasons.clear()
+        reason = columns.reasons[kind] = _reason(columns, ask)
+    return reason
+
+
+def _reason(columns: Columns, ask: Ask) -> PendingReason:
+    empty = Space(columns.empty())
+    if any(roomy_hosts(empty, ask, rows).any() for rows in columns.clusters.values()):
+        return PendingReason.INSUFFICIENT_CAPACITY
+    for choice in choices_of(ask):
+        if all(bool(empty.room(g.resources, choice).any()) for g in ask.groups):
+            return PendingReason.TOPOLOGY_DOES_NOT_FIT
+    return PendingReason.NO_MATCHING_HARDWARE
+
+
+def fits_when_empty(columns: Columns, ask: Ask, cluster: str) -> bool:
+    """Whether some domain of the cluster could hold the gang with nothing else on it."""
+    return bool(roomy_hosts(Space(columns.empty()), ask, columns.clusters[cluster]).any())
+
+
+def roomy_hosts(space: Space, ask: Ask, rows: Ints) -> Bools:
+    """Which hosts of a cluster (rows) stand in a domain that could take each group of the gang.
+
+    Of the widest level allowed: it has room if a tighter one in it has. O(rows x choices x groups).
+    """
+    roomy = np.zeros(len(rows), dtype=np.bool_)
+    if len(rows):
+        numbers = _domain_of(space.columns, ask, rows)
+        for choice in choices_of(ask):
+            enough = np.ones(int(numbers.max()) + 1, dtype=np.bool_)
+            for group in ask.groups:
+                room = space.room(group.resources, choice)[rows]
+                enough &= np.bincount(numbers, weights=room) >= group.count
+            roomy |= enough[numbers]
+    return roomy
+
+
+def largest_gpus(columns: Columns, ask: Ask, cluster: str) -> float:
+    """The most GPUs that a gang of the hungriest group's tasks could hold, within the topology asked."""
+    return _largest_gpus(Space(columns.empty()), ask, columns.clusters[cluster])
+
+
+def _largest_gpus(empty: Space, ask: Ask, rows: Ints) -> float:
+    best = 0
+    for choice in choices_of(ask) if len(rows) else ():
+        group = max(ask.groups, key=lambda g: gpus_of_task(g.resources, choice))
+        room = empty.room(group.resources, choice)[rows]
+        most = int(np.bincount(_domain_of(empty.columns, ask, rows), weights=room).max())
+        best = max(best, most * gpus_of_task(group.resources, choice))
+    return best / MILLI
+
+
+def _domain_of(columns: Columns, ask: Ask, rows: Ints) -> Ints:
+    """The domains of hosts at the widest level that the gang may span, numbered from 0 (rows)."""
+    numbers = columns.domain[levels_of(ask)[-1]][rows]
+    return np.asarray(numbers - numbers.min(), dtype=np.int64)
+
+
+def _passes(columns: Columns, ask: Ask, group: GroupAsk) -> list[Bools]:
+    """Which hosts pass each question of `ON_THE_WAY` for one task of a group (questions x hosts)."""
+    resources, count = group.resources, len(columns.hosts)
+    has, may, free = (np.zeros(count, dtype=np.bool_) for _ in range(3))
+    for choice in range(max(1, len(accelerators_of(ask)))):
+        milli = gpus_of_task(resources, choice)
+        listed = resources.accelerators
+        model = listed[min(choice, len(listed) - 1)].model if listed else None
+        usable = columns.gpus * MILLI >= milli
+        if model is not None:
+            usable &= np.asarray(columns.models == model, dtype=np.bool_)
+        has |= usable
+        if choice in choices_of(ask):
+            may |= usable
+            free |= usable & _has_slots(columns, milli)
+    avoided = np.zeros(count, dtype=np.bool_)
+    avoided[[columns.index[host] for host in ask.avoid_hosts if host in columns.index]] = True
+    cpus = columns.free_cpus + 1e-9 >= cpus_of(resources)
+    memory = columns.free_memory >= resources.memory_bytes
+    return [has, may, columns.available, ~avoided, free, cpus, memory]
+
+
+def _has_slots(columns: Columns, milli: int) -> Bools:
+    """Which hosts have GPUs free for one task (hosts)."""
+    if milli == 0:
+        return np.ones(len(columns.hosts), dtype=np.bool_)
+    if milli < MILLI:
+        return columns.shares_free(milli) > 0
+    return columns.whole_free() * MILLI >= milli

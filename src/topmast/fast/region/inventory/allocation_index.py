@@ -1,0 +1,171 @@
+"""The attempts of an index: rows and entries of `Holdings`, given out and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory import allocation_table as holdings
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation_table import NONE, Holdings, Table
+from topmast.fast.region.preemption.kernels import OPEN_LIMIT, Scratch
+from topmast.fast.region.search.kernels import I64, Arrays
+from topmast.model.job import MILLI
+
+if TYPE_CHECKING:
+    from topmast.fast.region.inventory.columns import Columns
+
+SPARE = 256
+"""Rows and entries to begin with."""
+
+
+class Holders:
+    """Keeps the entries of attempts; ``arrays`` are those of the index."""
+
+    def __init__(self, arrays: Arrays, regions: Sequence[str]) -> None:
+        self.arrays = arrays
+        self.regions = regions
+        self.rows: dict[tuple[str, str], int] = {}
+        """By region and job."""
+        self.jobs: list[tuple[str, str]] = [("", "")] * SPARE
+        """The region and job of each row."""
+        self.of_region: I64 = np.full(SPARE, NONE, np.int64)
+        self.held = _empty(len(arrays.whole), len(arrays.hist))
+        self._free_rows = list(range(SPARE))[::-1]
+        self._free_entries = list(range(SPARE))[::-1]
+        self._scratch: Scratch | None = None
+        self._gone: I64 = np.zeros(SPARE, np.int64)
+        """Room for the entries that an attempt gives back."""
+
+    def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
+        """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
+        row = self._new_row()
+        key = (columns.region, allocation.job)
+        self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
+        gpus = allocation.plan.gpus_milli / MILLI
+        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
+        for entry in self._entries(columns, row, allocation)[::-1]:
+            self.held.entries["more"][entry] = self.held.attempts["entry"][row]
+            self.held.attempts["entry"][row] = entry
+        holdings.link_all_of(*self.arrays, *self.held, row)
+
+    def count_anew(self, region: str, job: str) -> None:
+        """Count the hosts of an attempt anew; raises `RuntimeError` when it holds what another holds.
+
+        O(slots and entries of its hosts)
+        """
+        try:
+            holdings.refresh_all_of(*self.arrays, *self.held, self.rows[region, job])
+        except RuntimeError as error:
+            raise RuntimeError(f"job {job} in region {region}: {error}") from error
+
+    def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
+        """An entry for each host, followed by those of its shares."""
+        needs = allocation.needs()
+        mains: dict[int, int] = {}
+        shares: dict[int, list[int]] = {}
+        for seat in allocation.plan.seats:
+            local = columns.index.get(seat.host)
+            if local is None:
+                continue
+            host = columns.first_row + local
+            if host not in mains:
+                mains[host] = self._new_entry(row, host, NONE, 0)
+                shares[host] = []
+            main, first_slot = mains[host], int(self.arrays.offset[host])
+            slots = [first_slot + s for s in seat.slots if s < int(columns.gpus[local])]
+            if seat.slot_milli >= MILLI:
+                self.held.entries["whole"][main] += len(slots)
+            else:
+                shares[host] += [self._new_entry(row, host, s, seat.slot_milli) for s in slots]
+            self.held.entries["cpus"][main] += round(needs[seat.group].cpus, 6)
+            self.held.entries["memory"][main] += needs[seat.group].memory_bytes
+        return [entry for host, main in mains.items() for entry in (main, *shares[host])]
+
+    def remove(self, region: str, job: str) -> None:
+        """An attempt gave its seats back. O(slots and entries of their hosts)."""
+        row = self.rows.pop((region, job))
+        if len(self._gone) < len(self.held.entries):
+            self._gone = np.zeros(len(self.held.entries), np.int64)
+        count = holdings.remove(*self.arrays, *self.held, row, self._gone)
+        self._free_entries += self._gone[:count].tolist()
+        self.of_region[row] = NONE
+        self._free_rows.append(row)
+
+    def note(self, region: str, allocation: Allocation) -> None:
+        """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
+        row = self.rows[region, allocation.job]
+        was = self.held.attempts[row]
+        self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
+        self.count_anew(region, allocation.job)
+
+    def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
+        """The rows of these jobs (A), in whatever region. O(A + jobs * regions)."""
+        rows: NDArray[np.bool_] = np.zeros(len(self.of_region), np.bool_)
+        keys = ((region, job) for job in jobs for region in self.regions)
+        rows[[self.rows[key] for key in keys if key in self.rows]] = True
+        return rows
+
+    def scratch(self) -> Scratch:
+        """Room for one search to work in."""
+        size = len(self.of_region)
+        if self._scratch is None or len(self._scratch.fate) != size:
+            self._scratch = Scratch(
+                fate=np.zeros(size, np.int8),
+                spread=np.zeros(size),
+                charged=np.zeros(size),
+                victim=np.zeros(size, np.bool_),
+                gone=np.zeros(size, np.bool_),
+                unsettled=np.zeros((OPEN_LIMIT, 5)),
+            )
+        return self._scratch
+
+    def _described(self, allocation: Allocation) -> tuple[bool, int, float, float, bool, float]:
+        """The first fields of `ATTEMPT`, in its order: up to kept_s."""
+        expected_s = np.nan if allocation.expected_s is None else allocation.expected_s
+        stopping = allocation.hold is Hold.STOPPING
+        kept_s = allocation.kept_from_s()
+        kept_s = np.inf if kept_s is None else kept_s
+        going = allocation.hold in (Hold.STARTING, Hold.RUNNING)
+        evictable = allocation.spec.preemptible and going
+        band, start_s = int(allocation.band), allocation.start_s
+        return evictable, band, start_s, expected_s, stopping, kept_s
+
+    def _new_row(self) -> int:
+        if not self._free_rows:
+            size = len(self.of_region)
+            self.held = self.held._replace(attempts=_grown(self.held.attempts))
+            self.of_region = np.concatenate([self.of_region, np.full(size, NONE, np.int64)])
+            self.jobs += [("", "")] * size
+            self._free_rows = list(range(size, 2 * size))[::-1]
+        return self._free_rows.pop()
+
+    def _new_entry(self, row: int, host: int, slot: int, milli: int) -> int:
+        if not self._free_entries:
+            size = len(self.held.entries)
+            self.held = self.held._replace(entries=_grown(self.held.entries))
+            self._free_entries = list(range(size, 2 * size))[::-1]
+        entry = self._free_entries.pop()
+        self.held.entries[entry] = (row, host, 0, slot, milli, 0.0, 0.0, NONE, NONE, NONE)
+        return entry
+
+
+def _empty(hosts: int, bins: int) -> Holdings:
+    """Nobody holds anything."""
+    levels = len(holdings.THRESHOLDS)
+    nobody = (NONE, NONE, -np.inf, np.inf, np.inf)
+    return Holdings(
+        attempts=np.zeros(SPARE, holdings.ATTEMPT),
+        entries=np.zeros(SPARE, holdings.ENTRY),
+        hosts=np.full(hosts, np.array(nobody, holdings.HOST)),
+        cleared=np.zeros((levels, hosts), np.int64),
+        cleared_hist=np.zeros((levels, bins), np.int64),
+    )
+
+
+def _grown(table: Table) -> Table:
+    """The same with twice the rows. O(rows)."""
+    return np.concatenate([table, np.zeros_like(table)])

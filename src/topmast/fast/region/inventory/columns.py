@@ -1,0 +1,330 @@
+"""The hosts of one region in columns: what is free, and where it stands in the topology.
+
+Owned by the regional placer, changed only through the methods here. GPUs are counted by slot in
+thousandths. A slot may go below zero: then a preemptor has claimed what a victim still holds, and
+nobody else can take it when it comes free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.index import Index, Pool
+from topmast.fast.region.inventory.sections import Sections
+from topmast.fast.region.inventory.slices import inner, layer_of, layered
+from topmast.model.fleet import HostSpec, RegionSpec
+from topmast.model.job import MILLI, Level, Resources
+from topmast.model.plan import Seat
+from topmast.model.reason import PendingReason
+from topmast.model.states import HostState
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+UNLIMITED = float("inf")
+CPU_DECIMALS = 6
+"""Sums of CPUs are rounded, so that taking and giving back, in any order, leaves what was there."""
+
+
+class Columns:
+    """Arrays over the hosts of a region, in the order of clusters and hosts of its configuration.
+
+    ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots) holds
+    every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
+    """
+
+    def __init__(self, region: RegionSpec, layers: int = 1) -> None:
+        """``layers``: how often each host stands here, once for every time slice (see layers)."""
+        self.region = region.name
+        self.layers = layers
+        self._known = [h for c in region.clusters for h in c.hosts]
+        region = layered(region, layers)
+        self.hosts: list[HostSpec] = [h for c in region.clusters for h in c.hosts]
+        self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts]
+        self.index = {host.name: i for i, host in enumerate(self.hosts)}
+        self.models = np.array([h.model if h.gpus else "" for h in self.hosts], dtype=object)
+        self.gpus: Ints = np.array([h.gpus for h in self.hosts], dtype=np.int64)
+        self.width = int(self.gpus.max(initial=0)) + 1
+        """One more than the GPUs of the widest host."""
+        self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
+        self.aside: object = None
+        """What seats kept out of these columns take, as it was last worked out."""
+        self._gpus_of: list[int] = self.gpus.tolist()
+        self._first_slot: list[int] = self.offset.tolist()
+        cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]
+        self.cpus: Floats = np.array(cpus, dtype=np.float64)
+        self.memory: Floats = np.array(
+            [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
+        )
+        sizes: dict[tuple[int, float, int], int] = {}
+        self.size_of: Ints = np.array(
+            [sizes.setdefault((h.gpus, h.cpus, h.memory_bytes), len(sizes)) for h in self.hosts],
+            dtype=np.int64,
+        )
+        """Hosts of one number have as many GPUs and CPUs and as much memory."""
+        self.domain = self._domains()
+        ends = np.cumsum([0, *(len(c.hosts) for c in region.clusters)], dtype=np.int64).tolist()
+        self.clusters: dict[str, Ints] = {
+            c.name: np.arange(ends[at], ends[at + 1]) for at, c in enumerate(region.clusters)
+        }
+        self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
+        self.free_cpus = self.cpus.copy()
+        self.free_memory = self.memory.copy()
+        self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
+        self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
+        self.sections = Sections(
+            sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
+        )
+        self.reasons: dict[object, PendingReason] = {}
+        """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
+        self.allocations: Mapping[str, Allocation] = {}
+        """By job, who holds what is taken, where that is known; kept by the placer."""
+        self.watched = True
+        """Whether the index knows of the allocations: not where nobody is ever stopped for another."""
+        self.grown: dict[str, None] = {}
+        """Clusters with more room than when this was emptied last."""
+        self.pool: Pool | None = None
+        self._index: Index | None = None
+        self.first_row = 0
+        """The number of the first host in the index."""
+
+    @property
+    def lookup(self) -> Index:
+        """The index that covers these columns and those of their pool; built if need be."""
+        if self.pool is not None:
+            return self.pool.index()
+        return self._index or Index([self])
+
+    def adopt(self, index: Index, first_row: int) -> None:
+        """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
+        self._index, self.first_row = index, first_row
+        arrays, rows = index.arrays, slice(first_row, first_row + len(self.hosts))
+        start = int(arrays.offset[first_row])
+        self.free_milli = arrays.free_milli[start : start + len(self.free_milli)]
+        self.free_cpus = arrays.free_cpus[rows]
+        self.free_memory = arrays.free_memory[rows]
+        self.available = arrays.available[rows]
+
+    def _domains(self) -> Ints:
+        """Number the domains of each level by first appearance; a name counts within its parent."""
+        domain: Ints = np.zeros((len(Level), len(self.hosts)), dtype=np.int64)
+        for level in Level:
+            numbers: dict[tuple[str, ...], int] = {}
+            for i, host in enumerate(self.hosts):
+                path = (self.cluster_of[i], host.datacenter, host.pod, host.rack, host.name)
+                key = path[: len(path) - level]
+                domain[level, i] = numbers.setdefault(key, len(numbers))
+        return domain
+
+    @property
+    def places(self) -> int:
+        """How many hosts there are: those of the first layer, which come first."""
+        return len(self.hosts) // self.layers
+
+    def has(self, host: str) -> bool:
+        """Whether people know a host by this name."""
+        return host in self.index and not layer_of(host)
+
+    def known(self, host: str) -> HostSpec:
+        """A host as the fleet file has it, with all of its memory."""
+        return self._known[self.index[host]]
+
+    def cluster_names(self) -> list[str]:
+        """The clusters that people know, by name."""
+        return sorted(name for name in self.clusters if not layer_of(name))
+
+    def unheld_by_host(self) -> Ints:
+        """Thousandths of the GPUs of each host that nobody holds in any layer (places). O(slots)."""
+        if self.layers == 1:
+            return self.free_by_host()
+        least = np.clip(self.free_milli, 0, None).reshape(self.layers, -1).min(axis=0)
+        total = np.concatenate([[0], np.cumsum(least)])
+        ends = self.offset[1 : self.places + 1]
+        return np.asarray(total[ends] - total[self.offset[: self.places]], dtype=np.int64)
+
+    def set_state(self, host: str, state: HostState) -> None:
+        """Note a host's state; only a healthy one takes work. O(layers)."""
+        for layer in range(self.layers):
+            self._set_state(inner(host, layer), state)
+
+    def _set_state(self, host: str, state: HostState) -> None:
+        row = self.index[host]
+        self.states[row] = state
+        if state is HostState.HEALTHY:
+            self.grown[self.cluster_of[row]] = None
+        if self._index is not None:
+            self._index.serve(self.first_row + row, state is HostState.HEALTHY)
+        else:
+            self.available[row] = state is HostState.HEALTHY
+
+    def take(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
+        """Subtract what the seats hold; ``needs`` by group name. O(slots held)."""
+        self._move(seats, needs, -1)
+
+    def give_back(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
+        """Add what the seats held. O(slots held)."""
+        self._move(seats, needs, +1)
+
+    def hold(self, allocation: Allocation) -> None:
+        """An attempt takes its seats; it is among the ``allocations`` already. O(slots of its hosts)."""
+        if not self.watched:
+            self.take(allocation.plan.seats, allocation.needs())
+            return
+        self._add(allocation.plan.seats, allocation.needs(), -1)
+        if self._index is not None:
+            self._index.hold(self, allocation)
+
+    def let_go(self, allocation: Allocation) -> None:
+        """An attempt gives its seats back; it is not among the ``allocations`` any more."""
+        self.grown[allocation.plan.cluster] = None
+        if not self.watched:
+            self.give_back(allocation.plan.seats, allocation.needs())
+            return
+        self._add(allocation.plan.seats, allocation.needs(), +1)
+        if self._index is not None:
+            self._index.holders.remove(self.region, allocation.job)
+
+    def note(self, allocation: Allocation) -> None:
+        """An attempt may be stopped now or no more, or has kept its work. O(entries of its hosts)."""
+        if self.watched and self._index is not None:
+            self._index.holders.note(self.region, allocation)
+
+    def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
+        rows = self._add(seats, needs, sign)
+        if self._index is not None:
+            count = self._index.refresh if self.watched else self._index.recount
+            for row in rows:
+                count(self.first_row + row)
+
+    def _add(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> list[int]:
+        """Change what is free; returns the hosts that are there, each once."""
+        rows: dict[int, None] = {}
+        for seat in seats:
+            row = self.index.get(seat.host)
+            if row is None:
+                continue  # the host left the fleet
+            free, gpus, change = self.free_milli, self._gpus_of[row], sign * seat.slot_milli
+            base = self._first_slot[row]
+            for slot in seat.slots:
+                if slot < gpus:  # the host may have lost GPUs in a new configuration
+                    free[base + slot] += change
+            need = needs[seat.group]
+            if need.cpus:
+                cpus = self.free_cpus[row] + sign * cpus_of(need)
+                self.free_cpus[row] = round(cpus, CPU_DECIMALS)
+            if need.memory_bytes:
+                self.free_memory[row] += sign * need.memory_bytes
+            rows[row] = None
+        return list(rows)
+
+    def overdrawn(self, seat: Seat, needs: Resources) -> bool:
+        """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
+        row = self.index[seat.host]
+        free = self.slots(row)
+        return (
+            any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
+            or (needs.cpus > 0 and bool(self.free_cpus[row] < 0))
+            or (needs.memory_bytes > 0 and bool(self.free_memory[row] < 0))
+        )
+
+    def free_gpus_milli(self, rows: Ints) -> int:
+        """Thousandths that nobody holds on hosts that take work, which are of the first layer."""
+        return int(self.unheld_by_host()[rows][self.available[rows]].sum())
+
+    def slots(self, row: int) -> Ints:
+        """A view of the free thousandths of one host."""
+        return self.free_milli[self._first_slot[row] : self._first_slot[row + 1]]
+
+    def whole_free(self) -> Ints:
+        """Wholly free GPUs by host (hosts). O(slots)."""
+        whole = (self.free_milli == MILLI).astype(np.int64)
+        return self._sum_by_host(whole)
+
+    def free_by_host(self) -> Ints:
+        """Thousandths free by host, claimed slots counting nothing (hosts). O(slots)."""
+        return self._sum_by_host(np.clip(self.free_milli, 0, None))
+
+    def shares_free(self, milli: int) -> Ints:
+        """How many shares of ``milli`` fit by host (hosts). O(slots)."""
+        return self._sum_by_host(np.clip(self.free_milli, 0, None) // milli)
+
+    def _sum_by_host(self, values: Ints) -> Ints:
+        total = np.concatenate([[0], np.cumsum(values)])
+        return np.asarray(total[self.offset[1:]] - total[self.offset[:-1]], dtype=np.int64)
+
+    def empty(self) -> Columns:
+        """The same hosts with nothing allocated and all of them healthy."""
+        twin = self._twin()
+        twin.free_milli = np.full_like(self.free_milli, MILLI)
+        twin.free_cpus = self.cpus.copy()
+        twin.free_memory = self.memory.copy()
+        twin.available = np.ones(len(self.hosts), dtype=np.bool_)
+        return twin
+
+    def trial(self) -> Columns:
+        """A copy whose free amounts can be changed without touching these."""
+        twin = self._twin()
+        twin.free_milli = self.free_milli.copy()
+        twin.free_cpus = self.free_cpus.copy()
+        twin.free_memory = self.free_memory.copy()
+        twin.available = self.available.copy()
+        return twin
+
+    def _twin(self) -> Columns:
+        """The same hosts, in no pool."""
+        twin = Columns.__new__(Columns)
+        twin.__dict__.update(self.__dict__)
+        twin.pool, twin._index, twin.first_row = None, None, 0
+        twin.allocations = {}
+        return twin
+
+
+def cpus_of(resources: Resources) -> float:
+    """The CPUs of a task, in whole millionths."""
+    return max(round(resources.cpus, CPU_DECIMALS), 10.0**-CPU_DECIMALS) if resources.cpus else 0.0
+
+
+def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
+    """How many tasks each host could take now, by resources alone (hosts). O(slots).
+
+    ``choice`` is the accelerator tried; a group that lists fewer tries its last.
+    """
+    count = len(columns.hosts)
+    fits: NDArray[Any] = np.full(count, UNLIMITED)
+    if resources.accelerators:
+        wanted = resources.accelerators[min(choice, len(resources.accelerators) - 1)]
+        if wanted.gpus_milli >= MILLI:
+            fits = columns.whole_free() // (wanted.gpus_milli // MILLI) * 1.0
+        else:
+            fits = columns.shares_free(wanted.gpus_milli) * 1.0
+        if wanted.model is not None:
+            fits = np.where(columns.models == wanted.model, fits, 0.0)
+    if resources.cpus > 0:
+        room = np.clip(columns.free_cpus, 0, None) + 1e-9  # or 0.3 holds 0.1 but twice
+        by_cpus = np.floor(room / cpus_of(resources))
+        fits = np.where(by_cpus < fits, by_cpus, fits)
+    if resources.memory_bytes > 0:
+        by_memory = np.floor(np.clip(columns.free_memory, 0, None) / resources.memory_bytes)
+        fits = np.where(by_memory < fits, by_memory, fits)
+    return np.asarray(np.minimum(fits, 1 << 40), dtype=np.int64)
+
+
+def choose_slots(columns: Columns, row: int, gpus_milli: int) -> tuple[int, ...] | None:
+    """The slots for one more task on a host: lowest whole ones, or the fullest that holds a share."""
+    free = columns.slots(row)
+    if gpus_milli == 0:
+        return ()
+    if gpus_milli >= MILLI:
+        whole: Sequence[int] = np.flatnonzero(free == MILLI).tolist()
+        need = gpus_milli // MILLI
+        return tuple(whole[:need]) if len(whole) >= need else None
+    fitting = np.flatnonzero(free >= gpus_milli)
+    if not len(fitting):
+        return None
+    return (int(fitting[np.argmin(free[fitting])]),)

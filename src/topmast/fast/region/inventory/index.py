@@ -1,0 +1,204 @@
+"""The index over the columns of some regions: their arrays side by side, counted by sections.
+
+All regions of a process share one index, so that one kernel call looks at all of them. It is built when
+it is first asked for after a region was configured, and kept with each change from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory import allocation_table as holdings
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.allocation_index import Holders
+from topmast.fast.region.inventory.slices import layer_of
+from topmast.fast.region.search.kernels import I64, Arrays, Question, recount
+from topmast.fast.region.search.limited_kernels import Loads
+from topmast.model.job import Band
+
+if TYPE_CHECKING:
+    from topmast.fast.region.inventory.columns import Columns
+
+
+LAST_BIT = 61
+
+
+class Pool:
+    """The columns of the regions of one process."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Columns] = {}
+        self._index: Index | None = None
+
+    def put(self, columns: Columns) -> None:
+        """Take in the columns of a region, in place of what was known of it."""
+        self._columns[columns.region] = columns
+        columns.pool = self
+        self._index = None
+
+    def index(self) -> Index:
+        """The index over all of them. O(1), or O(slots) after a change of configuration."""
+        if self._index is None:
+            self._index = Index([self._columns[name] for name in sorted(self._columns)])
+        return self._index
+
+
+class Index:
+    """`Arrays` over the columns of some regions; ``parts`` are in the order of their names.
+
+    Hosts, clusters and GPU models have numbers of their own here: clusters in the order of (region,
+    cluster), models in that of their names. The columns keep views of their parts of the arrays.
+    """
+
+    def __init__(self, parts: Sequence[Columns]) -> None:
+        self.parts = list(parts)
+        self.part_of = {p.region: p for p in parts}
+        self.questions: dict[object, Question] = {}
+        """By kind of gang, what kernels are asked; kept by those who ask (see compiled)."""
+        sizes = np.stack([_joined([of(p) for p in parts], np.float64) for of in (_cpus, _memory)])
+        self.sizes = np.where(np.isfinite(sizes), sizes, 0.0)
+        """(2 x H) CPUs and bytes of memory; 0 without a limit."""
+        self.each: dict[bytes, NDArray[np.float64]] = {}
+        """By prices of CPUs and of memory, what a CPU and a byte cost (2 x H); kept by those who ask (see compiled)."""
+        nothing = np.zeros(sizes.shape[1])
+        self.no_loads = Loads(False, nothing, nothing)
+        self.loads = Loads(True, nothing.copy(), nothing.copy())
+        """What hosts cost the gang that is asked about; only those with room are written."""
+        self.first_row = _starts([len(p.hosts) for p in parts])
+        names = sorted({name for p in parts for name in p.sections.models})
+        self.models = {name: number for number, name in enumerate(names)}
+        self.clusters = [(p.region, name) for p in parts for name in sorted(p.clusters)]
+        self.cluster_number = {key: number for number, key in enumerate(self.clusters)}
+        ends = np.cumsum([0, *(len(p.clusters) for p in parts)]).tolist()
+        self.spans = {p.region: (ends[n], ends[n + 1]) for n, p in enumerate(parts)}
+        """By region, which clusters are its own: the first, and after the last."""
+        numbers = np.repeat(np.arange(len(parts)), [len(p.clusters) for p in parts])
+        self.region_bits: I64 = np.int64(1) << np.minimum(numbers, LAST_BIT).astype(np.int64)
+        """(C) the bit of each cluster's region; regions beyond the last bit share it."""
+        self.nowhere = np.full(len(self.clusters), np.inf)
+        """(C) the cost of clusters that are not asked about."""
+        self.layers: I64 | None = None
+        """(C) the layer of each cluster; None where there is only one."""
+        if any(p.layers > 1 for p in parts):
+            self.layers = np.array([layer_of(name) for _, name in self.clusters], np.int64)
+        self.of_model = self._of_model(names)
+        self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
+        """One more than the GPUs of the widest host."""
+        self.arrays = self._arrays()
+        self.holders = Holders(self.arrays, [p.region for p in parts])
+        for number, part in enumerate(parts):
+            part.adopt(self, int(self.first_row[number]))
+            for allocation in part.allocations.values() if part.watched else ():
+                self.holders.enter(part, number, allocation)
+        holdings.count_all(self.arrays, self.holders.held)
+
+    def bits_of(self, regions: Iterable[str]) -> int:
+        """The bits of some regions; 0 for one without clusters. O(regions)."""
+        bits = 0
+        for region in regions:
+            first, last = self.spans.get(region, (0, 0))
+            bits |= int(self.region_bits[first]) if first < last else 0
+        return bits
+
+    def place_of(self, row: int) -> tuple[Columns, int]:
+        """Whose host that is, and which it is there."""
+        number = int(np.searchsorted(self.first_row, row, side="right")) - 1
+        return self.parts[number], row - int(self.first_row[number])
+
+    def rows_of(self, hosts: Sequence[str]) -> list[int]:
+        """The hosts of these names. O(names * regions)."""
+        return [
+            p.first_row + p.index[name] for name in hosts for p in self.parts if name in p.index
+        ]
+
+    def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:
+        models = _joined([p.models for p in self.parts], object)
+        return [np.asarray(models == name, dtype=np.bool_) for name in names]
+
+    def _arrays(self) -> Arrays:
+        parts = self.parts
+        gpus = _joined([p.gpus for p in parts])
+        first_section = _starts([p.sections.count for p in parts])
+        section = [p.sections.of_host + first_section[n] for n, p in enumerate(parts)]
+        members = [p.sections.members + self.first_row[n] for n, p in enumerate(parts)]
+        hist_start = _starts(_joined([p.sections.widths for p in parts]))
+        return Arrays(
+            free_milli=_joined([p.free_milli for p in parts]),
+            offset=_starts(gpus),
+            whole=_joined([p.whole_free() for p in parts]),
+            available=_joined([p.available for p in parts], np.bool_),
+            free_cpus=_joined([p.free_cpus for p in parts], np.float64),
+            free_memory=_joined([p.free_memory for p in parts], np.float64),
+            section=np.concatenate(section, axis=1) if parts else np.zeros((4, 0), np.int64),
+            hist=np.zeros(int(hist_start[-1]), np.int64),
+            hist_start=hist_start,
+            members=_joined(members),
+            member_start=_starts(_joined([p.sections.sizes for p in parts])),
+            by_cluster=self._by_cluster(first_section),
+        )
+
+    def _by_cluster(self, first_section: I64) -> I64:
+        """The spans of the regions' clusters, with the models numbered as they are here."""
+        spans: I64 = np.zeros((len(self.clusters), max(1, len(self.models)), 4, 2), np.int64)
+        at = 0
+        for number, part in enumerate(self.parts):
+            own = part.sections.by_cluster
+            for model, name in enumerate(part.sections.models):
+                there = own[:, model, :, 1:] > 0
+                shifted = np.where(there, own[:, model] + first_section[number], 0)
+                spans[at : at + len(own), self.models[name]] = shifted
+            at += len(own)
+        return spans
+
+    def serve(self, row: int, available: bool) -> None:
+        """A host goes in or out of service. O(levels)."""
+        holdings.serve(self.arrays, self.holders.held, row, available)
+
+    def refresh(self, row: int) -> None:
+        """A host's slots have changed. O(its slots and entries)."""
+        holdings.refresh(self.arrays, self.holders.held, row)
+
+    def refresh_each(self, rows: I64) -> None:
+        """The slots of some hosts have changed. O(their slots and entries)."""
+        holdings.refresh_each(self.arrays, self.holders.held, rows)
+
+    def recount(self, row: int) -> None:
+        """As `refresh`, where nobody is ever stopped: what victims would free is not kept. O(its slots)."""
+        a = self.arrays
+        recount(
+            a.free_milli, a.offset, a.whole, a.available, a.section, a.hist, a.hist_start, row
+        )  # fmt: skip
+
+    def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
+        """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""
+        k = holdings.threshold_of(band)
+        of_region, held = self.holders.of_region, self.holders.held
+        times_s = holdings.older_at(held, of_region, len(self.parts), k, now, min_runtime_s)
+        found = zip(self.parts, times_s.tolist(), strict=True)
+        return {part.region: at_s for part, at_s in found if at_s < np.inf}
+
+    def hold(self, columns: Columns, allocation: Allocation) -> None:
+        """An attempt took its seats. O(slots and entries of their hosts)."""
+        self.holders.enter(columns, self.parts.index(columns), allocation)
+        self.holders.count_anew(columns.region, allocation.job)
+
+
+def _cpus(columns: Columns) -> NDArray[np.float64]:
+    return columns.cpus
+
+
+def _memory(columns: Columns) -> NDArray[np.float64]:
+    return columns.memory
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _starts(sizes: Any) -> I64:
+    """Where each of some runs begins, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)

@@ -1,0 +1,71 @@
+"""The regional placer: answers where a gang would best run, and keeps who holds what (RMS).
+
+It searches only when asked, and changes its books only by commits, releases and host states.
+Victims are stopped first; the preemptor is launched when the last of them has let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from topmast.fast.machine import Fact
+from topmast.fast.region import attempts, commits, hosts, questions
+from topmast.fast.region.answers import RegionAnswers
+from topmast.fast.region.applying import APPLIERS
+from topmast.fast.region.facts import (
+    PlaceGivenUp,
+    SuspicionOver,
+)
+from topmast.model import messages as m
+
+
+class RegionalPlacer(RegionAnswers):
+    """The machine of one region. Each event has a function, each fact another."""
+
+    def _recovered(self, event: m.Recovered) -> None:
+        """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
+
+    def next_wakeup_s(self) -> float | None:
+        """When the first suspect host is trusted again, or the first place or hold expires."""
+        if not (self.state.suspect or self.state.places or len(self.holds)):
+            return None
+        times = [*self.state.suspect.values()]
+        times += [place.until_s for place in self.state.places.values()]
+        held_s = self.holds.next_expiry_s()
+        return min(times if held_s is None else [*times, held_s], default=None)
+
+    def _wake(self, event: m.Wake) -> None:
+        for host, until_s in list(self.state.suspect.items()):
+            if until_s <= self.now:
+                self.decide(SuspicionOver(host))
+        for job, place in list(self.state.places.items()):
+            if place.until_s <= self.now:
+                self.decide(PlaceGivenUp(job, used=False))
+        if self.holds.drop_due(self.columns, self.now):
+            self.note_room()
+        attempts.announce(self)
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.ConfigureRegion: hosts.configure,
+        m.Recovered: _recovered,
+        m.Wake: _wake,
+        m.AskPlans: questions.ask,
+        m.CommitPlan: commits.commit,
+        m.StopAttempt: attempts.stop_attempt,
+        m.EnlargeAttempt: attempts.enlarge,
+        m.DropHolds: questions.drop_holds,
+        m.SetHost: hosts.set_host,
+        m.AssignHosts: hosts.assign,
+        m.HostChanged: hosts.host_changed,
+        m.AttemptRunning: attempts.running,
+        m.AttemptSuspended: attempts.turned,
+        m.AttemptContinued: attempts.turned,
+        m.AttemptPacked: attempts.packed,
+        m.AttemptPaced: attempts.paced,
+        m.AttemptCheckpointed: attempts.checkpointed,
+        m.AttemptResumed: attempts.resumed,
+        m.AttemptStopping: attempts.stopping,
+        m.AttemptEnded: attempts.ended,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = APPLIERS

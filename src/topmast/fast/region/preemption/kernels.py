@@ -1,0 +1,792 @@
+"""Compiled kernels of preemption: the victims of least cost that make room for a gang, exactly.
+
+A host offers to take t tasks at a price: the least sum of its victims' prices and of the change in
+stranded GPUs, over all sets of attempts there that may be stopped. That is a small knapsack by GPUs, or, where
+CPUs, memory or shares of GPUs matter, a walk over all sets. A section of the topology adds up such
+offers. A victim on several hosts of the section costs each its share of the price: never more than
+the truth, so that the sum is a bound from below; `preemption.py` branches on such victims until the
+bound is the truth.
+
+Exact as far as SETS_LIMIT, ITEMS_LIMIT and the budget of `preemption.py` reach; beyond, the victims of
+least price per GPU are taken. Times are for H hosts, W = GPUs of the widest, n tasks, E entries.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory.allocation_table import NONE, THRESHOLDS, Holdings, weight_of
+from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.search.kernels import (
+    F64,
+    HOST_LEVEL,
+    I64,
+    INFINITE,
+    MILLI,
+    NOWHERE,
+    Arrays,
+    Question,
+)
+
+ITEMS_LIMIT = 62
+"""Attempts on one host among which the best set is found by a knapsack."""
+SETS_LIMIT = 10
+"""Attempts on one host of which all sets are tried, where more than whole GPUs counts."""
+OPEN_LIMIT = 64
+HAIR = 1e-9
+
+UNDECIDED, GOES, STAYS = 0, 1, 2
+
+
+class Terms(NamedTuple):
+    """On which terms attempts may be stopped. ``price`` is that of a GPU-second lost."""
+
+    threshold: int
+    """Index into THRESHOLDS."""
+    now: float
+    min_runtime_s: float
+    restart_s: float
+    price: float
+    by_name: bool
+    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
+    named: NDArray[np.bool_]
+    flat: bool
+    """Whether all count as if they were of the lowest band."""
+    usable: NDArray[np.bool_]
+    """(H) hosts that may be used."""
+    cpus: float
+    """Of a task; 0 where they do not limit."""
+    memory: float
+    shared: bool
+    """Whether a victim on several hosts pays for each by its part there."""
+
+
+class Scratch(NamedTuple):
+    """Room to work in, and the choices made so far."""
+
+    fate: NDArray[np.int8]
+    """(A) UNDECIDED, GOES or STAYS."""
+    spread: F64
+    """(A) its parts in the section looked at: GPUs, or 1 on a host where it has none of its own."""
+    charged: F64
+    """(A) how much of its price the offers taken have paid."""
+    victim: NDArray[np.bool_]
+    """(A) whether it is a victim of the offers taken."""
+    gone: NDArray[np.bool_]
+    """(A) false but while a host is looked at without them."""
+    unsettled: F64
+    """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
+
+
+@kernel
+def price_of(h: Holdings, p: Terms, v: int) -> float:
+    """What stopping an attempt costs; infinite if it may not be stopped."""
+    if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
+        return INFINITE
+    if p.by_name:
+        if not p.named[v]:
+            return INFINITE
+    elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
+        return INFINITE
+    weight = 1.0 if p.flat else weight_of(h.attempts[v].band)
+    lost_s = max(0.0, p.now - h.attempts[v].kept_s)
+    price: float = p.price * weight * (lost_s + p.restart_s) * h.attempts[v].gpus
+    return price
+
+
+@inner
+def floor_of(h: Holdings, p: Terms, host: int, gpus: int) -> float:
+    """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
+    # All count as the lowest band: at least a fifth of what they would.
+    lightest = h.hosts[host].lightest / 5.0 if p.flat else h.hosts[host].lightest
+    floor: float = max(gpus * _rate_of(h, p, host), _second_of(h, p, host) * lightest)
+    return floor if lightest < np.inf else INFINITE
+
+
+@inner
+def _second_of(h: Holdings, p: Terms, host: int) -> float:
+    """The least price of a GPU of weight 1 on the host."""
+    price: float = p.price * (max(0.0, p.now - h.hosts[host].latest_s) + p.restart_s)
+    return price
+
+
+@inner
+def _rate_of(h: Holdings, p: Terms, host: int) -> float:
+    """A price per GPU that no victim on the host can be below."""
+    weight = h.hosts[host].weight
+    if weight == np.inf:
+        return INFINITE
+    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.flat else weight)
+    return rate
+
+
+@inner
+def _parts(h: Holdings, entry: int) -> float:
+    return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
+
+
+@inner
+def offers_of(
+    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    stranded: F64, price: F64, items: I64, chosen: NDArray[np.bool_],
+) -> int:  # fmt: skip
+    """What it costs to let a host take 0 to so many tasks, written to ``price`` (tasks + 1).
+
+    ``items`` (at least the host's entries) gets the attempts that might go, their number is returned;
+    ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or O(2**items * items) where sets are tried.
+    """
+    for t in range(price.shape[0]):
+        price[t] = INFINITE if t else 0.0
+        for i in range(chosen.shape[1]):
+            chosen[t, i] = False
+    count, odd = _items(a, h, p, s, host, items)
+    free = a.whole[host]
+    costs = np.zeros(count)
+    for i in range(count):
+        v = h.entries[items[i]].of
+        if s.fate[v] == GOES:
+            continue
+        part = _parts(h, items[i]) / s.spread[v] if p.shared else 1.0
+        costs[i] = price_of(h, p, v) * part
+    if not odd and p.cpus == 0.0 and p.memory == 0.0 and count <= ITEMS_LIMIT:
+        _by_knapsack(h, s, free, gpus, stranded, price, items[:count], costs, chosen)
+    elif count <= SETS_LIMIT:
+        _by_sets(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
+    else:
+        _by_rate(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
+    return count
+
+
+@inner
+def _items(a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, items: I64) -> tuple[int, bool]:
+    """The main entries of the host whose attempts go or might go, and whether shares are among them."""
+    count, odd = 0, False
+    entry = h.hosts[host].first
+    while entry != NONE:
+        v = h.entries[entry].of
+        if s.fate[v] != STAYS and price_of(h, p, v) < INFINITE:
+            if h.entries[entry].slot == NONE:
+                items[count] = entry
+                count += 1
+            else:
+                odd = True
+        entry = h.entries[entry].after
+    return count, odd
+
+
+@inner
+def _by_knapsack(
+    h: Holdings, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
+    items: I64, costs: F64, chosen: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Exactly, by the number of GPUs freed; a set of items is the bits of a number."""
+    total = 0
+    for i in range(items.shape[0]):
+        total += h.entries[items[i]].whole
+    least = np.full(total + 1, INFINITE)
+    who = np.zeros(total + 1, np.int64)
+    _fill_knapsack(h, s, items, costs, least, who)
+    for t in range(1, price.shape[0]):
+        for freed in range(max(0, t * gpus - free), total + 1):
+            if least[freed] < INFINITE:
+                left = free + freed
+                cost = least[freed] + stranded[left - t * gpus] - stranded[left]
+                if cost < price[t]:
+                    price[t] = cost
+                    for i in range(items.shape[0]):
+                        chosen[t, i] = (who[freed] >> i) & 1
+
+
+@inner
+def _fill_knapsack(
+    h: Holdings, s: Scratch, items: I64, costs: F64, least: F64, who: I64
+) -> None:  # fmt: skip
+    """The ``least`` price to free just so many GPUs, and ``who`` goes then. O(items * GPUs)."""
+    least[0] = 0.0
+    done = 0
+    for i in range(items.shape[0]):
+        size = h.entries[items[i]].whole
+        bit = np.int64(1) << i
+        if s.fate[h.entries[items[i]].of] == GOES:  # it goes anyhow
+            for freed in range(done, -1, -1):
+                least[freed + size], who[freed + size] = least[freed], who[freed] | bit
+            for freed in range(size):
+                least[freed] = INFINITE
+        elif size > 0:
+            for freed in range(done, -1, -1):
+                cost = least[freed] + costs[i]
+                if cost < least[freed + size]:
+                    least[freed + size], who[freed + size] = cost, who[freed] | bit
+        done += size
+
+
+@inner
+def _room_without(
+    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
+    going: NDArray[np.bool_],
+) -> tuple[int, int]:  # fmt: skip
+    """Tasks that fit, and GPUs wholly free, once the ``going`` (items) are gone. O(entries ** 2)."""
+    free = a.whole[host]
+    cpus, memory = a.free_cpus[host], a.free_memory[host]
+    for i in range(items.shape[0]):
+        if going[i]:
+            s.gone[h.entries[items[i]].of] = True
+            free += h.entries[items[i]].whole
+            cpus += h.entries[items[i]].cpus
+            memory += h.entries[items[i]].memory
+    entry = h.hosts[host].first
+    while entry != NONE:
+        if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
+            free += _slot_is_freed(a, h, host, entry, s.gone)
+        entry = h.entries[entry].after
+    for i in range(items.shape[0]):
+        s.gone[h.entries[items[i]].of] = False
+    tasks = free // gpus
+    if p.cpus > 0.0 and cpus / p.cpus + HAIR < tasks:
+        tasks = int(max(0.0, cpus / p.cpus + HAIR))
+    if p.memory > 0.0 and memory / p.memory < tasks:
+        tasks = int(max(0.0, memory / p.memory))
+    return tasks, free
+
+
+@inner
+def _slot_is_freed(a: Arrays, h: Holdings, host: int, share: int, gone: NDArray[np.bool_]) -> int:
+    """1 if those ``gone`` free a slot wholly, told for the first of its entries only."""
+    slot = h.entries[share].slot
+    milli = a.free_milli[slot]
+    entry = h.hosts[host].first
+    while entry != NONE:
+        if h.entries[entry].slot == slot and gone[h.entries[entry].of]:
+            if entry != share and milli == a.free_milli[slot]:
+                return 0
+            milli += h.entries[entry].milli
+        entry = h.entries[entry].after
+    return 1 if milli == MILLI else 0
+
+
+@inner
+def _by_sets(
+    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Exactly, by every set of items."""
+    count = items.shape[0]
+    deepest = _highest(stranded)  # no seats can lower what is stranded by more
+    going = np.zeros(count, np.bool_)
+    for which in range(np.int64(1) << count):
+        cost, skip = 0.0, False
+        for i in range(count):
+            going[i] = (which >> i) & 1
+            skip = skip or (s.fate[h.entries[items[i]].of] == GOES and not going[i])
+            cost += costs[i] if going[i] else 0.0
+        if skip or cost - deepest >= _highest(price):
+            continue
+        room, free = _room_without(a, h, p, s, host, gpus, items, going)
+        for t in range(1, min(room + 1, price.shape[0])):
+            with_seats = cost + stranded[free - t * gpus] - stranded[free]
+            if with_seats < price[t]:
+                price[t] = with_seats
+                for i in range(count):
+                    chosen[t, i] = going[i]
+
+
+@inner
+def _highest(values: F64) -> float:
+    highest = -INFINITE
+    for value in values:
+        highest = max(highest, value)
+    return highest
+
+
+@inner
+def _by_rate(
+    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Not exactly: the cheapest by GPU go until the tasks fit, then whoever need not go stays."""
+    count = items.shape[0]
+    going = np.zeros(count, np.bool_)
+    for i in range(count):
+        going[i] = s.fate[h.entries[items[i]].of] == GOES
+    order = np.zeros(count, np.int64)
+    _by_rising_rate(h, items, costs, order)
+    at = 0
+    for t in range(1, price.shape[0]):
+        while True:
+            room, free = _room_without(a, h, p, s, host, gpus, items, going)
+            if room >= t or at == count:
+                break
+            going[order[at]] = True
+            at += 1
+        if room < t:
+            return
+        for i in range(count):
+            chosen[t, i] = going[i]
+        for back in range(at - 1, -1, -1):
+            i = order[back]
+            if s.fate[h.entries[items[i]].of] == GOES:
+                continue
+            chosen[t, i] = False
+            room, left = _room_without(a, h, p, s, host, gpus, items, chosen[t])
+            if room < t:
+                chosen[t, i] = True
+            else:
+                free = left
+        cost = 0.0
+        for i in range(count):
+            cost += costs[i] if chosen[t, i] else 0.0
+        price[t] = cost + stranded[free - t * gpus] - stranded[free]
+
+
+@inner
+def _by_rising_rate(h: Holdings, items: I64, costs: F64, order: I64) -> None:
+    """Sort items by their price per GPU, ties to the first: in place, for `np.argsort` takes long to compile. O(items ** 2)."""
+    rates = np.zeros(items.shape[0])
+    for i in range(items.shape[0]):
+        rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
+        at = i
+        while at > 0 and rates[order[at - 1]] > rates[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+
+
+@inner
+def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
+    """Add up the parts that attempts have on these hosts. O(entries)."""
+    for start in (True, False):
+        for host in hosts:
+            entry = h.hosts[host].first
+            while entry != NONE:
+                if h.entries[entry].slot == NONE:
+                    v = h.entries[entry].of
+                    s.spread[v] = 0.0 if start else s.spread[v] + _parts(h, entry)
+                    s.charged[v] = 0.0
+                    s.victim[v] = False
+                entry = h.entries[entry].after
+
+
+@inner
+def _most_items(h: Holdings, hosts: I64) -> int:
+    most = 0
+    for host in hosts:
+        most = max(most, _entries_of(h, host))
+    return most
+
+
+@inner
+def _entries_of(h: Holdings, host: int) -> int:
+    """The attempts on a host, each by its main entry. O(entries)."""
+    count = 0
+    entry = h.hosts[host].first
+    while entry != NONE:
+        count += h.entries[entry].slot == NONE
+        entry = h.entries[entry].after
+    return count
+
+
+@kernel
+def section_offer(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64
+) -> tuple[float, float, int]:
+    """Seat the gang on ``hosts`` (m) at the least price: a bound from below, the truth, whom to branch on.
+
+    Writes the tasks of each host to ``taken`` (m) and the victims to the scratch. The last number is NONE
+    if the bound is the truth. Both are infinite if the gang does not fit. O(m * n * tasks per host) besides the
+    hosts' offers.
+    """
+    for i in range(taken.shape[0]):
+        taken[i] = 0
+    _spread_out(h, s, hosts)
+    m = hosts.shape[0]
+    k = p.threshold
+    widest = 0
+    for host in hosts:
+        if p.usable[host]:
+            widest = max(widest, min(q.tasks, h.cleared[k, host] // gpus))
+    items = np.zeros(_most_items(h, hosts), np.int64)
+    chosen = np.zeros((widest + 1, items.shape[0]), np.bool_)
+    prices = np.full((m, widest + 1), INFINITE)
+    for i in range(m):
+        most = min(q.tasks, h.cleared[k, hosts[i]] // gpus)
+        if p.usable[hosts[i]] and most > 0:
+            offers_of(
+                a, h, p, s, hosts[i], gpus, q.stranded, prices[i, : most + 1], items,
+                chosen[: most + 1],
+            )  # fmt: skip
+    bound = _cheapest(prices, q.tasks, taken)
+    if bound == INFINITE:
+        return INFINITE, INFINITE, NONE
+    for i in range(m):
+        if taken[i] > 0:
+            most = taken[i]
+            count = offers_of(
+                a, h, p, s, hosts[i], gpus, q.stranded, prices[i, : most + 1], items,
+                chosen[: most + 1],
+            )  # fmt: skip
+            for j in range(count):
+                v = h.entries[items[j]].of
+                if chosen[most, j]:
+                    s.victim[v] = True
+                    s.charged[v] += _parts(h, items[j]) / s.spread[v]
+    truth, branch = _truth(a, h, q, p, s, gpus, hosts, taken, items)
+    return bound, truth, branch
+
+
+@inner
+def _cheapest(prices: F64, tasks: int, taken: I64) -> float:
+    """The least sum of the hosts' ``prices`` (m x tasks of a host + 1) for all tasks; ties to the first hosts."""
+    m, widest = prices.shape[0], prices.shape[1] - 1
+    cost = np.full((m + 1, tasks + 1), INFINITE)
+    took = np.zeros((m + 1, tasks + 1), np.int64)
+    cost[0, 0] = 0.0
+    for i in range(m):
+        for total in range(tasks + 1):
+            cost[i + 1, total] = cost[i, total]
+            for t in range(1, min(widest, total) + 1):
+                price = cost[i, total - t] + prices[i, t]
+                if price < cost[i + 1, total]:
+                    cost[i + 1, total] = price
+                    took[i + 1, total] = t
+    least: float = cost[m, tasks]
+    if least < INFINITE:
+        left = tasks
+        for i in range(m, 0, -1):
+            taken[i - 1] = took[i, left]
+            left -= took[i, left]
+    return least
+
+
+@inner
+def _truth(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
+    items: I64,
+) -> tuple[float, int]:  # fmt: skip
+    """What the victims really cost, with all the GPUs that they free; and who paid least of his price."""
+    truth, branch = _whole_prices(h, p, s, hosts)
+    for i in range(hosts.shape[0]):
+        if taken[i] > 0:
+            count = 0
+            entry = h.hosts[hosts[i]].first
+            while entry != NONE:
+                if h.entries[entry].slot == NONE and s.victim[h.entries[entry].of]:
+                    items[count] = entry
+                    count += 1
+                entry = h.entries[entry].after
+            going = np.ones(count, np.bool_)
+            _, free = _room_without(a, h, p, s, hosts[i], gpus, items[:count], going)
+            truth += q.stranded[free - taken[i] * gpus] - q.stranded[free]
+    return truth, branch
+
+
+@inner
+def _whole_prices(h: Holdings, p: Terms, s: Scratch, hosts: I64) -> tuple[float, int]:
+    """The prices of the victims, each once; and of those on several hosts the one with most to pay."""
+    prices, most_due, branch = 0.0, -1.0, NONE
+    for host in hosts:
+        entry = h.hosts[host].first
+        while entry != NONE:
+            v = h.entries[entry].of
+            if s.fate[v] == GOES:
+                s.victim[v] = True
+            elif s.victim[v] and h.entries[entry].slot == NONE and s.charged[v] >= 0.0:
+                price = price_of(h, p, v)
+                prices += price
+                due = price * (1.0 - s.charged[v])
+                if s.spread[v] > _parts(h, entry) and due > most_due:
+                    most_due, branch = due, v
+                s.charged[v] = -1.0  # counted
+            entry = h.entries[entry].after
+    return prices, branch
+
+
+# --- the search ----------------------------------------------------------------------------------------
+
+
+@inner
+def _holds(h: Holdings, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
+    """Whether a section could hold the gang if all who may go were gone. O(W)."""
+    start = a.hist_start[section]
+    room = 0
+    for free in range(gpus, a.hist_start[section + 1] - start):
+        room += h.cleared_hist[k, start + free] * (free // gpus)
+    return bool(room >= tasks)
+
+
+@inner
+def _least_change(stranded: F64, gpus: int) -> float:
+    """What seats of so many GPUs change in stranded GPUs at least, on any host. O(W)."""
+    least: float = INFINITE
+    for free in range(gpus, stranded.shape[0]):
+        change: float = stranded[free - gpus] - stranded[free]
+        least = min(least, change)
+    return least
+
+
+@inner
+def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: float) -> float:
+    """A price that the whole gang on one host cannot be below; infinite if it cannot sit there. O(1)."""
+    if not p.usable[host] or h.cleared[p.threshold, host] < need:
+        return INFINITE
+    missing = need - a.whole[host]
+    if missing <= 0:
+        return change
+    floor: float = change + floor_of(h, p, host, missing) - HAIR
+    return floor
+
+
+@inner
+def _candidates(a: Arrays, h: Holdings, q: Question, p: Terms) -> I64:
+    """Clusters and choices of which some host could hold the whole gang: cluster, choice, section."""
+    found = np.zeros((a.by_cluster.shape[0] * q.choice_model.shape[0], 3), np.int64)
+    count = 0
+    for cluster in range(a.by_cluster.shape[0]):
+        if q.cluster_cost[cluster] == INFINITE:
+            continue
+        for choice in range(q.choice_model.shape[0]):
+            section = a.by_cluster[cluster, q.choice_model[choice], 3, 0]
+            there = section < a.by_cluster[cluster, q.choice_model[choice], 3, 1]
+            need = q.choice_gpus[choice] * q.tasks
+            if there and _holds(h, a, p.threshold, section, 1, need):
+                found[count, 0], found[count, 1], found[count, 2] = cluster, choice, section
+                count += 1
+    return found[:count]
+
+
+@inner
+def _host_price(q: Question, cluster: int, choice: int) -> float:
+    price: float = q.cluster_cost[cluster] + q.choice_cost[choice] + q.level_cost[HOST_LEVEL]
+    return price
+
+
+@kernel
+def best_host(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch
+) -> tuple[float, int, int, int]:
+    """The best single host for the whole gang: score, cluster, choice, host; ties to the first.
+
+    First the host with the lowest floor, then every other one whose floor does not rule it out. ``p`` is
+    for the gang as one task. O(H + hosts looked at * offers).
+    """
+    candidates = _candidates(a, h, q, p)
+    floors = _floors(a, h, q, p, candidates)
+    lowest = _lowest(floors)
+    if lowest == NOWHERE:
+        return INFINITE, NOWHERE, NOWHERE, NOWHERE
+    best, position, at, host = INFINITE, lowest, 0, 0
+    for step in range(-1, floors.shape[0]):
+        other = lowest if step < 0 else step
+        if step == lowest or (step >= 0 and not _is_hopeful(floors[other], best, other < position)):
+            continue
+        place, there = _place_at(a, candidates, other)
+        score = _score_on(a, h, q, p, s, candidates, place, there)
+        if score < best - HAIR or (other < position and score <= best + HAIR):
+            best, position, at, host = score, other, place, there
+    if best == INFINITE:
+        return INFINITE, NOWHERE, NOWHERE, NOWHERE
+    return best, candidates[at, 0], candidates[at, 1], host
+
+
+@inner
+def _lowest(floors: F64) -> int:
+    """The first of the lowest floors; NOWHERE if all are infinite."""
+    at, lowest = NOWHERE, INFINITE
+    for i in range(floors.shape[0]):
+        if floors[i] < lowest:
+            at, lowest = i, floors[i]
+    return at
+
+
+@inner
+def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
+    """Whether a host of this floor might beat the best; ties go to the earlier."""
+    return floor < INFINITE and (floor < best - 2 * HAIR or (earlier and floor <= best))
+
+
+@inner
+def _floors(a: Arrays, h: Holdings, q: Question, p: Terms, candidates: I64) -> F64:
+    """The floors of all hosts of the candidates, one after the other. O(H)."""
+    count = 0
+    for i in range(candidates.shape[0]):
+        section = candidates[i, 2]
+        count += a.member_start[section + 1] - a.member_start[section]
+    floors = np.empty(count)
+    at = 0
+    for c in range(candidates.shape[0]):
+        cluster, choice, section = candidates[c, 0], candidates[c, 1], candidates[c, 2]
+        need = q.choice_gpus[choice] * q.tasks
+        price = _host_price(q, cluster, choice)
+        change = _least_change(q.stranded, need)
+        for i in range(a.member_start[section], a.member_start[section + 1]):
+            floors[at] = price + _host_floor(a, h, p, a.members[i], need, change)
+            at += 1
+    return floors
+
+
+@inner
+def _place_at(a: Arrays, candidates: I64, position: int) -> tuple[int, int]:
+    """Which candidate a position in the floors belongs to, and which host. O(candidates)."""
+    at = 0
+    while True:
+        section = candidates[at, 2]
+        size = a.member_start[section + 1] - a.member_start[section]
+        if position < size:
+            host: int = a.members[a.member_start[section] + position]
+            return at, host
+        position -= size
+        at += 1
+
+
+@inner
+def _score_on(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, candidates: I64, at: int, host: int
+) -> float:
+    """The score of the whole gang on one host. O(a host's offers)."""
+    cluster, choice = candidates[at, 0], candidates[at, 1]
+    need = q.choice_gpus[choice] * q.tasks
+    price = _host_price(q, cluster, choice)
+    if p.cpus == 0.0 and p.memory == 0.0:
+        least = np.empty(h.cleared[-1, host] - a.whole[host] + 1)
+        simple = _price_by_gpus(h, p, host, a.whole[host], need, q.stranded, least)
+        if not np.isnan(simple):
+            return price + simple
+    items = np.zeros(_entries_of(h, host), np.int64)
+    offers = np.zeros(2)
+    chosen = np.zeros((2, items.shape[0]), np.bool_)
+    offers_of(a, h, p, s, host, need, q.stranded, offers, items, chosen)
+    score: float = price + offers[1]
+    return score
+
+
+@inner
+def _price_by_gpus(
+    h: Holdings, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
+) -> float:
+    """What the offer of a host for one task says, where only whole GPUs count; NaN where shares are in the way.
+
+    ``least`` is room for the GPUs that might be freed, and one. O(entries * W).
+    """
+    for freed in range(least.shape[0]):
+        least[freed] = INFINITE if freed else 0.0
+    done = 0
+    entry = h.hosts[host].first
+    while entry != NONE:
+        price = price_of(h, p, h.entries[entry].of)
+        size = h.entries[entry].whole
+        if price < INFINITE and h.entries[entry].slot != NONE:
+            return np.nan
+        if price < INFINITE and size > 0:
+            for freed in range(done, -1, -1):
+                least[freed + size] = min(least[freed + size], least[freed] + price)
+            done += size
+        entry = h.entries[entry].after
+    best = INFINITE
+    for freed in range(max(0, need - free), done + 1):
+        left = free + freed
+        best = min(best, least[freed] + stranded[left - need] - stranded[left])
+    return best
+
+
+@kernel
+def best_section(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, best: float
+) -> tuple[float, int, int, int, int, int]:
+    """The best section for a gang on several hosts: score below ``best``, cluster, choice, level, section.
+
+    The last number counts the sections written to ``s.unsettled``: those whose bound is below what was found
+    for them, and below ``best``. O(sections * their hosts + those looked at * `section_offer`).
+    """
+    at_cluster, at_choice, at_level, at_section = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    count = 0
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        for cluster in range(a.by_cluster.shape[0]):
+            if q.cluster_cost[cluster] == INFINITE:
+                continue
+            for choice in range(q.choice_model.shape[0]):
+                model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+                start = q.cluster_cost[cluster] + q.choice_cost[choice] + q.level_cost[level]
+                low = a.by_cluster[cluster, model, level - 1, 0]
+                high = a.by_cluster[cluster, model, level - 1, 1]
+                for section in range(low, high):
+                    if not _holds(h, a, p.threshold, section, q.tasks, gpus):
+                        continue
+                    hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
+                    if start + _section_floor(a, h, q, p, hosts, gpus) >= best:
+                        continue
+                    taken = np.zeros(hosts.shape[0], np.int64)
+                    bound, truth, _ = section_offer(a, h, q, p, s, gpus, hosts, taken)
+                    if start + truth < best - HAIR:
+                        best = start + truth
+                        at_cluster, at_choice = cluster, choice
+                        at_level, at_section = level, section
+                    if bound < truth - HAIR and start + bound < best and count < OPEN_LIMIT:
+                        s.unsettled[count, 0] = start + bound
+                        s.unsettled[count, 1], s.unsettled[count, 2] = cluster, choice
+                        s.unsettled[count, 3], s.unsettled[count, 4] = level, section
+                        count += 1
+    return best, at_cluster, at_choice, at_level, at_section, count
+
+
+@inner
+def _section_floor(a: Arrays, h: Holdings, q: Question, p: Terms, hosts: I64, gpus: int) -> float:
+    """A price that the gang on these hosts cannot be below. O(hosts + W * tasks per host)."""
+    room, widest = 0, 0
+    floor = INFINITE
+    for host in hosts:
+        if p.usable[host] and h.cleared[p.threshold, host] >= gpus:
+            room += a.whole[host] // gpus
+            widest = max(widest, h.cleared[p.threshold, host])
+            # One task more than free GPUs hold: that many must be freed for it, at the least.
+            missing = gpus - a.whole[host] % gpus
+            floor = min(floor, missing * _rate_of(h, p, host))
+    rate = INFINITE
+    for free in range(gpus, widest + 1):
+        for t in range(1, min(q.tasks, free // gpus) + 1):
+            rate = min(rate, (q.stranded[free - t * gpus] - q.stranded[free]) / t)
+    if rate == INFINITE:
+        return INFINITE
+    missing_tasks = max(0, q.tasks - room)
+    return q.tasks * rate + (missing_tasks * floor if missing_tasks else 0.0) - HAIR
+
+
+# --- who they are --------------------------------------------------------------------------------------
+
+
+@kernel
+def victims_on(
+    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
+) -> I64:
+    """The attempts that go for a gang on one host. O(a host's offers)."""
+    items = np.zeros(_entries_of(h, host), np.int64)
+    price = np.zeros(2)
+    chosen = np.zeros((2, items.shape[0]), np.bool_)
+    count = offers_of(a, h, p, s, host, gpus, q.stranded, price, items, chosen)
+    found = np.zeros(count, np.int64)
+    size = 0
+    for i in range(count):
+        if chosen[1, i]:
+            found[size] = h.entries[items[i]].of
+            size += 1
+    return found[:size]
+
+
+@kernel
+def marked(h: Holdings, s: Scratch, hosts: I64) -> I64:
+    """The attempts on these hosts that the last `section_offer` found must go, each once. O(entries)."""
+    found = np.zeros(hosts.shape[0] * max(1, _most_items(h, hosts)), np.int64)
+    count = 0
+    for host in hosts:
+        entry = h.hosts[host].first
+        while entry != NONE:
+            v = h.entries[entry].of
+            if s.victim[v]:
+                s.victim[v] = False
+                found[count] = v
+                count += 1
+            entry = h.entries[entry].after
+    return found[:count]

@@ -1,0 +1,304 @@
+"""Moving running work: to make room for a gang that fits nowhere, and off hosts that are to be empty.
+
+Whoever is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
+in the same region, on the GPU model that it has. A move for a gang has to be worth it: what it costs
+(lost work, restarts, a worse place) against what room for the gang is worth (`Ask.room_gpu_s`).
+
+Nobody is moved to where somebody else who moves is now: a place is free already, or the mover's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.search import compiled
+from topmast.fast.region.search.scoring import score_terms, total
+from topmast.fast.region.search.search import Search, choices_of
+from topmast.model.job import MILLI, Accelerator, Band, Resources
+from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.policies.options import Profile
+
+SETS_TRIED = 16
+"""Sets of movers for which places are sought, each the cheapest without those who found none before."""
+SINGLES_TRIED = 64
+"""Attempts of which each is tried as the only mover, the cheapest first."""
+GOING = (Hold.STARTING, Hold.RUNNING)
+
+
+class Departure(Struct, frozen=True):
+    """An attempt on a host that is drained: where it can go on, or why it does not leave now.
+
+    ``cost_gpu_s``: what it would lose, its restart included, in GPU-seconds of whatever band.
+    """
+
+    job: str
+    epoch: int
+    hosts: tuple[str, ...]
+    cost_gpu_s: float
+    to: Plan | None = None
+    why: str = ""
+    may_stop: bool = False
+    """Whether it could be stopped without having a place."""
+
+
+# --- room for a gang -----------------------------------------------------------------------------------
+
+
+def room_for(search: Search, ask: Ask) -> Plan | None:
+    """The plan of a gang that fits nowhere, with those who move for it; None if no move is worth it.
+
+    First sets: the victims of least score among all who may be moved, by the search of preemption; then
+    again without the one who found no place. Then each attempt alone. O((SETS_TRIED + SINGLES_TRIED) searches).
+    """
+    movable = {a.job: a for a in _movable(search, ask)}
+    if not movable or search.best(msgspec.structs.replace(ask, preempt=False)).plan is not None:
+        return None
+    among = dict(movable)
+    for _ in range(SETS_TRIED):
+        plan, stuck = _moving(search, ask, among)
+        if plan is not None or stuck is None:
+            break
+        del among[stuck]
+    if plan is not None:
+        return plan
+    singles = sorted(
+        (cost_gpu_s(a, search.profile, search.now), job)
+        for job, a in movable.items()
+        if _may_make_room(search.columns, ask, a)
+    )
+    for _, job in singles[:SINGLES_TRIED]:
+        plan, _ = _moving(search, ask, {job: movable[job]})
+        if plan is not None:
+            return plan
+    return None
+
+
+def is_worth(profile: Profile, ask: Ask, plan: Plan) -> bool:
+    """Whether room for the gang is worth more than moving costs, times what the profile demands."""
+    worth = profile.score.preemption * (ask.room_gpu_s or 0.0) / 3600.0
+    return moving_cost(plan) * profile.defragment_gain < worth
+
+
+def moving_cost(plan: Plan) -> float:
+    """What moving others for this plan costs, in points of the score."""
+    return plan.terms["preemption"] + plan.terms.get("migration", 0.0)
+
+
+def _movable(search: Search, ask: Ask) -> list[Allocation]:
+    """Who may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
+    profile, now = search.profile, search.now
+    limit_gpu_s = ask.room_gpu_s or 0.0
+    return [
+        a
+        for a in search.allocations.values()
+        if a.spec.preemptible
+        and a.hold in GOING
+        and a.start_s + profile.min_runtime_s <= now
+        and cost_gpu_s(a, profile, now) * profile.defragment_gain < limit_gpu_s
+        and is_whole(search.columns, a)
+    ]
+
+
+def is_whole(columns: Columns, allocation: Allocation) -> bool:
+    """Whether all that an attempt holds is still there: a new configuration may have taken some."""
+    index, gpus = columns.index, columns.gpus
+    return all(
+        seat.host in index and all(slot < gpus[index[seat.host]] for slot in seat.slots)
+        for seat in allocation.plan.seats
+    )
+
+
+def _may_make_room(columns: Columns, ask: Ask, allocation: Allocation) -> bool:
+    """Whether some host of an attempt could take more tasks without it: necessary for a single mover."""
+    needs = ask.groups[0].resources
+    if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
+        return True
+    overlay = Overlay(columns)
+    overlay.give_back(allocation.plan.seats, allocation.needs())
+    for host in allocation.plan.hosts:
+        row = columns.index[host]
+        before = int((columns.slots(row) == MILLI).sum())
+        after = int((overlay.slots(row) == MILLI).sum())
+        sizes = (a.gpus_milli // MILLI for a in needs.accelerators)
+        if any(after // gpus > before // gpus for gpus in sizes):
+            return True
+    return False
+
+
+def _moving(
+    search: Search, ask: Ask, among: Mapping[str, Allocation]
+) -> tuple[Plan | None, str | None]:
+    """The cheapest plan that moves some of these; or, without one, who had better stay, if anybody."""
+    cleared = _cleared(search, ask, among)
+    if cleared is None or not cleared.victims:
+        return None, None
+    plan, stuck = _with_places(search, ask, cleared)
+    if plan is None:
+        return None, stuck
+    if is_worth(search.profile, ask, plan):
+        return plan, None
+    return None, max(plan.victims, key=lambda v: (v.lost_gpu_s, v.job)).job
+
+
+def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan | None:
+    """The plan of least score that stops some of these, whatever their bands."""
+    columns, profile = search.columns, search.profile
+    known = columns.watched and columns.allocations is search.allocations
+    if compiled.applies(ask, profile.score) and known:
+        index = columns.lookup
+        rows = index.holders.named(list(among))
+        costs = compiled.costs_in(columns, ask, profile.score, None, profile.slices.price)
+        found = victims.cheapest_among(
+            index, ask, profile, profile.score, choices_of(ask), costs, search.now, rows
+        )
+        return None if found is None else search.plan_without(ask, index, found)
+    humble = {job: msgspec.structs.replace(a, band=Band.OPPORTUNISTIC) for job, a in among.items()}
+    apart = Search(search.region, columns, humble, profile, search.version, search.now)
+    return apart.best(msgspec.structs.replace(ask, band=Band.CRITICAL, preempt=True)).plan
+
+
+def _with_places(search: Search, ask: Ask, cleared: Plan) -> tuple[Plan | None, str | None]:
+    """The plan with a place for each who moves, the largest first; or who finds none."""
+    profile, now = search.profile, search.now
+    trial = search.columns.trial()
+    trial.take(cleared.seats, {group.name: group.resources for group in ask.groups})
+    moves, change = [], 0.0
+    for victim in sorted(cleared.victims, key=lambda v: size_of(search.allocations[v.job])):
+        allocation = search.allocations[victim.job]
+        to = place_for(search, trial, allocation)
+        if to is None:
+            return None, victim.job
+        trial.take(to.seats, allocation.needs())
+        change += to.score - _score_now(search, allocation)
+        lost_gpu_s = cost_gpu_s(allocation, profile, now)
+        moves.append(msgspec.structs.replace(victim, lost_gpu_s=lost_gpu_s, to=to))
+    lost = sum(move.lost_gpu_s for move in moves)
+    terms = {
+        **cleared.terms,
+        "preemption": profile.score.preemption * lost / 3600.0,
+        "migration": change,
+    }
+    moves.sort(key=lambda move: move.job)
+    plan = msgspec.structs.replace(cleared, victims=tuple(moves), terms=terms, score=total(terms))
+    return plan, None
+
+
+def size_of(allocation: Allocation) -> tuple[int, int, str]:
+    """The order in which places are sought: the largest first."""
+    return (-allocation.plan.gpus_milli, -len(allocation.plan.seats), allocation.job)
+
+
+# --- a place for one attempt ----------------------------------------------------------------------------
+
+
+def place_for(search: Search, trial: Columns, allocation: Allocation) -> Plan | None:
+    """The best place for a running attempt in ``trial``, where it may sit on what it holds itself.
+
+    Its own seats count as taken again afterwards. O(a search).
+    """
+    needs = allocation.needs()
+    trial.give_back(allocation.plan.seats, needs)
+    there = Search(search.region, trial, {}, search.profile, search.version, search.now)
+    found = there.best(as_it_runs(search.columns, allocation)).plan
+    trial.take(allocation.plan.seats, needs)
+    return found
+
+
+def as_it_runs(columns: Columns, allocation: Allocation) -> Ask:
+    """The question about a place like the one that an attempt has: on the same GPU model, for as many tasks."""
+    first: dict[str, Seat] = {}
+    for seat in allocation.plan.seats:
+        first.setdefault(seat.group, seat)
+    groups = tuple(
+        GroupAsk(
+            g.name,
+            allocation.plan.tasks_of(g.name) if g.is_elastic else g.count,
+            _held(columns, allocation, g.resources, first[g.name]),
+        )
+        for g in allocation.spec.groups
+    )
+    spec = allocation.spec
+    return Ask(allocation.job, groups, spec.topology, allocation.band, preempt=False)
+
+
+def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat) -> Resources:
+    """What a task needs, with the accelerator that it was given."""
+    if not seat.slots:
+        return needs
+    row = columns.index.get(seat.host)
+    model = allocation.plan.model if row is None else str(columns.models[row])
+    own = Accelerator(model, len(seat.slots) * seat.slot_milli)
+    return msgspec.structs.replace(needs, accelerators=(own,))
+
+
+def _score_now(search: Search, allocation: Allocation) -> float:
+    """The score of the place that an attempt has, as `place_for` would see it."""
+    there = search.columns.trial()
+    there.give_back(allocation.plan.seats, allocation.needs())
+    ask, plan = as_it_runs(search.columns, allocation), allocation.plan
+    terms = score_terms(ask, search.profile.score, there, plan.seats, plan.level, 0, 0.0)
+    return total(terms)
+
+
+# --- hosts that are to be empty ---------------------------------------------------------------------------
+
+
+def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
+    """What becomes of each attempt on hosts that are drained, the largest first.
+
+    Age and worth do not matter: an operator wants it. O(attempts + region + movable attempts x search).
+    """
+    emptied = set(hosts)
+    here = [a for a in search.allocations.values() if not emptied.isdisjoint(a.plan.hosts)]
+    trial: Columns | None = None
+    found = []
+    for allocation in sorted(here, key=size_of):
+        why = _stays(allocation)
+        to = None
+        if not why:
+            trial = trial or _without_hosts(search.columns, emptied)
+            to = place_for(search, trial, allocation)
+            if to is None:
+                why = f"no other hosts in region {search.region} have room for it now"
+            else:
+                trial.take(to.seats, allocation.needs())
+        found.append(
+            Departure(
+                job=allocation.job,
+                epoch=allocation.epoch,
+                hosts=allocation.plan.hosts,
+                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, whatever_band=True),
+                to=to,
+                why=why,
+                may_stop=allocation.spec.preemptible and allocation.hold in GOING,
+            )
+        )
+    return tuple(found)
+
+
+def _stays(allocation: Allocation) -> str:
+    """Why an attempt is not moved, wherever there is room, as a clause about the job; empty if it may be."""
+    if allocation.hold is Hold.STOPPING:
+        return "it is already stopping"
+    if not allocation.spec.preemptible:
+        return "it may not be preempted, so it runs to its end"
+    if allocation.hold is Hold.CLAIMED:
+        return "it has not started, so it goes back to the queue"
+    return ""
+
+
+def _without_hosts(columns: Columns, hosts: set[str]) -> Columns:
+    """A copy of the columns with these hosts out of service."""
+    trial = columns.trial()
+    for host in sorted(hosts):
+        if host in columns.index:
+            trial.available[columns.index[host]] = False
+    return trial

@@ -1,0 +1,195 @@
+"""Elastic attempts in another size: smaller, to make room for a gang that fits nowhere, or larger, on idle GPUs.
+
+Whoever changes its size stops as if preempted, with its checkpoint, and goes on at a place that is kept for it, like
+somebody who is moved (`migration`): on the GPU model that it has, on seats that are free or its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from msgspec.structs import replace
+
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
+from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.reservation.first_starts import expected_end_s
+from topmast.fast.region.search.fewest import fewest
+from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.scoring import total
+from topmast.fast.region.search.search import Search, choices_of
+from topmast.fast.region.search.sizes import largest
+from topmast.model.job import Band, TaskGroup, speed_of_size
+from topmast.model.plan import Ask, More, Plan, Seat, Victim
+from topmast.policies.options import Profile
+
+SINGLES_TRIED = 32
+"""Attempts of which each is tried as the only one that gives way, the cheapest first."""
+
+
+# --- smaller --------------------------------------------------------------------------------------------
+
+
+def room_by_shrinking(search: Search, ask: Ask) -> Plan | None:
+    """The plan of a gang for which elastic attempts give tasks away; None if that makes no room.
+
+    First each attempt alone, the cheapest first; then as few as will do, from the cheapest on: often not the set of
+    least cost. Sets that would not leave GPUs enough, wherever they are, are not tried.
+    O((SINGLES_TRIED + log attempts) x attempts of the set x log tasks) searches.
+    """
+    able = sorted(
+        (a for a in search.allocations.values() if _may_shrink(search, ask.band, a)),
+        key=lambda a: (cost_gpu_s(a, search.profile, search.now), a.job),
+    )
+    lacking = _lacking_milli(search.columns, ask)
+    spare = [_spare_milli(allocation, ask.band) for allocation in able]
+    alone = [a for a, milli in zip(able, spare, strict=True) if milli >= lacking]
+    for allocation in alone[:SINGLES_TRIED]:
+        plan = _with_smaller(search, ask, [allocation])
+        if plan is not None:
+            return plan
+    # So many are not enough, and one more may well be.
+    too_few = max(1, bisect_left(list(accumulate(spare)), lacking))
+    found = fewest(
+        len(able), lambda count: _with_smaller(search, ask, able[:count]), too_few, too_few + 1
+    )
+    return None if found is None else found[1]
+
+
+def _lacking_milli(columns: Columns, ask: Ask) -> int:
+    """Thousandths of GPUs that the gang needs, at least, beyond all that are free. O(slots + choices x groups)."""
+    wanted = [
+        sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
+        for choice in choices_of(ask)
+    ]
+    return min(wanted, default=0) - int(columns.free_by_host()[columns.available].sum())
+
+
+def _spare_milli(allocation: Allocation, band: Band) -> int:
+    """Thousandths of GPUs that an attempt may give to work of a band. O(seats)."""
+    elastic, plan = allocation.spec.elastic, allocation.plan
+    assert elastic is not None
+    tasks = plan.tasks_of(elastic.name) - least_tasks(elastic, allocation.band, band)
+    return tasks * plan.milli_per_task(elastic.name)
+
+
+def least_tasks(group: TaskGroup, own: Band, other: Band) -> int:
+    """How many tasks of an elastic group stay, whoever of band ``other`` waits.
+
+    To work of a lower band it gives only what it has beyond its count.
+    """
+    return group.least if other >= own else group.count
+
+
+def _may_shrink(search: Search, band: Band, allocation: Allocation) -> bool:
+    elastic = allocation.spec.elastic
+    if elastic is None or not allocation.spec.preemptible or allocation.hold not in GOING:
+        return False
+    tasks = allocation.plan.tasks_of(elastic.name)
+    settled = allocation.start_s + search.profile.elastic.settle_s <= search.now
+    spare = tasks > least_tasks(elastic, allocation.band, band)
+    return settled and spare and is_whole(search.columns, allocation)
+
+
+def _with_smaller(search: Search, ask: Ask, among: Sequence[Allocation]) -> Plan | None:
+    """The gang's best plan when these have given tasks away, each as few as need be; None if it finds no room."""
+    trial = search.columns.trial()
+    for allocation in among:
+        trial.give_back(allocation.plan.seats, allocation.needs())
+    there = Search(search.region, trial, {}, search.profile, search.version, search.now)
+    found = there.best(replace(ask, preempt=False, shrinks=False)).plan
+    if found is None:
+        return None
+    trial.take(found.seats, {group.name: group.resources for group in ask.groups})
+    places: dict[str, Plan] = {}
+    ordered = sorted(among, key=size_of)
+    for allocation in ordered:
+        place = there.best(_sized(search.columns, allocation, ask.band)).plan
+        if place is None:
+            return None
+        trial.take(place.seats, allocation.needs())
+        places[allocation.job] = place
+    for allocation in ordered:
+        trial.give_back(places[allocation.job].seats, allocation.needs())
+        kept = _sized(search.columns, allocation, ask.band, up_to_now=True)
+        place = largest(kept, lambda question: there.best(question).plan)
+        assert place is not None, "what it sat on is free"
+        trial.take(place.seats, allocation.needs())
+        places[allocation.job] = place
+    return _priced(search, found, among, places)
+
+
+def _sized(columns: Columns, allocation: Allocation, band: Band, up_to_now: bool = False) -> Ask:
+    """The question about a place with the fewest tasks that an attempt keeps; ``up_to_now``: or with more."""
+    ask, elastic = as_it_runs(columns, allocation), allocation.spec.elastic
+    assert elastic is not None
+    at = allocation.spec.groups.index(elastic)
+    groups, tasks = list(ask.groups), ask.groups[at].count
+    groups[at] = replace(groups[at], count=least_tasks(elastic, allocation.band, band))
+    more = More(at, ((0, tasks),)) if up_to_now else None
+    return replace(ask, groups=tuple(groups), more=more)
+
+
+def _priced(
+    search: Search, found: Plan, among: Sequence[Allocation], places: dict[str, Plan]
+) -> Plan:
+    """The plan with those who change their seats, and what that costs in the terms of preemption."""
+    changed = [a for a in among if _where(places[a.job].seats) != _where(a.plan.seats)]
+    smaller = tuple(
+        Victim(a.job, a.epoch, cost_gpu_s(a, search.profile, search.now), places[a.job])
+        for a in sorted(changed, key=lambda a: a.job)
+    )
+    lost_gpu_s = sum(victim.lost_gpu_s for victim in smaller)
+    price = search.profile.score.preemption * lost_gpu_s / 3600.0
+    terms = {**found.terms, "preemption": price}
+    return replace(found, victims=smaller, terms=terms, score=total(terms))
+
+
+def _where(seats: Sequence[Seat]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return sorted((seat.group, seat.host, seat.slots) for seat in seats)
+
+
+# --- larger ---------------------------------------------------------------------------------------------
+
+
+def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | None:
+    """The place with the most tasks, up to ``most``, to which a running attempt may grow; None if it is not worth it.
+
+    O(log tasks) searches.
+    """
+    elastic = allocation.spec.elastic
+    if elastic is None or allocation.hold is not Hold.RUNNING:
+        return None
+    if not is_whole(search.columns, allocation):
+        return None
+    ask = as_it_runs(search.columns, allocation)
+    at = allocation.spec.groups.index(elastic)
+    groups, tasks = list(ask.groups), ask.groups[at].count
+    if most <= tasks:
+        return None
+    groups[at] = replace(groups[at], count=tasks + 1)
+    trial = search.columns.trial()
+    trial.give_back(allocation.plan.seats, allocation.needs())
+    there = Search(search.region, trial, {}, search.profile, search.version, search.now)
+    larger = replace(ask, groups=tuple(groups), more=More(at, ((0, most),)))
+    plan = largest(larger, lambda question: there.best(question).plan)
+    if plan is None or not is_worth(search.profile, allocation, plan, search.now):
+        return None
+    return plan
+
+
+def is_worth(profile: Profile, allocation: Allocation, to: Plan, now: float) -> bool:
+    """Whether the time that more tasks save is worth the restart and the work that it loses."""
+    elastic = allocation.spec.elastic
+    assert elastic is not None
+    efficiency = profile.elastic.efficiency
+    before = speed_of_size(elastic, allocation.plan.tasks_of(elastic.name), efficiency)
+    after = speed_of_size(elastic, to.tasks_of(elastic.name), efficiency)
+    left_s = expected_end_s(allocation, profile.default_duration_s, now) - now
+    kept_from_s = allocation.kept_from_s()
+    lost_s = 0.0 if kept_from_s is None else max(0.0, now - kept_from_s)
+    saved_s = left_s * (1.0 - before / after)
+    return saved_s > profile.elastic.gain * (profile.restart_cost_s + lost_s)

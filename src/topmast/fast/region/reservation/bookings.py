@@ -1,0 +1,54 @@
+"""Places kept for attempts that are being moved, until they start there or the time is up.
+
+A place is booked in the columns like an attempt that holds it, so that no search gives it away. It is a
+courtesy: if it is gone, or does not suit any more, the job is placed like any other.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.search.scoring import accelerators_of
+from topmast.fast.region.search.search import choices_of
+from topmast.model.job import Resources
+from topmast.model.plan import Ask, Plan, Reservation
+
+
+class Place(Struct):
+    """Seats kept for a job, and what its tasks need, by group."""
+
+    plan: Plan
+    needs: dict[str, Resources]
+    until_s: float
+
+
+def suits(place: Place, ask: Ask, columns: Columns) -> bool:
+    """Whether a job can have the place that is kept for it. O(its seats)."""
+    plan = place.plan
+    rows = [columns.index.get(host) for host in plan.hosts]
+    if not all(row is not None and columns.available[row] for row in rows):
+        return False
+    if any(host in ask.avoid_hosts for host in plan.hosts) or not _may_use(ask, plan.model):
+        return False
+    if ask.held is not None and _overlap(ask.held, plan):
+        return False
+    trial = Overlay(columns)
+    trial.give_back(plan.seats, place.needs)
+    trial.take(plan.seats, place.needs)
+    return not any(trial.overdrawn(seat, place.needs[seat.group]) for seat in plan.seats)
+
+
+def _may_use(ask: Ask, model: str) -> bool:
+    """Whether the queue lets the job have this GPU model now."""
+    listed = accelerators_of(ask)
+    return not listed or any(listed[choice].model in (None, model) for choice in choices_of(ask))
+
+
+def _overlap(held: Reservation, plan: Plan) -> bool:
+    """Whether some seat lies where room is reserved for another job."""
+    if held.region != plan.region:
+        return False
+    kept = {(seat.host, slot) for seat in held.seats for slot in seat.slots}
+    return any((seat.host, slot) in kept for seat in plan.seats for slot in seat.slots)

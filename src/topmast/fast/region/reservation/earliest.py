@@ -1,0 +1,136 @@
+"""When a gang that has no room now may start first, in all regions at once: a bound from below.
+
+Attempts are taken to end when they are expected to. `first_room` lets them go in that order and counts how
+many tasks the widest sections have room for that the gang may span. It counts no less than there will be: a
+GPU that is given back counts as free, even if somebody has claimed it. So no region has a place before its
+bound, and only the region of the earliest one needs to be searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from topmast.fast.region.inventory.allocation_table import NONE, Holdings
+from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
+from topmast.fast.region.inventory.index import Index
+from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.reservation.first_starts import OVERRUNS_S
+from topmast.fast.region.search.compiled import Choice, choices_in
+from topmast.fast.region.search.kernels import I64, MILLI, NOWHERE, Arrays
+from topmast.fast.region.search.search import choices_of
+from topmast.model.job import Level
+from topmast.model.plan import Ask
+
+HAIR = 1e-6
+"""CPUs are counted as so many tasks more: sums in another order round differently."""
+
+
+def bounds_s(
+    index: Index, ask: Ask, regions: Iterable[str], default_s: float, now: float
+) -> dict[str, float]:
+    """By region, a time before which a gang of equal tasks with whole GPUs has no place; without those that never have.
+
+    O(A log A + entries + hosts), for A attempts.
+    """
+    rows = np.flatnonzero(index.holders.of_region != NONE)
+    end_s = _ends_s(index, rows, default_s, now)
+    by_end = np.argsort(end_s, kind="stable")
+    rows, end_s = rows[by_end], end_s[by_end]
+    needs = ask.groups[0].resources
+    need = (cpus_of(needs), float(needs.memory_bytes))
+    first_s = np.full(len(index.parts), np.inf)
+    for choice in choices_in(index, ask, choices_of(ask)):
+        section = _section_of(index, ask, choice)
+        counts = first_room(
+            index.arrays, index.holders.held, rows, index.holders.of_region, section,
+            ask.groups[0].count, choice.gpus, *need, len(index.parts),
+        )  # fmt: skip
+        by_count = np.concatenate([[-np.inf], end_s, [np.inf]])  # the last for NOWHERE
+        first_s = np.minimum(first_s, by_count[counts])
+    number = {part.region: n for n, part in enumerate(index.parts)}
+    found = {region: float(first_s[number[region]]) for region in regions}
+    return {region: at_s for region, at_s in found.items() if at_s < np.inf}
+
+
+def _ends_s(index: Index, rows: Ints, default_s: float, now: float) -> Floats:
+    """`expected_end_s` of all these attempts. O(rows)."""
+    attempts = index.holders.held.attempts[rows]
+    expected_s = np.where(np.isnan(attempts["expected_s"]), default_s, attempts["expected_s"])
+    due_s = attempts["start_s"] + expected_s
+    end_s = np.full(len(rows), now + OVERRUNS_S[-1])
+    for more_s in reversed(OVERRUNS_S):
+        end_s = np.where(due_s + more_s > now, due_s + more_s, end_s)
+    end_s = np.where(due_s >= now, due_s, end_s)
+    return np.where(attempts["stopping"], now, end_s)
+
+
+def _section_of(index: Index, ask: Ask, choice: Choice) -> Ints:
+    """By host (H): the widest section that the gang may span there; NOWHERE if it may not use it."""
+    required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
+    arrays = index.arrays
+    hosts = len(arrays.whole)
+    section = np.arange(hosts) if required is Level.HOST else arrays.section[int(required) - 1]
+    usable = arrays.available & index.of_model[choice.model]
+    if ask.cluster is not None:
+        for part in index.parts:
+            elsewhere = np.array(part.cluster_of) != ask.cluster
+            usable[part.first_row : part.first_row + len(part.hosts)] &= ~elsewhere
+    usable[index.rows_of(ask.avoid_hosts)] = False
+    return np.where(usable, section, NOWHERE)
+
+
+@kernel
+def first_room(
+    a: Arrays, h: Holdings, rows: I64, of_region: I64, section: I64, tasks: int, gpus: int,
+    cpus: float, memory: float, regions: int,
+) -> I64:  # fmt: skip
+    """How many of ``rows`` must go, from the first on, until a section of a region may have room.
+
+    By region; NOWHERE if it never has. ``section`` (H) tells which one a host belongs to. O(H + entries).
+    """
+    whole, free_milli = a.whole.copy(), a.free_milli.copy()
+    free_cpus, free_memory = a.free_cpus.copy(), a.free_memory.copy()
+    fitting = np.zeros(whole.shape[0], np.int64)
+    room = np.zeros(max(whole.shape[0], a.hist_start.shape[0]), np.int64)
+    for host in range(whole.shape[0]):
+        if section[host] != NOWHERE:
+            fitting[host] = _fitting(
+                whole[host], free_cpus[host], free_memory[host], gpus, cpus, memory
+            )
+            room[section[host]] += fitting[host]
+    found = np.full(regions, NOWHERE)
+    for n in range(rows.shape[0]):
+        region = of_region[rows[n]]
+        entry = h.attempts[rows[n]].entry
+        while entry != NONE and found[region] == NOWHERE:
+            host, slot = h.entries[entry].host, h.entries[entry].slot
+            if section[host] != NOWHERE:
+                if slot != NONE:
+                    free_milli[slot] += h.entries[entry].milli
+                    whole[host] += free_milli[slot] == MILLI
+                else:
+                    whole[host] += h.entries[entry].whole
+                    free_cpus[host] += h.entries[entry].cpus
+                    free_memory[host] += h.entries[entry].memory
+                now = _fitting(whole[host], free_cpus[host], free_memory[host], gpus, cpus, memory)
+                room[section[host]] += now - fitting[host]
+                fitting[host] = now
+                if room[section[host]] >= tasks:
+                    found[region] = n + 1
+            entry = h.entries[entry].more
+    return found
+
+
+@inner
+def _fitting(
+    whole: int, free_cpus: float, free_memory: float, gpus: int, cpus: float, memory: float
+) -> int:
+    """Tasks for which a host has room, or one more."""
+    most = whole // gpus
+    if cpus > 0.0 and free_cpus / cpus + HAIR < most:
+        most = int(max(0.0, free_cpus / cpus + HAIR))
+    if memory > 0.0 and free_memory / memory + HAIR < most:
+        most = int(max(0.0, free_memory / memory + HAIR))
+    return most

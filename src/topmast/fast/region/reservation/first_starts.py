@@ -1,0 +1,184 @@
+"""Where and when a gang that finds no room now is expected to start first, by the expected ends."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
+from topmast.fast.region.search.fewest import fewest
+from topmast.model.plan import Ask, Plan, Reservation
+
+OVERRUNS_S = (
+    60.0,
+    300.0,
+    900.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    18_000.0,
+    36_000.0,
+    72_000.0,
+    180_000.0,
+)
+"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
+it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
+
+KEPT = 64
+"""First starts of so many questions are kept."""
+Ends = list[tuple[float, str]]
+"""Times and jobs, in order."""
+Find = Callable[[Columns], Plan | None]
+"""The best plan on free GPUs alone, in columns as they will be."""
+
+
+def without(columns: Columns, held: Reservation) -> Columns:
+    """The columns as those see them who must leave the reserved seats alone. O(slots)."""
+    trial = columns.trial()
+    trial.take(held.seats, {group.name: group.resources for group in held.groups})
+    return trial
+
+
+class Aside(Struct):
+    """What ``held`` takes: of these slots and hosts (rows), so much each. ``hosts``: the rows in order."""
+
+    held: Reservation
+    hosts: Ints
+    slots: Ints
+    milli: Ints
+    rows: Ints
+    cpus: Floats
+    memory: Ints
+
+
+def _aside(columns: Columns, held: Reservation) -> Aside:
+    """What a reservation takes, worked out once for these columns. O(slots of the seats), or O(1)."""
+    known = columns.aside
+    if isinstance(known, Aside) and known.held is held:
+        return known
+    needs = {group.name: group.resources for group in held.groups}
+    milli, cpus, memory = dict[int, int](), dict[int, float](), dict[int, int]()
+    for seat in held.seats:
+        row = columns.index.get(seat.host)
+        if row is None:
+            continue  # the host left the fleet
+        first = int(columns.offset[row])
+        for slot in (s for s in seat.slots if s < columns.gpus[row]):
+            milli[first + slot] = milli.get(first + slot, 0) + seat.slot_milli
+        cpus[row] = cpus.get(row, 0.0) + cpus_of(needs[seat.group])
+        memory[row] = memory.get(row, 0) + needs[seat.group].memory_bytes
+    rows = np.array(list(cpus), np.int64)
+    columns.aside = found = Aside(
+        held, np.sort(rows), np.array(list(milli), np.int64),
+        np.array(list(milli.values()), np.int64), rows, np.array(list(cpus.values())),
+        np.array(list(memory.values()), np.int64),
+    )  # fmt: skip
+    return found
+
+
+@contextmanager
+def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
+    """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
+
+    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
+    is exactly as it was.
+    """
+    index, aside = columns.lookup, _aside(columns, held)
+    hosts = columns.first_row + aside.hosts
+    free = (columns.free_milli, columns.free_cpus, columns.free_memory)
+    places = (aside.slots, aside.rows, aside.rows)
+    before = [amount[at] for amount, at in zip(free, places, strict=True)]
+    columns.free_milli[aside.slots] -= aside.milli
+    columns.free_cpus[aside.rows] = np.round(before[1] - aside.cpus, CPU_DECIMALS)
+    columns.free_memory[aside.rows] -= aside.memory
+    index.refresh_each(hosts)
+    try:
+        yield
+    finally:
+        for amount, at, was in zip(free, places, before, strict=True):
+            amount[at] = was
+        index.refresh_each(hosts)
+
+
+def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
+    """When an attempt is expected to let go of its seats."""
+    if allocation.hold is Hold.STOPPING:
+        return now
+    expected_s = default_s if allocation.expected_s is None else allocation.expected_s
+    end_s = allocation.start_s + expected_s
+    if end_s >= now:
+        return end_s
+    return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
+
+
+def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
+    """When each attempt is expected to end, and whose it is, the first in front. O(n log n)."""
+    return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
+
+
+class FirstStarts:
+    """First starts found in a region while its books were the same; working memory.
+
+    The job that waits for room is asked about again whenever something changes anywhere, and one region
+    out of many has changed since.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Ask, tuple[int, Ends, Reservation | None]] = {}
+
+    def find(
+        self, ask: Ask, version: int, ends: Ends, search: Callable[[], Reservation | None]
+    ) -> Reservation | None:
+        """What a search found for the same question, books and expected ends. O(attempts)."""
+        known = self._known.get(ask)
+        if known is not None and known[0] == version and known[1] == ends:
+            return known[2]
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        found = search()
+        self._known[ask] = version, ends, found
+        return found
+
+
+def first_start(
+    ask: Ask,
+    region: str,
+    columns: Columns,
+    allocations: Mapping[str, Allocation],
+    ends: Ends,
+    find: Find,
+    not_before_s: float = -math.inf,
+) -> Reservation | None:
+    """The earliest expected end at which the gang has a place, and that place.
+
+    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts are
+    let go or put back in one trial, O(attempts) in all. It is known to have none earlier than
+    ``not_before_s``, and most often has one then: that is tried first.
+    """
+    trial, gone = columns.trial(), 0
+    trial.watched = False  # nobody is stopped for it: who holds what need not be kept
+
+    def plan_after(count: int) -> Plan | None:
+        """The plan once the first ``count`` attempts have ended."""
+        nonlocal gone
+        for _, job in ends[gone:count]:
+            trial.give_back(allocations[job].plan.seats, allocations[job].needs())
+        for _, job in ends[count:gone]:
+            trial.take(allocations[job].plan.seats, allocations[job].needs())
+        gone = count
+        return find(trial)
+
+    too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
+    guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
+    found = fewest(len(ends), plan_after, too_few, guess)
+    if found is None:
+        return None
+    count, best = found
+    from_s = ends[count - 1][0]
+    return Reservation(ask.job, region, best.cluster, from_s, best.seats, ask.groups)

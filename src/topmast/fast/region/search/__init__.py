@@ -1,0 +1,1 @@
+"""The exhaustive search on free capacity: requests, knapsack, branch and bound, scoring, kernels."""

@@ -1,0 +1,265 @@
+"""The compiled search: gangs of one group of tasks with whole GPUs, over all regions in one call.
+
+Everything else (shares of GPUs, several groups, no GPUs) is searched by `search.py`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.index import Index
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.search import kernels, limited_kernels, loads
+from topmast.fast.region.search.kernels import NOWHERE, Question
+from topmast.fast.region.search.limited_kernels import Loads
+from topmast.fast.region.search.scoring import (
+    MANY_SLOTS,
+    choice_cost,
+    fixed_cost,
+    locality_cost,
+    stranded_table,
+)
+from topmast.fast.region.search.slot_affinity import beside_twins, twin_row
+from topmast.model.job import MILLI, Level
+from topmast.model.plan import Ask, Seat
+from topmast.policies.options import ScoreWeights
+
+KINDS_KEPT = 4_096
+"""Of so many kinds of gangs the questions are kept."""
+
+
+class Choice(Struct, frozen=True, gc=False):
+    """One GPU model that the gang may use: which accelerator of its list that is, and how many."""
+
+    index: int
+    model: int
+    gpus: int
+
+
+class Seated(Struct, frozen=True, gc=False):
+    """Where the kernels put the gang."""
+
+    region: str
+    cluster: str
+    choice: int
+    level: Level
+    seats: tuple[Seat, ...]
+
+
+def applies(ask: Ask, weights: ScoreWeights) -> bool:
+    """Whether the kernels answer this question: not where hosts cost by how many of their GPUs are allocated."""
+    return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
+
+
+def is_plain(ask: Ask) -> bool:
+    """Whether a gang is of one group of tasks with whole GPUs."""
+    if len(ask.groups) != 1:
+        return False
+    listed = ask.groups[0].resources.accelerators
+    return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
+
+
+def costs_in(
+    columns: Columns, ask: Ask, weights: ScoreWeights, cluster: str | None, per_layer: float = 0.0
+) -> Floats:
+    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
+
+    ``per_layer``: what each layer above the first costs.
+    """
+    index = columns.lookup
+    costs = np.full(len(index.clusters), kernels.INFINITE)
+    for name in columns.clusters if cluster is None else (cluster,):
+        costs[index.cluster_number[columns.region, name]] = fixed_cost(ask, weights)
+    if index.layers is not None:
+        costs += per_layer * index.layers
+    return costs
+
+
+def best_seats(
+    index: Index, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster_cost: Floats
+) -> Seated | None:
+    """The seats of least score by the accelerators ``allowed``, in all clusters of finite cost (C)."""
+    choices = choices_in(index, ask, allowed)
+    if not choices:
+        return None
+    question = question_of(index, ask, weights, choices, cluster_cost)
+    room = _room(index, ask, choices) if _is_limited(ask) else None
+    costs = index.no_loads
+    if room is None:
+        cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
+    else:
+        costs = _loads(index, ask, weights, room)
+        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs)
+        _, cluster, at_choice, level, place = found
+    if cluster == NOWHERE:
+        return None
+    choice = choices[at_choice]
+    if level == kernels.HOST_LEVEL:
+        rows, tasks = [int(place)], [question.tasks]
+        if index.layers is not None and room is None:
+            rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
+    else:
+        if room is None:
+            room = _room(index, ask, choices)
+        rows, tasks = _spread(index, question, room[at_choice], choice, place, costs)
+    return seated(index, None, ask, cluster, choice, rows, tasks)
+
+
+def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
+    """Of the hosts that are as good for the gang, the one where it would have a twin, if there is one."""
+    region, name = index.clusters[cluster]
+    columns, a = index.part_of[region], index.arrays
+    alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
+    own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
+    outside = np.ones(len(own), np.bool_)
+    outside[columns.clusters[name]] = False
+    own[outside] = False
+    return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
+
+
+def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
+    """The models that the gang may use, in its order of preference; 'any' stands for all."""
+    found = []
+    listed = ask.groups[0].resources.accelerators
+    for at in allowed:
+        if at >= len(listed):
+            continue
+        wanted = listed[at]
+        names = [wanted.model] if wanted.model is not None else sorted(index.models)
+        gpus = wanted.gpus_milli // MILLI
+        found += [Choice(at, index.models[name], gpus) for name in names if name in index.models]
+    return found
+
+
+def question_of(
+    index: Index, ask: Ask, weights: ScoreWeights, choices: list[Choice], cluster_cost: Floats
+) -> Question:
+    """What the kernels need to know of the gang. O(choices), and what all of a kind share is made once."""
+    stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
+    key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
+    known = index.questions.get(key)
+    if known is not None:
+        return Question(*known[:5], cluster_cost, stranded)
+    if len(index.questions) >= KINDS_KEPT:
+        index.questions.clear()
+    index.questions[key] = question = Question(
+        tasks=ask.groups[0].count,
+        choice_model=np.array([c.model for c in choices], np.int64),
+        choice_gpus=np.array([c.gpus for c in choices], np.int64),
+        choice_cost=np.array([choice_cost(ask, weights, c.index) for c in choices]),
+        level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
+        cluster_cost=cluster_cost,
+        stranded=stranded,
+    )
+    return question
+
+
+@lru_cache(maxsize=64)
+def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) -> Floats:
+    return price * stranded_table(mix, width)
+
+
+def _is_limited(ask: Ask) -> bool:
+    """Whether more than free GPUs limits where the gang may sit."""
+    needs = ask.groups[0].resources
+    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts)
+
+
+def _room(index: Index, ask: Ask, choices: list[Choice]) -> Ints:
+    """Tasks that each host could take (choices x hosts)."""
+    needs = ask.groups[0].resources
+    room: Ints = np.zeros((len(choices), len(index.arrays.whole)), np.int64)
+    cpus, memory = cpus_of(needs), float(needs.memory_bytes)
+    for at, choice in enumerate(choices):
+        of_model = index.of_model[choice.model]
+        limited_kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
+    room[:, index.rows_of(ask.avoid_hosts)] = 0
+    return room
+
+
+def _loads(index: Index, ask: Ask, weights: ScoreWeights, room: Ints) -> Loads:
+    """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
+    if not loads.counts(ask, weights):
+        return index.no_loads
+    prices = np.array([weights.allocated_cpus, weights.allocated_memory])
+    each = index.each.get(prices.tobytes())
+    if each is None:
+        limited = index.sizes > 0
+        each = np.divide(
+            prices[:, None], index.sizes, out=np.zeros(index.sizes.shape), where=limited
+        )
+        index.each[prices.tobytes()] = each
+    group = ask.groups[0]
+    task = np.array([cpus_of(group.resources), float(group.resources.memory_bytes)])
+    most, found = float(prices.sum()), index.loads
+    limited_kernels.loads_on(index.arrays, room, index.sizes, each, most, task, group.count, found)
+    return found
+
+
+def _spread(
+    index: Index,
+    question: Question,
+    room: Ints,
+    choice: Choice,
+    section: int,
+    costs: Loads,
+) -> tuple[list[int], list[int]]:
+    """The hosts of the winning section that are used, and how many tasks each takes."""
+    arrays = index.arrays
+    hosts = arrays.members[arrays.member_start[section] : arrays.member_start[section + 1]]
+    taken: Ints = np.zeros(len(hosts), np.int64)
+    limited_kernels.seat(
+        arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken, costs
+    )
+    used = np.flatnonzero(taken)
+    return hosts[used].tolist(), taken[used].tolist()
+
+
+def seated(
+    index: Index,
+    overlay: Overlay | None,
+    ask: Ask,
+    cluster: int,
+    choice: Choice,
+    rows: list[int],
+    tasks: list[int],
+) -> Seated:
+    """Seats in the order of hosts, each task on the lowest GPUs that are free (in the ``overlay``)."""
+    region, name = index.clusters[cluster]
+    columns = index.part_of[region]
+    slots_of = columns.slots if overlay is None else overlay.slots
+    own = [row - columns.first_row for row in rows]
+    group, gpus = ask.groups[0].name, choice.gpus
+    seats: list[Seat] = []
+    for row, count in zip(own, tasks, strict=True):
+        free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
+        if columns.layers > 1:
+            free = beside_twins(columns, row, slots_of(row), free)
+        for first in range(0, count * gpus, gpus):
+            slots = tuple(free[first : first + gpus])
+            seats.append(Seat(group, len(seats), host, slots, MILLI))
+    return Seated(region, name, choice.index, level_of(columns, own), tuple(seats))
+
+
+def _lowest_whole(free_milli: Ints, count: int) -> list[int]:
+    """The lowest slots that are wholly free, ``count`` of them if there are as many. O(slots)."""
+    if len(free_milli) > MANY_SLOTS:
+        many: list[int] = np.flatnonzero(free_milli == MILLI)[:count].tolist()
+        return many
+    whole = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
+    return whole[:count]
+
+
+def level_of(columns: Columns, rows: list[int]) -> Level:
+    """The tightest level with all the hosts in one domain."""
+    if len(rows) == 1:
+        return Level.HOST
+    for level in Level:
+        numbers = columns.domain[level][rows]
+        if bool((numbers == numbers[0]).all()):
+            return level
+    return Level.CLUSTER

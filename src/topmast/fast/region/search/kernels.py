@@ -1,0 +1,299 @@
+"""Compiled kernels of the exhaustive search: every cluster, GPU model, level and domain, in one call.
+
+State is a tuple of arrays (`Arrays`). A *section* is the hosts of one GPU model in one topology
+domain; ``hist[section, f]`` counts its hosts in service with f wholly free GPUs, updated with each
+allocation. For a gang that CPUs and memory do not limit, that index answers exactly what a walk
+over the hosts would:
+
+- whether a gang fits a section: sum over f of hist[f] * (f // g) tasks;
+- the least fragmentation it can cause there: hosts with equally many free GPUs are alike.
+
+Times below are for H hosts, C clusters, S sections, W = widest host + 1, a gang of n tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory.jit import inner, kernel
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+MILLI = 1000
+HOST_LEVEL = 0
+NOWHERE = -1
+INFINITE = np.inf
+EXACT_TASKS = 256
+"""Gangs of up to so many tasks per group are seated at provably least fragmentation; larger ones
+are filled up by the cheapest hosts first and the rest exactly."""
+
+
+class Arrays(NamedTuple):
+    """The columns that the search reads; `columns.py` and `index.py` own them."""
+
+    free_milli: I64
+    """(slots) thousandths free of each GPU; below zero where a preemptor has claimed a victim's."""
+    offset: I64
+    """(H + 1) host h owns slots offset[h]:offset[h + 1]."""
+    whole: I64
+    """(H) wholly free GPUs."""
+    available: NDArray[np.bool_]
+    """(H) hosts in service."""
+    free_cpus: F64
+    free_memory: F64
+    section: I64
+    """(4 x H) the host's section at the levels rack, pod, datacenter, cluster."""
+    hist: I64
+    """Section s has hist[hist_start[s]:hist_start[s + 1]]: hosts in service by wholly free GPUs."""
+    hist_start: I64
+    members: I64
+    """Section s has the hosts members[member_start[s]:member_start[s + 1]], in order."""
+    member_start: I64
+    by_cluster: I64
+    """(C x models x 4 x 2) the sections of a cluster, model and level: the first, and after the last."""
+
+
+class Question(NamedTuple):
+    """One gang of ``tasks`` equal tasks; a choice is a GPU model with a count and a price.
+
+    ``level_cost`` (5) is the locality term of a plan that spans a level, infinite where not
+    allowed. ``cluster_cost`` (C) is what is the same for all plans of a cluster (data, balance),
+    infinite for one that may not be used. ``stranded`` (W) is the expected number of stranded GPUs on a
+    host with f free ones, times its weight.
+    """
+
+    tasks: int
+    choice_model: I64
+    choice_gpus: I64
+    choice_cost: F64
+    level_cost: F64
+    cluster_cost: F64
+    stranded: F64
+
+
+@inner
+def hist_of(a: Arrays, section: int) -> I64:
+    """A section's hosts in service by wholly free GPUs (its W)."""
+    return a.hist[a.hist_start[section] : a.hist_start[section + 1]]
+
+
+@inner
+def count_whole(a: Arrays, host: int) -> int:
+    """Count a host's wholly free GPUs anew. O(its slots)."""
+    count = 0
+    for slot in range(a.offset[host], a.offset[host + 1]):
+        if a.free_milli[slot] == MILLI:
+            count += 1
+    return count
+
+
+@kernel
+def recount(
+    free_milli: I64,
+    offset: I64,
+    whole: I64,
+    available: NDArray[np.bool_],
+    section: I64,
+    hist: I64,
+    hist_start: I64,
+    host: int,
+) -> None:
+    """Count a host's wholly free GPUs anew, and it in its sections. O(its slots).
+
+    It takes the arrays that it needs one by one: to hand over all `Arrays` costs more than the work.
+    """
+    count = 0
+    for slot in range(offset[host], offset[host + 1]):
+        if free_milli[slot] == MILLI:
+            count += 1
+    if available[host]:
+        for level in range(section.shape[0]):
+            start = hist_start[section[level, host]]
+            hist[start + whole[host]] -= 1
+            hist[start + count] += 1
+    whole[host] = count
+
+
+@inner
+def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
+    """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
+
+    Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
+    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Exact up to EXACT_TASKS, a
+    lower bound beyond. O(W) when one kind of host at the best price per task suffices, else one
+    bounded knapsack over kinds of hosts.
+    """
+    capacity, rate, free, taken = _best_rate(hist, tasks, gpus, stranded)
+    if capacity < tasks:
+        return INFINITE
+    least: float = rate * tasks
+    if least - 1e-9 >= limit:
+        return INFINITE
+    if tasks % taken == 0 and hist[free] * taken >= tasks:
+        return least
+    if tasks > EXACT_TASKS:
+        return least  # the seats of the winner are priced as they are
+    return _knapsack_of_kinds(hist, tasks, gpus, stranded)
+
+
+@inner
+def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
+    """Tasks that fit, the least change per task, and on which kind of host, taking how many. O(W)."""
+    capacity = 0
+    best_rate = INFINITE
+    best_free, best_taken = 0, 1
+    for free in range(gpus, hist.shape[0]):
+        if hist[free] == 0:
+            continue
+        most = free // gpus
+        capacity += hist[free] * most
+        for taken in range(1, min(most, tasks) + 1):
+            rate = (stranded[free - taken * gpus] - stranded[free]) / taken
+            if rate < best_rate:
+                best_rate, best_free, best_taken = rate, free, taken
+    return capacity, best_rate, best_free, best_taken
+
+
+@inner
+def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float:
+    """The least change exactly: hosts one by one, of a kind no more than tasks. O(W * n * n * W)."""
+    cost = np.full(tasks + 1, INFINITE)
+    cost[0] = 0.0
+    for free in range(gpus, hist.shape[0]):
+        for _ in range(min(hist[free], tasks)):
+            changed = False
+            for total in range(tasks, 0, -1):
+                for taken in range(1, min(free // gpus, total) + 1):
+                    price = stranded[free - taken * gpus] - stranded[free]
+                    with_host = cost[total - taken] + price
+                    if with_host < cost[total]:
+                        cost[total] = with_host
+                        changed = True
+            if not changed:
+                break
+    result: float = cost[tasks]
+    return result
+
+
+@inner
+def holds(hist: I64, tasks: int, gpus: int) -> bool:
+    """Whether the hosts of ``hist`` (W) could take ``tasks`` of ``gpus`` each. O(W)."""
+    capacity = 0
+    for free in range(gpus, hist.shape[0]):
+        capacity += hist[free] * (free // gpus)
+    return capacity >= tasks
+
+
+@inner
+def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
+    """The least change on a single host that takes the whole gang, and its free GPUs. O(W)."""
+    best, at = INFINITE, NOWHERE
+    for free in range(needed, hist.shape[0]):
+        if hist[free] > 0:
+            change = stranded[free - needed] - stranded[free]
+            if change < best:
+                best, at = change, free
+    return best, at
+
+
+@inner
+def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
+    """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
+
+    Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster whose
+    sections together lack the room, and a section whose level and best rate per task already cost
+    more than what was found. Ties go to the first cluster, choice, level, section. At host level
+    the last number says how many GPUs the host to take has free; the first such host is meant.
+    O(C * choices * W + sections looked at * W).
+    """
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(a.by_cluster.shape[0]):
+        score, choice, level, place = best_in_cluster(a, q, cluster, best)
+        if score < best:
+            best, at_cluster = score, cluster
+            at_choice, at_level, at_place = choice, level, place
+    return best, at_cluster, at_choice, at_level, at_place
+
+
+@kernel
+def best_place(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
+    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
+    by_cluster: I64, tasks: int, choice_model: I64, choice_gpus: I64, choice_cost: F64,
+    level_cost: F64, cluster_cost: F64, stranded: F64,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """`best_plan` without its score: cluster, choice, level, and the section or, at host level, the host.
+
+    As `best_plan`, and the hosts of the winning cluster. Takes the fields of `Arrays` and `Question` one by
+    one: a tuple of arrays costs six times as much to hand over from Python, which is most of a call.
+    """
+    a = Arrays(
+        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
+        members, member_start, by_cluster,
+    )  # fmt: skip
+    q = Question(tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded)
+    _, cluster, choice, level, place = best_plan(a, q)
+    if cluster != NOWHERE and level == HOST_LEVEL:
+        place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
+    return cluster, choice, level, place
+
+
+@inner
+def best_in_cluster(
+    a: Arrays, q: Question, cluster: int, best: float
+) -> tuple[float, int, int, int]:
+    """The best place in one cluster: score below ``best``, choice, level, section or free GPUs."""
+    at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE
+    if q.cluster_cost[cluster] == INFINITE:
+        return best, at_choice, at_level, at_place
+    for choice in range(q.choice_model.shape[0]):
+        model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+        price = q.cluster_cost[cluster] + q.choice_cost[choice]
+        at = a.by_cluster[cluster, model, 3, 0]
+        if at == a.by_cluster[cluster, model, 3, 1]:
+            continue
+        hist = hist_of(a, at)
+        change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+        score = price + q.level_cost[HOST_LEVEL] + change
+        if score < best:
+            best, at_choice, at_level, at_place = score, choice, HOST_LEVEL, free
+        if q.tasks > 1 and holds(hist, q.tasks, gpus):
+            score, level, section = _best_section(a, q, cluster, choice, price, best)
+            if score < best:
+                best, at_choice, at_level, at_place = score, choice, level, section
+    return best, at_choice, at_level, at_place
+
+
+@inner
+def _best_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
+) -> tuple[float, int, int]:
+    """The best of a cluster's sections of one model, at any level: score below ``best``, level, section."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for section in range(low, high):
+            change = seating_cost(hist_of(a, section), q.tasks, gpus, q.stranded, best - start)
+            if start + change < best:
+                best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
+
+
+@inner
+def first_with(a: Arrays, section: int, free: int) -> int:
+    """The first host in service of a section with so many wholly free GPUs. O(its hosts)."""
+    for i in range(a.member_start[section], a.member_start[section + 1]):
+        host: int = a.members[i]
+        if a.available[host] and a.whole[host] == free:
+            return host
+    return NOWHERE

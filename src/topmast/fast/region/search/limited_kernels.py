@@ -1,0 +1,280 @@
+"""Compiled kernels for gangs that CPUs, memory or hosts to avoid limit: they walk over the hosts with room.
+
+Times are as in `kernels.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.search.kernels import (
+    EXACT_TASKS,
+    F64,
+    HOST_LEVEL,
+    I64,
+    INFINITE,
+    NOWHERE,
+    Arrays,
+    Question,
+)
+
+
+class Loads(NamedTuple):
+    """What t tasks of a gang pay for how loaded a host is: t * (base[host] + t * rise[host]); never below 0.
+
+    ``apply`` False: nothing anywhere. `loads.Loads` says how loads are computed.
+    """
+
+    apply: bool
+    base: F64
+    rise: F64
+
+
+STEPS = 100
+"""Loads are told apart in so many steps."""
+
+
+@kernel
+def best_limited_plan(
+    a: Arrays, q: Question, room: I64, loads: Loads
+) -> tuple[float, int, int, int, int]:
+    """`best_plan` for a gang that something besides free GPUs limits.
+
+    ``room`` (choices x H): how many tasks each host could take. At host level the last number is the
+    host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section whose
+    price and capacity do not rule it out.
+    """
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(a.by_cluster.shape[0]):
+        if q.cluster_cost[cluster] == INFINITE:
+            continue
+        for choice in range(q.choice_model.shape[0]):
+            price = q.cluster_cost[cluster] + q.choice_cost[choice]
+            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], loads)
+            score = price + q.level_cost[HOST_LEVEL] + change
+            if score < best:
+                best, at_cluster, at_choice = score, cluster, choice
+                at_level, at_place = HOST_LEVEL, host
+            if q.tasks > 1:
+                score, level, section = _best_roomy_section(
+                    a, q, cluster, choice, price, best, room[choice], loads
+                )
+                if score < best:
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
+    return best, at_cluster, at_choice, at_level, at_place
+
+
+@inner
+def _one_roomy_host(
+    a: Arrays, q: Question, cluster: int, choice: int, room: I64, loads: Loads
+) -> tuple[float, int]:
+    """The least change and load on a single host with room for the whole gang, and the host. O(its hosts)."""
+    best, at_host = INFINITE, NOWHERE
+    model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
+    low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
+    for section in range(low, high):
+        for i in range(a.member_start[section], a.member_start[section + 1]):
+            host = a.members[i]
+            if room[host] >= q.tasks:
+                free = a.whole[host]
+                change = q.stranded[free - needed] - q.stranded[free]
+                if change < best:
+                    change += q.tasks * (loads.base[host] + q.tasks * loads.rise[host])
+                if change < best:
+                    best, at_host = change, host
+    return best, at_host
+
+
+@inner
+def _best_roomy_section(
+    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64,
+    loads: Loads,
+) -> tuple[float, int, int]:  # fmt: skip
+    """`_best_section` by the room of each host."""
+    at_level, at_section = NOWHERE, NOWHERE
+    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    for level in range(1, 5):
+        if q.level_cost[level] == INFINITE:
+            break
+        start = price + q.level_cost[level]
+        low = a.by_cluster[cluster, model, level - 1, 0]
+        high = a.by_cluster[cluster, model, level - 1, 1]
+        for section in range(low, high):
+            hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
+            if _least(a, hosts, room, q.tasks, gpus, q.stranded, loads) < best - start:
+                taken = np.zeros(hosts.shape[0], np.int64)
+                change = seat(a, hosts, room, q.tasks, gpus, q.stranded, taken, loads)
+                if start + change < best:
+                    best, at_level, at_section = start + change, level, section
+    return best, at_level, at_section
+
+
+@inner
+def _least(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, loads: Loads
+) -> float:
+    """A price that no seating of the gang on ``hosts`` can be below. O(hosts * tasks)."""
+    capacity = 0
+    best_rate = INFINITE
+    for i in range(hosts.shape[0]):
+        host = hosts[i]
+        most = min(room[host], tasks)
+        capacity += most
+        free = a.whole[host]
+        for t in range(1, most + 1):
+            change = stranded[free - t * gpus] - stranded[free]
+            change += t * (loads.base[host] + t * loads.rise[host])
+            best_rate = min(best_rate, change / t)
+    # A hair below, so that rounding can never rule out the best.
+    return best_rate * tasks - 1e-9 if capacity >= tasks else INFINITE
+
+
+@kernel
+def seat(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
+) -> float:
+    """Seat a gang on ``hosts`` at the least change in stranded GPUs, and the least load.
+
+    ``room`` (H): how many tasks each host could take. Writes the tasks of each host to ``taken``
+    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of
+    which no more of a kind are looked at than there are tasks (all, where loads apply): exact up to EXACT_TASKS. Larger
+    gangs fill the hosts of the best rate first, and only the rest is exact. Ties go to the first
+    hosts. O(hosts + kinds * n * n * tasks per host).
+    """
+    taken[:] = 0
+    done = 0.0
+    left = tasks
+    if tasks > EXACT_TASKS:
+        done, left = _fill(a, hosts, room, tasks, gpus, stranded, taken, loads)
+    change = _knapsack(a, hosts, room, left, gpus, stranded, taken, loads)
+    return done + change
+
+
+@inner
+def _fill(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
+) -> tuple[float, int]:
+    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left; ties to the first hosts.
+
+    O(n * rates that differ), of which there are few: a sort would take longer to compile than all the rest.
+    """
+    rates = np.full(hosts.shape[0], INFINITE)
+    for i in range(hosts.shape[0]):
+        most = room[hosts[i]]
+        if most > 0:
+            free = a.whole[hosts[i]]
+            change = stranded[free - most * gpus] - stranded[free]
+            rates[i] = change / most + loads.base[hosts[i]] + most * loads.rise[hosts[i]]
+    change = 0.0
+    left = tasks
+    rate = _next_above(-INFINITE, rates)
+    while rate < INFINITE:
+        for i in range(hosts.shape[0]):
+            if rates[i] != rate:
+                continue
+            most = room[hosts[i]]
+            if left - most < EXACT_TASKS:
+                return change, left
+            free = a.whole[hosts[i]]
+            taken[i] = most
+            left -= most
+            change += rate * most
+        rate = _next_above(rate, rates)
+    return change, left
+
+
+@inner
+def _next_above(bound: float, values: F64) -> float:
+    """The least value above the bound; infinite if there is none."""
+    least = INFINITE
+    for value in values:
+        if bound < value < least:
+            least = value
+    return least
+
+
+@inner
+def _knapsack(
+    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
+) -> float:
+    """The exact part of `seat`, over the hosts that took nothing yet."""
+    looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
+    useful = np.empty(hosts.shape[0], np.int64)
+    count = 0
+    for i in range(hosts.shape[0]):
+        most = min(room[hosts[i]], tasks)
+        free = a.whole[hosts[i]]
+        enough = not loads.apply and looked[free, most] >= tasks
+        if most > 0 and taken[i] == 0 and not enough:
+            looked[free, most] += 1
+            useful[count] = i
+            count += 1
+    cost = np.full((count + 1, tasks + 1), INFINITE)
+    chose = np.zeros((count + 1, tasks + 1), np.int32)
+    cost[0, 0] = 0.0
+    for n in range(count):
+        free = a.whole[hosts[useful[n]]]
+        most = min(room[hosts[useful[n]]], tasks)
+        base, rise = loads.base[hosts[useful[n]]], loads.rise[hosts[useful[n]]]
+        for total in range(tasks + 1):
+            cost[n + 1, total] = cost[n, total]
+            for t in range(1, min(most, total) + 1):
+                price = cost[n, total - t] + stranded[free - t * gpus] - stranded[free]
+                price += t * (base + t * rise)
+                if price < cost[n + 1, total]:
+                    cost[n + 1, total] = price
+                    chose[n + 1, total] = t
+    if cost[count, tasks] == INFINITE:
+        return INFINITE
+    left = tasks
+    for n in range(count, 0, -1):
+        t = chose[n, left]
+        taken[useful[n - 1]] = t
+        left -= t
+    result: float = cost[count, tasks]
+    return result
+
+
+@kernel
+def room_on(
+    a: Arrays, of_model: NDArray[np.bool_], gpus: int, cpus: float, memory: float, room: I64
+) -> None:
+    """How many tasks each host could take, written to ``room`` (H). O(H)."""
+    for host in range(room.shape[0]):
+        room[host] = 0
+        if not a.available[host] or not of_model[host]:
+            continue
+        most = a.whole[host] // gpus
+        # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
+        if cpus > 0.0 and a.free_cpus[host] / cpus + 1e-9 < most:
+            most = int(max(0.0, a.free_cpus[host] / cpus + 1e-9))
+        if memory > 0.0 and a.free_memory[host] / memory < most:
+            most = int(max(0.0, a.free_memory[host] / memory))
+        room[host] = most
+
+
+@kernel
+def loads_on(
+    a: Arrays, room: I64, sizes: F64, each: F64, most: float, task: F64, tasks: int, loads: Loads
+) -> None:
+    """What a gang's tasks pay on each host with room by any choice (choices x H), written to ``loads``. O(H).
+
+    Of CPUs and memory: ``sizes`` (2 x H), the price of one more (``each``, 2 x H; 0 without a limit, or a price), and
+    what a task asks for (``task``, 2). ``most`` is the price of a host that is full.
+    """
+    for host in range(a.whole.shape[0]):
+        fits = False
+        for choice in range(room.shape[0]):
+            fits = fits or room[choice, host] > 0
+        if not fits:
+            continue
+        load = each[0, host] * max(0.0, sizes[0, host] - a.free_cpus[host])
+        load += each[1, host] * max(0.0, sizes[1, host] - a.free_memory[host])
+        loads.base[host] = np.rint(load / most * STEPS) * (most / STEPS) / tasks
+        loads.rise[host] = (task[0] * each[0, host] + task[1] * each[1, host]) / 2 / tasks

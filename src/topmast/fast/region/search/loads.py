@@ -1,0 +1,157 @@
+"""How loaded hosts are, and what it costs to sit on them: the term `allocation`.
+
+A task costs more on a host of which more is allocated: GPUs, CPUs and memory, each over what is there, at a
+price of its own (load balancing of Weng et al., *MLaaS in the Wild*, NSDI '22, on scheduling as deployed). Half of what the gang
+itself adds to a host counts, so that a gang spreads as well. Loads are in hundredths, so that hosts about equally
+loaded are alike. A gang without GPUs pays for hosts with GPUs as well. Plans that stop others pay nothing of it:
+what the victims give back is not known before they are chosen.
+
+Gangs of equal tasks on whole GPUs are searched by kernels that compute the same (`limited_kernels.loads_on`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search.limited_kernels import STEPS
+from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Kinds, Options
+from topmast.model.job import MILLI
+from topmast.model.plan import Ask, Seat
+from topmast.policies.options import ScoreWeights
+
+MICRO = 10**CPU_DECIMALS
+
+
+def counts(ask: Ask, weights: ScoreWeights) -> bool:
+    """Whether plans for this question pay for how loaded their hosts are. O(groups)."""
+    if ask.preempt:
+        return False
+    if weights.allocated_gpus or (weights.gpu_hosts and not has_gpus(ask)):
+        return True
+    needs = ask.groups[0].resources
+    by_cpus = bool(weights.allocated_cpus and needs.cpus)
+    by_memory = bool(weights.allocated_memory and needs.memory_bytes)
+    return len(ask.groups) == 1 and (by_cpus or by_memory)
+
+
+def has_gpus(ask: Ask) -> bool:
+    """Whether any task of the gang has GPUs."""
+    return any(group.resources.accelerators for group in ask.groups)
+
+
+def prices_of(ask: Ask, weights: ScoreWeights) -> tuple[float, float, float, float]:
+    """Points for a host of which all GPUs, CPUs or memory are allocated, and for one with GPUs that the gang has no use for."""
+    spared = 0.0 if has_gpus(ask) else weights.gpu_hosts
+    return weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory, spared
+
+
+class Loads:
+    """The hosts of a region (H) at the prices of one question."""
+
+    def __init__(self, columns: Columns, ask: Ask, weights: ScoreWeights) -> None:
+        """O(hosts), and O(slots) where GPUs have a price."""
+        *prices, spared = prices_of(ask, weights)
+        free_milli = columns.free_by_host() if weights.allocated_gpus else columns.gpus
+        there = (columns.gpus * float(MILLI), columns.cpus, columns.memory)
+        free = (free_milli, columns.free_cpus, columns.free_memory)
+        self.most = sum(prices) + spared
+        self.rise: list[Floats] = []
+        """Points for a thousandth of a GPU, a CPU, a byte more (each H)."""
+        load: Floats = np.where(columns.gpus > 0, spared, 0.0)
+        for price, size, left in zip(prices, there, free, strict=True):
+            each: Floats = np.zeros(len(load))
+            if price:
+                limited = np.isfinite(size) & (size > 0)
+                np.divide(price, size, out=each, where=limited)
+                used = np.subtract(size, left, out=np.zeros(len(load)), where=limited)
+                load += each * np.maximum(used, 0.0)
+            self.rise.append(each)
+        self.step: Ints = np.rint(load / self.most * STEPS).astype(np.int64)
+        """(H) hundredths of the most that a host can cost."""
+
+    def of(self, step: Ints) -> Floats:
+        """Points of a host that stands at these steps."""
+        return np.asarray(step * (self.most / STEPS))
+
+
+def allocation_cost(
+    columns: Columns | Overlay, ask: Ask, weights: ScoreWeights, seats: tuple[Seat, ...]
+) -> float:
+    """The mean over the tasks of what their hosts cost, as `Loads` has it. O(tasks + slots of their hosts)."""
+    if isinstance(columns, Overlay):
+        columns = columns.columns
+    prices = prices_of(ask, weights)
+    needs = {group.name: group.resources for group in ask.groups}
+    added: dict[int, list[float]] = {}
+    for seat in seats:
+        on = added.setdefault(columns.index[seat.host], [0.0, 0.0, 0.0, 0.0])
+        on[0] += 1
+        on[1] += len(seat.slots) * seat.slot_milli
+        on[2] += cpus_of(needs[seat.group])
+        on[3] += needs[seat.group].memory_bytes
+    return sum(_paid_on(columns, prices, row, on) for row, on in added.items()) / len(seats)
+
+
+def _paid_on(
+    columns: Columns, prices: tuple[float, float, float, float], row: int, added: list[float]
+) -> float:
+    """What some tasks pay on their host; ``added``: their number, thousandths of GPUs, CPUs and bytes."""
+    gpus, most = int(columns.gpus[row]), sum(prices)
+    load, rise = prices[3] if gpus else 0.0, 0.0
+    sizes = (float(gpus * MILLI), float(columns.cpus[row]), float(columns.memory[row]))
+    for at, size in enumerate(sizes):
+        if not prices[at] or not 0.0 < size < math.inf:
+            continue
+        each = prices[at] / size
+        load += each * max(0.0, size - _free_on(columns, row, at))
+        rise += each * added[at + 1]
+    return added[0] * (round(load / most * STEPS) * (most / STEPS) + rise / 2)
+
+
+def _free_on(columns: Columns, row: int, at: int) -> float:
+    """What is free of a host: thousandths of GPUs, CPUs or bytes."""
+    if at == 0:
+        return float(np.clip(columns.slots(row), 0, None).sum())
+    return float(columns.free_cpus[row] if at == 1 else columns.free_memory[row])
+
+
+def with_loads(
+    columns: Columns, gang: Gang, kinds: Kinds, ask: Ask, weights: ScoreWeights
+) -> Kinds:
+    """The kinds of hosts with the term `allocation` in the cost of each option.
+
+    Hosts of one kind that are differently loaded, or of different sizes, become several. The gang has no
+    filler: what every task does to a host has to be seen. O(hosts x options).
+    """
+    loads = Loads(columns, ask, weights)
+    choice, host = np.nonzero(kinds.of_host != NOWHERE)
+    keys = kinds.of_host[choice, host] * (int(columns.size_of.max(initial=0)) + 1)
+    keys = (keys + columns.size_of[host]) * (STEPS + 1) + loads.step[host]
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    old = kinds.of_host[choice[first], host[first]]
+    many = kinds.start[old + 1] - kinds.start[old]
+    start = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+    source = np.arange(start[-1]) + np.repeat(kinds.start[old] - start[:-1], many)
+    options = Options(*(column[source] for column in kinds.options))
+    cost = options.cost + _costs(loads, gang, options.state, np.repeat(choice[first], many),
+                                 np.repeat(host[first], many))  # fmt: skip
+    of_host = np.full_like(kinds.of_host, NOWHERE)
+    of_host[choice, host] = number
+    return gangs.summary(gang, options._replace(cost=cost), start, of_host)
+
+
+def _costs(loads: Loads, gang: Gang, state: Ints, choice: Ints, host: Ints) -> Floats:
+    """What each option (n) costs: so many tasks on that host, over all of the gang."""
+    vectors = gang.vectors[state]
+    milli = (vectors * gang.milli[choice, :-1]).sum(axis=1)
+    cpus = vectors @ gang.cpus[:-1] / MICRO
+    memory = vectors @ gang.memory[:-1]
+    by_gpus, by_cpus, by_memory = (each[host] for each in loads.rise)
+    rise = milli * by_gpus + cpus * by_cpus + memory * by_memory
+    tasks = vectors.sum(axis=1)
+    return np.asarray(tasks * (loads.of(loads.step[host]) + rise / 2) / gang.total)

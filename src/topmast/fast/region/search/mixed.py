@@ -1,0 +1,352 @@
+"""The search for gangs of several groups, of shares of GPUs, and of tasks without GPUs.
+
+`gangs.py` has the kernels; here is what turns a question into their arrays, and their answer into seats.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import mul
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.slices import layer_of
+from topmast.fast.region.search import loads
+from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Hosts, Kinds, Places
+from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.scoring import (
+    SHARE_STRANDED,
+    choice_cost,
+    fixed_cost,
+    locality_cost,
+    stranded_table,
+)
+from topmast.model.job import MILLI, Level
+from topmast.model.plan import Ask, GroupAsk, Seat
+from topmast.policies.options import ScoreWeights
+
+EXACT_STATES = 1 << 15
+"""Gangs that can be seated in part in more ways than that (the product of the groups' tasks, each plus
+one) are not searched exactly, nor those"""
+EXACT_WORK = 1 << 21
+"""of which that number times the ways to fill the widest host is more than this."""
+MICRO: int = 10**CPU_DECIMALS
+UNLIMITED = 1 << 60
+
+
+class Placed(Struct, frozen=True):
+    """Where the kernels put the gang."""
+
+    cluster: str
+    choice: int
+    level: Level
+    seats: tuple[Seat, ...]
+
+
+class Question(Struct, frozen=True):
+    """A question as arrays. ``order``: the groups as the kernels number them; the last may be none."""
+
+    choices: tuple[int, ...]
+    clusters: tuple[str, ...]
+    order: tuple[int | None, ...]
+    gang: Gang
+    places: Places
+
+
+def applies(columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...]) -> bool:
+    """Whether the gang is small enough to be searched exactly. O(hosts)."""
+    states = math.prod(group.count + 1 for group in ask.groups)
+    if states > EXACT_STATES:
+        return False
+    groups = [ask.groups[number] for number in _order(ask, weights)[:-1] if number is not None]
+    return all(
+        states * math.prod(_most_on(columns, group, choice) + 1 for group in groups) <= EXACT_WORK
+        for choice in allowed
+    )
+
+
+def _most_on(columns: Columns, group: GroupAsk, choice: int) -> int:
+    """How many tasks of a group any host could take, empty. O(hosts)."""
+    needs = group.resources
+    milli, cpus = gpus_of_task(needs, choice), cpus_of(needs)
+    most = float(group.count)
+    if milli:
+        gpus = columns.width - 1
+        each = gpus * MILLI // milli if milli >= MILLI else gpus * (MILLI // milli)
+        most = min(most, each)
+    if cpus:
+        most = min(most, float(columns.cpus.max(initial=0.0)) / cpus)
+    if needs.memory_bytes:
+        most = min(most, float(columns.memory.max(initial=0.0)) / needs.memory_bytes)
+    return int(most)
+
+
+def best_seats(
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster: str | None,
+    per_layer: float = 0.0,
+) -> Placed | None:
+    """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
+    q = question_of(columns, ask, weights, allowed, cluster, per_layer)
+    kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
+    if loads.counts(ask, weights):
+        kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
+    _, at_cluster, at_choice, hosts, picked = gangs.best_plan(q.gang, kinds, q.places)
+    if at_cluster == NOWHERE:
+        return None
+    tasks = tasks_on(q.gang, kinds, picked)
+    return placed(Overlay(columns), ask, q, at_choice, hosts, tasks)
+
+
+def question_of(
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster: str | None,
+    per_layer: float = 0.0,
+) -> Question:
+    """What the kernels need to know of the gang and the topology; ``per_layer``: the cost of each above the first."""
+    clusters = tuple(sorted(name for name, rows in columns.clusters.items() if len(rows)))
+    fixed = fixed_cost(ask, weights)
+    costs = [fixed if cluster in (None, name) else gangs.INFINITE for name in clusters]
+    if columns.layers > 1:
+        costs = [cost + per_layer * layer_of(n) for cost, n in zip(costs, clusters, strict=True)]
+    places = Places(
+        domain=columns.domain,
+        first=np.array([columns.clusters[name][0] for name in clusters], np.int64),
+        last=np.array([columns.clusters[name][-1] + 1 for name in clusters], np.int64),
+        hosts=np.arange(len(columns.hosts)),
+        cost=np.array(costs, np.float64),
+    )
+    order = _order(ask, weights)
+    return Question(allowed, clusters, order, _gang(columns, ask, weights, allowed, order), places)
+
+
+def _order(ask: Ask, weights: ScoreWeights) -> tuple[int | None, ...]:
+    """The groups with the filler last: of those without GPUs the one of most tasks; none where all tasks cost."""
+    loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
+    loose = [] if loads.counts(ask, weights) else loose
+    filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
+    return (*(i for i in range(len(ask.groups)) if i != filler), filler)
+
+
+def _gang(
+    columns: Columns,
+    ask: Ask,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    order: tuple[int | None, ...],
+) -> Gang:
+    nobody = GroupAsk("", 0, ask.groups[0].resources)
+    groups = [nobody if i is None else ask.groups[i] for i in order]
+    milli = np.array(
+        [[gpus_of_task(g.resources, c) if g.count else 0 for g in groups] for c in allowed],
+        np.int64,
+    ).reshape(len(allowed), len(groups))
+    counts = [group.count for group in groups]
+    radix = [count + 1 for count in counts[:-1]]
+    stride = [math.prod(radix[:i]) for i in range(len(radix))]
+    states = np.arange(math.prod(radix))
+    vectors: Ints = np.zeros((len(states), len(radix)), np.int64)
+    for at, (step, base) in enumerate(zip(stride, radix, strict=True)):
+        vectors[:, at] = states // step % base
+    cpus = [micro(cpus_of(group.resources)) for group in groups]
+    memory = [group.resources.memory_bytes for group in groups]
+    return Gang(
+        tasks=np.array(counts, np.int64),
+        milli=milli,
+        shares=_shares(milli),
+        cpus=np.array(cpus, np.int64),
+        memory=np.array(memory, np.int64),
+        total=sum(counts),
+        total_cpus=sum(map(mul, counts, cpus)),
+        total_memory=sum(map(mul, counts, memory)),
+        right=_right(columns, groups, allowed),
+        stride=np.array(stride, np.int64),
+        vectors=vectors,
+        stranded=weights.fragmentation * stranded_table(ask.mix, columns.width),
+        share_price=weights.fragmentation * SHARE_STRANDED / MILLI,
+        choice_cost=np.array([choice_cost(ask, weights, c) for c in allowed], np.float64),
+        level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
+    )
+
+
+def _shares(milli: Ints) -> Ints:
+    """For each choice the groups of shares, largest first."""
+    shares = np.full(milli.shape, NOWHERE, np.int64)
+    for choice, sizes in enumerate(milli.tolist()):
+        of_shares = [i for i, size in enumerate(sizes) if 0 < size < MILLI]
+        of_shares.sort(key=lambda i: -sizes[i])
+        shares[choice, : len(of_shares)] = of_shares
+    return shares
+
+
+def _right(columns: Columns, groups: list[GroupAsk], allowed: tuple[int, ...]) -> gangs.Bools:
+    """Which hosts have GPUs of the model that a group asks for (choices x groups x hosts)."""
+    right = np.ones((len(allowed), len(groups), len(columns.hosts)), np.bool_)
+    of_model: dict[str, gangs.Bools] = {}
+    for at, choice in enumerate(allowed):
+        for number, group in enumerate(groups):
+            listed = group.resources.accelerators
+            model = listed[min(choice, len(listed) - 1)].model if listed else None
+            if model is not None:
+                if model not in of_model:
+                    of_model[model] = np.asarray(columns.models == model, np.bool_)
+                right[at, number] = of_model[model]
+    return right
+
+
+def hosts_of(columns: Columns, ask: Ask) -> Hosts:
+    """What is free, in whole numbers; hosts that the job avoids are out of service."""
+    usable = columns.available
+    avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
+    if avoided:
+        usable = usable.copy()
+        usable[avoided] = False
+    return Hosts(
+        columns.free_milli,
+        columns.offset,
+        whole_numbers(columns.free_cpus * MICRO),
+        whole_numbers(columns.free_memory),
+        usable,
+    )
+
+
+def micro(cpus: float) -> int:
+    """CPUs in millionths."""
+    return round(cpus * MICRO)
+
+
+def whole_numbers(amounts: Floats) -> Ints:
+    """Rounded; without a limit is very much."""
+    return np.rint(np.minimum(amounts, UNLIMITED)).astype(np.int64)
+
+
+# --- seats ----------------------------------------------------------------------------------------------
+
+
+def tasks_on(gang: Gang, kinds: Kinds, picked: Ints) -> Ints:
+    """The tasks of each group on each host (hosts x groups) for the options ``picked``; fillers first come."""
+    tasks: Ints = np.zeros((len(picked), len(gang.tasks)), np.int64)
+    takes = picked != NOWHERE
+    tasks[takes, :-1] = gang.vectors[kinds.options.state[picked[takes]]]
+    left = int(gang.tasks[-1])
+    for n in np.flatnonzero(takes).tolist():
+        tasks[n, -1] = min(left, int(kinds.options.fill[picked[n]]))
+        left -= int(tasks[n, -1])
+    return tasks
+
+
+def holds(free: Hosts, gang: Gang, choice: int, hosts: Ints, tasks: Ints) -> bool:
+    """Whether so many tasks of each group fit on the hosts (hosts x groups). O(all hosts)."""
+    usable = np.zeros_like(free.usable)
+    usable[hosts] = free.usable[hosts]
+    kinds = gangs.kinds_of_hosts(free._replace(usable=usable), gang, everywhere(len(usable)))
+    states = (tasks[:, :-1] * gang.stride).sum(axis=1).tolist()
+    for host, state, fill in zip(hosts.tolist(), states, tasks[:, -1].tolist(), strict=True):
+        if state == 0 and fill == 0:
+            continue
+        kind = int(kinds.of_host[choice, host])
+        listed = slice(kinds.start[kind], kinds.start[kind + 1])
+        fitting = kinds.options.state[listed] == state
+        if kind == NOWHERE or not (fitting & (kinds.options.fill[listed] >= fill)).any():
+            return False
+    return True
+
+
+def everywhere(hosts: int) -> Places:
+    """So many hosts in one cluster that costs nothing."""
+    return Places(
+        domain=np.zeros((len(Level), hosts), np.int64),
+        first=np.zeros(1, np.int64),
+        last=np.full(1, hosts, np.int64),
+        hosts=np.arange(hosts),
+        cost=np.zeros(1),
+    )
+
+
+def placed(free: Overlay, ask: Ask, q: Question, choice: int, hosts: Ints, tasks: Ints) -> Placed:
+    """Seats for so many tasks of each group on each host (hosts x groups, as the kernels number them)."""
+    columns = free.columns
+    used = np.flatnonzero(tasks.sum(axis=1)).tolist()
+    rows = [int(hosts[n]) for n in used]
+    by_group: list[list[tuple[str, tuple[int, ...]]]] = [[] for _ in ask.groups]
+    for n, row in zip(used, rows, strict=True):
+        name = columns.hosts[row].name
+        for group, slots in _slots_on(free.slots(row), q.gang, choice, tasks[n]):
+            number = q.order[group]
+            assert number is not None
+            by_group[number].append((name, slots))
+    seats: list[Seat] = []
+    for asked, places in zip(ask.groups, by_group, strict=True):
+        milli = min(gpus_of_task(asked.resources, q.choices[choice]), MILLI) or MILLI
+        for name, slots in places:
+            seats.append(Seat(asked.name, len(seats), name, slots, milli))
+    cluster = columns.cluster_of[rows[0]]
+    return Placed(cluster, q.choices[choice], tightest_level(columns, rows), tuple(seats))
+
+
+def tightest_level(columns: Columns, rows: list[int]) -> Level:
+    """The tightest level with all the hosts in one domain."""
+    for level in Level:
+        numbers = columns.domain[level][rows]
+        if bool((numbers == numbers[0]).all()):
+            return level
+    return Level.CLUSTER
+
+
+def _slots_on(
+    free: Ints, gang: Gang, choice: int, tasks: Ints
+) -> list[tuple[int, tuple[int, ...]]]:
+    """The group and the slots of each task on one host: whole GPUs lowest first, then shares."""
+    whole = np.flatnonzero(free == MILLI).tolist()
+    sizes = gang.milli[choice].tolist()
+    found: list[tuple[int, tuple[int, ...]]] = []
+    taken = 0
+    for group, count in enumerate(tasks.tolist()):
+        gpus = sizes[group] // MILLI
+        if 0 < sizes[group] < MILLI:
+            continue
+        for _ in range(count):
+            found.append((group, tuple(whole[taken : taken + gpus])))
+            taken += gpus
+    return found + _shares_on(free, gang, choice, tasks, whole, taken)
+
+
+def _shares_on(
+    free: Ints, gang: Gang, choice: int, tasks: Ints, whole: list[int], taken: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """The group and the slot of each share: on the fullest slot that holds it, where the price allows."""
+    groups = [g for g in gang.shares[choice].tolist() if g != NOWHERE for _ in range(tasks[g])]
+    if not groups:
+        return []
+    items = gang.milli[choice][groups]
+    parts = [s for s in range(len(free)) if 0 < free[s] < MILLI]
+    parts.sort(key=lambda s: (int(free[s]), s))
+    bins = np.asarray(free[parts], np.int64)
+    count, left = len(items), len(whole) - taken
+    _, opened = gangs.best_opening(gang, items, count, bins, len(whole), taken)
+    where = np.empty(count, np.int64)
+    fits = gangs.packs(items, count, bins, gangs.fewest_opened(items, count, bins, left), where)
+    assert fits
+    spread = _spread(where.tolist(), len(parts), opened)
+    slots = parts + whole[taken : taken + opened]
+    return [(group, (slots[at],)) for group, at in zip(groups, spread, strict=True)]
+
+
+def _spread(where: list[int], parts: int, opened: int) -> list[int]:
+    """Move the smallest shares, one by one, until each of the ``opened`` GPUs has one."""
+    for unused in range(parts, parts + opened):
+        if unused in where:
+            continue
+        movable = [i for i, at in enumerate(where) if at < parts or where.count(at) > 1]
+        where[movable[-1]] = unused
+    return where

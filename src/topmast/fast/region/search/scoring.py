@@ -1,0 +1,171 @@
+"""The score of a plan: its terms, each kept by name; the lower sum wins (fast-path: score)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.search import loads
+from topmast.model.job import MILLI, Accelerator, Level
+from topmast.model.messages import RegionTerms
+from topmast.model.plan import Ask, Seat
+from topmast.policies.options import ScoreWeights
+
+SHARE_STRANDED = 0.5
+"""How much of a GPU that is given out in shares counts as stranded where it is free."""
+MANY_SLOTS = 64
+"""Hosts with more GPUs than that are counted in numpy, which has its price for every call."""
+PREFERENCE_STEP = 0.01
+"""Cost of a model per place in the list of preference, when speeds do not tell them apart."""
+
+
+def score_terms(
+    ask: Ask,
+    weights: ScoreWeights,
+    columns: Columns | Overlay,
+    seats: tuple[Seat, ...],
+    level: Level,
+    choice: int,
+    lost_gpu_s: float,
+) -> dict[str, float]:
+    """The weighted terms of one plan, for ``columns`` from which victims are gone already.
+
+    O(tasks + slots of the hosts used).
+    """
+    price, fragmentation = weights.fragmentation, 0.0
+    if price:
+        change = stranded_change(columns, stranded_table(ask.mix, columns.width), seats)
+        fragmentation = price * change
+    terms = {
+        "preemption": weights.preemption * lost_gpu_s / 3600.0,
+        "speed": weights.speed * slowdown(ask, choice),
+        "locality": locality_cost(ask, weights, level),
+        "fragmentation": fragmentation,
+        "data": weights.data * ask.data_s / 3600.0,
+        "balance": weights.balance * ask.balance,
+    }
+    if weights.models:
+        terms["model"] = model_cost(ask, weights, choice)
+    if loads.counts(ask, weights):
+        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats)
+    return terms
+
+
+def total(terms: dict[str, float]) -> float:
+    """The score: the sum of the terms, in a fixed order so that equal terms give equal bits."""
+    return sum([terms[name] for name in sorted(terms)])
+
+
+def accelerators_of(ask: Ask) -> tuple[Accelerator, ...]:
+    """The longest list of accelerators in the gang: its choices."""
+    if len(ask.groups) == 1:
+        return ask.groups[0].resources.accelerators
+    return max((g.resources.accelerators for g in ask.groups), key=len, default=())
+
+
+def slowdown(ask: Ask, choice: int) -> float:
+    """How much slower the job runs than on its best model: 0 on the best, 1 at half speed."""
+    listed = accelerators_of(ask)
+    if not listed:
+        return 0.0
+    if len(listed) == 1:
+        return PREFERENCE_STEP * choice
+    best = max(a.speed for a in listed)
+    return best / listed[choice].speed - 1.0 + PREFERENCE_STEP * choice
+
+
+def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
+    """The locality term of a plan that spans ``level``: infinite above what the job requires."""
+    required, preferred = ask.topology.required, ask.topology.preferred
+    if required is not None and level > required:
+        return float("inf")
+    return weights.locality * (0 if preferred is None else max(0, level - preferred))
+
+
+def model_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+    """What a plan pays for the GPU model of its choice; nothing for a model without a name or a price."""
+    listed = accelerators_of(ask)
+    if not weights.models or not listed:
+        return 0.0
+    return dict(weights.models).get(listed[choice].model or "", 0.0)
+
+
+def choice_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+    """The terms that are the same for all plans of a choice: speed and model."""
+    return weights.speed * slowdown(ask, choice) + model_cost(ask, weights, choice)
+
+
+def fixed_cost(ask: Ask | RegionTerms, weights: ScoreWeights) -> float:
+    """The terms that are the same for all plans of a region: data and balance."""
+    return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
+
+
+@lru_cache(maxsize=64)
+def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
+    """Expected stranded GPUs on a host with f wholly free ones, by f (width).
+
+    A host that gets tasks of s GPUs only is left with f mod s; the expectation is over the ``mix``
+    of sizes (fragmentation as expected waste: Weng et al., ATC '23). O(sizes * width).
+    """
+    free = np.arange(width)
+    table: Floats = np.zeros(width)
+    for size, share in mix:
+        table += share * np.where(free >= size, free % size, free)
+    return table
+
+
+def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat, ...]) -> float:
+    """How many more GPUs are expected to be stranded once ``seats`` are taken from ``columns``.
+
+    A GPU in shares is half stranded by what is free of it. O(slots of the hosts used).
+    """
+    if len(seats) == 1 and seats[0].slot_milli == MILLI:
+        return _whole_change(columns.slots(columns.index[seats[0].host]), table, seats[0].slots)
+    taken: dict[int, dict[int, int]] = {}
+    for seat in seats:
+        slots = taken.setdefault(columns.index[seat.host], {})
+        for slot in seat.slots:
+            slots[slot] = slots.get(slot, 0) + seat.slot_milli
+    change = 0.0
+    for row, slots in taken.items():
+        free = columns.slots(row)
+        whole, shares = _free_of(free)
+        before = float(table[whole]) + SHARE_STRANDED * shares / MILLI
+        for slot, milli in slots.items():
+            had = free.item(slot)
+            left = had - milli
+            whole += (left == MILLI) - (had == MILLI)
+            shares += _as_share(left) - _as_share(had)
+        change += float(table[whole]) + SHARE_STRANDED * shares / MILLI - before
+    return change
+
+
+def _whole_change(free_milli: Ints, table: Floats, slots: tuple[int, ...]) -> float:
+    """`stranded_change` of one task with whole GPUs on a host. O(its slots)."""
+    whole, shares = _free_of(free_milli)
+    before = table.item(whole) + SHARE_STRANDED * shares / MILLI
+    for slot in slots:
+        had = free_milli.item(slot)
+        whole -= had == MILLI
+        shares -= _as_share(had)
+    return table.item(whole) + SHARE_STRANDED * shares / MILLI - before
+
+
+def _free_of(free_milli: Ints) -> tuple[int, int]:
+    """A host's wholly free GPUs, and the thousandths free of those that are shared. O(its slots)."""
+    if len(free_milli) > MANY_SLOTS:
+        shared = free_milli[(free_milli > 0) & (free_milli < MILLI)]
+        return int(np.count_nonzero(free_milli == MILLI)), int(shared.sum())
+    values = free_milli.tolist()
+    whole = values.count(MILLI)
+    if whole + values.count(0) == len(values):
+        return whole, 0
+    return whole, sum([_as_share(value) for value in values if value != MILLI])
+
+
+def _as_share(free_milli: int) -> int:
+    """What is free of a GPU that is given out in shares."""
+    return free_milli if 0 < free_milli < MILLI else 0

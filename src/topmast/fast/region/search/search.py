@@ -1,0 +1,321 @@
+"""The exhaustive search: every cluster, GPU model, level and domain of a region for one gang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns, Ints
+from topmast.fast.region.inventory.index import Index
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.slices import layer_of
+from topmast.fast.region.preemption import mixed as displacement
+from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption.price import Chooser, cost_gpu_s, eligible_victims
+from topmast.fast.region.search import compiled, loads, mixed
+from topmast.fast.region.search.loads import Loads
+from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
+from topmast.fast.region.search.scoring import (
+    accelerators_of,
+    choice_cost,
+    fixed_cost,
+    locality_cost,
+    score_terms,
+    stranded_table,
+    total,
+)
+from topmast.model.job import Level
+from topmast.model.plan import Ask, Plan, Seat, Victim
+from topmast.policies.options import Profile
+
+
+class Domain(Struct, frozen=True):
+    """A place that might hold the gang: a domain of one level in one cluster, for one model."""
+
+    cluster: str
+    level: Level
+    rows: Ints
+    choice: int
+
+
+class Found(Struct, frozen=True, gc=False):
+    """The best plan of a search; ``too_young_until_s``: a victim too young now is not then."""
+
+    plan: Plan | None
+    too_young_until_s: float | None = None
+
+
+def choices_of(ask: Ask) -> tuple[int, ...]:
+    """The accelerator choices that the question allows, by index; one dummy without GPUs."""
+    listed = range(max(1, len(accelerators_of(ask))))
+    return tuple(c for c in listed if ask.models is None or c in ask.models)
+
+
+def levels_of(ask: Ask) -> tuple[Level, ...]:
+    """The levels a plan may span, tightest first; `required` caps them."""
+    required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
+    return tuple(level for level in Level if level <= required)
+
+
+def domains(columns: Columns, ask: Ask, capacities: Mapping[int, list[Ints]]) -> Iterator[Domain]:
+    """Every domain whose hosts could together take each group; tightest level first.
+
+    ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
+    vectorised: O(clusters x choices x levels x hosts).
+    """
+    for cluster in sorted(columns.clusters):
+        rows = columns.clusters[cluster]
+        if not len(rows):
+            continue
+        for choice, by_group in capacities.items():
+            for level in levels_of(ask):
+                numbers = columns.domain[level][rows]
+                low = int(numbers.min())
+                enough = np.ones(int(numbers.max()) - low + 1, dtype=np.bool_)
+                for group, capacity in zip(ask.groups, by_group, strict=True):
+                    enough &= np.bincount(numbers - low, weights=capacity[rows]) >= group.count
+                for number in np.flatnonzero(enough).tolist():
+                    yield Domain(cluster, level, rows[numbers == number + low], choice)
+
+
+class Search:
+    """One question to one region's columns; the columns are only read."""
+
+    def __init__(
+        self,
+        region: str,
+        columns: Columns,
+        allocations: Mapping[str, Allocation],
+        profile: Profile,
+        version: int,
+        now: float,
+    ) -> None:
+        self.region = region
+        self.columns = columns
+        self.allocations = allocations
+        self.profile = profile
+        self.version = version
+        self.now = now
+
+    def best(self, ask: Ask, cluster: str | None = None) -> Found:
+        """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, then order.
+
+        Without preemption only free capacity counts; with it, victims make room.
+        """
+        cluster = ask.cluster if cluster is None else cluster
+        if compiled.applies(ask, self.profile.score) and (not ask.preempt or self._is_indexed()):
+            plans = self._compiled(ask, cluster)
+        else:
+            plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
+        best: Plan | None = None
+        for plan in plans:
+            if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
+                best = plan
+        until_s = None
+        if best is None and ask.preempt:
+            until_s = self._too_young_until_s(ask)
+        return Found(best, until_s)
+
+    def _usable(self, ask: Ask, columns: Columns) -> Columns:
+        """The columns with the hosts that the job avoids out of service."""
+        avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
+        if not avoided:
+            return columns
+        usable = columns.trial()
+        usable.available = columns.available.copy()
+        usable.available[avoided] = False
+        return usable
+
+    def _is_indexed(self) -> bool:
+        """Whether the index of the columns knows the attempts that this search may stop."""
+        return self.columns.allocations is self.allocations
+
+    def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        weights, columns = self.profile.score, self.columns
+        costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
+        index, allowed = columns.lookup, choices_of(ask)
+        if ask.preempt:
+            cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+            if cleared is not None:
+                yield self.plan_without(ask, index, cleared)
+        else:
+            found = compiled.best_seats(index, ask, weights, allowed, costs)
+            if found is not None:
+                yield self.plan_of(ask, found)
+
+    def plan_of(self, ask: Ask, found: compiled.Seated | mixed.Placed) -> Plan:
+        """The plan that sits where the kernels found the gang its seats."""
+        return self._plan(ask, self.columns, found, found.seats, ())
+
+    def plan_without(self, ask: Ask, index: Index, cleared: victims.Cleared) -> Plan:
+        """The plan that sits where the kernels found that these victims make room."""
+        jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
+        gone = [self.allocations[job] for job in jobs]
+        columns = self._without(gone)
+        found = compiled.seated(
+            index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
+        )
+        stopped = tuple(
+            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
+            for a in gone
+        )
+        return self._plan(ask, columns, found, found.seats, stopped)
+
+    def _without(self, gone: Iterable[Allocation]) -> Overlay:
+        overlay = Overlay(self.columns)
+        for allocation in gone:
+            overlay.give_back(allocation.plan.seats, allocation.needs())
+        return overlay
+
+    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        allowed = choices_of(ask)
+        if not mixed.applies(self.columns, ask, self.profile.score, allowed):
+            yield from self._one_by_one(ask, cluster)
+            return
+        found = mixed.best_seats(
+            self.columns, ask, self.profile.score, allowed, cluster, self.profile.slices.price
+        )
+        if found is not None:
+            yield self.plan_of(ask, found)
+
+    def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        columns = self._usable(ask, self.columns)
+        capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
+        seen: set[tuple[object, ...]] = set()
+        alike = self._alike(columns, ask)
+        one_task = sum(group.count for group in ask.groups) == 1
+        for domain in domains(columns, ask, capacities):
+            if cluster not in (None, domain.cluster):
+                continue
+            if domain.level is Level.HOST:
+                # Hosts with the same free shares of GPUs score alike; ties go to the first that
+                # takes the gang: groups that fit one by one may not fit together.
+                free = sorted(columns.slots(int(domain.rows[0])).tolist())
+                kind = (domain.cluster, domain.choice, tuple(free), *alike(int(domain.rows[0])))
+                if kind in seen:
+                    continue
+            elif one_task:
+                continue  # the one host it would sit on was looked at as a domain of its own
+            seats = seat_gang(columns, domain.rows, ask.groups, domain.choice)
+            if seats is None:
+                continue
+            if domain.level is Level.HOST:
+                seen.add(kind)
+            yield self._plan(ask, columns, domain, seats, ())
+
+    def _alike(self, columns: Columns, ask: Ask) -> Callable[[int], tuple[int, ...]]:
+        """What tells hosts apart that have the same free shares of GPUs, as far as the score goes."""
+        if not loads.counts(ask, self.profile.score):
+            return lambda row: ()
+        step = Loads(columns, ask, self.profile.score).step
+        return lambda row: (int(step[row]), int(columns.size_of[row]))
+
+    def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+        eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
+        if not eligible:
+            return
+        if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
+            yield from self._displacing(ask, cluster, eligible)
+        else:
+            yield from self._clearing(ask, cluster, eligible)
+
+    def _clearing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
+        columns, weights = self._usable(ask, self.columns), self.profile.score
+        by_name = ask.outranked is not None
+        chooser = Chooser(
+            columns, eligible, lambda a: cost_gpu_s(a, self.profile, self.now, by_name)
+        )
+        cleared = columns.trial()
+        for allocation in eligible:
+            cleared.give_back(allocation.plan.seats, allocation.needs())
+        capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
+        table = stranded_table(ask.mix, columns.width)
+        tasks = sum(group.count for group in ask.groups)
+        best = float("inf")
+        for domain in domains(cleared, ask, capacities):
+            if cluster not in (None, domain.cluster):
+                continue
+            spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
+            least = fixed_cost(ask, weights) + choice_cost(ask, weights, domain.choice)
+            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
+            if least >= best:
+                continue
+            chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
+            if chosen is not None:
+                seats, stopped = chosen
+                gone = self._without(self.allocations[v.job] for v in stopped)
+                plan = self._plan(ask, gone, domain, seats, stopped)
+                best = min(best, plan.score)
+                yield plan
+
+    def _displacing(
+        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        weights, by_name = self.profile.score, ask.outranked is not None
+        question = mixed.question_of(
+            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
+        )
+        eligible = sorted(eligible, key=lambda attempt: attempt.job)
+        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
+        prices = [weights.preemption * cost / 3600.0 for cost in costs]
+        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
+
+        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
+            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
+            return self._plan(ask, columns, found, found.seats, stopped)
+
+        attempts = displacement.attempts_of(self.columns, eligible, prices)
+        made = displacement.Displacement(
+            self.columns, ask, weights, question, attempts, plan_of
+        ).plan()
+        if made is not None:
+            yield made
+
+    def _plan(
+        self,
+        ask: Ask,
+        columns: Columns | Overlay,
+        domain: Domain | compiled.Seated | mixed.Placed,
+        seats: tuple[Seat, ...],
+        stopped: tuple[Victim, ...],
+    ) -> Plan:
+        """The plan with its score; in ``columns`` those who are ``stopped`` are gone already."""
+        lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
+        terms = score_terms(
+            ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
+        )
+        if self.columns.layers > 1 and (layer := layer_of(domain.cluster)):
+            terms["layer"] = self.profile.slices.price * layer
+        held = sum([g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups])
+        with_gpus = next((seat.host for seat in seats if seat.slots), None)
+        model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
+        return Plan(
+            job=ask.job,
+            region=self.region,
+            cluster=domain.cluster,
+            model=model,
+            gpus_milli=held,
+            seats=seats,
+            level=domain.level,
+            score=total(terms),
+            terms=terms,
+            victims=stopped,
+            region_version=self.version,
+            data_s=ask.data_s,
+            data_bytes=ask.data_bytes,
+        )
+
+    def _too_young_until_s(self, ask: Ask) -> float | None:
+        """When the next running attempt of a lower band becomes old enough to be a victim."""
+        ages = [
+            a.start_s + self.profile.min_runtime_s
+            for a in eligible_victims(self.allocations, ask.band, self.profile, float("inf"))
+            if a.start_s + self.profile.min_runtime_s > self.now
+        ]
+        return min(ages, default=None)

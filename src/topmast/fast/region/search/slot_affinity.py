@@ -1,0 +1,101 @@
+"""Which GPUs a gang gets that shares them in turns: those of one that grew, or of one of its size, if that is no more crowded.
+
+A gang that grew can give way with those that it has beyond what it asked for. And only two on the very same GPUs can be packed: a
+gang beside one on a part of its GPUs would go slower on all of them. The kernels tell which hosts are alike for a gang; among
+those, and on each, the choice is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.columns import Bools, Columns, Ints
+from topmast.fast.region.inventory.slices import outer
+from topmast.model.job import MILLI
+
+GROWN, TWIN, PLAIN = range(3)
+"""Of equally crowded GPUs: those that a gang grew onto, those of one of the same size, any."""
+
+
+def twin_row(columns: Columns, alike: Bools, row: int, count: int) -> int:
+    """Of hosts that are ``alike`` (hosts) the one where others could give way to a gang on so many GPUs, or where it
+    has a twin; else ``row``.
+
+    O(attempts + layers x slots of the hosts of twins).
+    """
+    layer = row // columns.places
+    best = (_crowd_of(columns, row, count), PLAIN, row)
+    for place, rank, slots in _liked(columns, count):
+        there = layer * columns.places + place
+        if alike[there] and bool((columns.slots(there)[slots] == MILLI).all()):
+            crowd = _crowd(columns, place)
+            best = min(best, (max(crowd[slot] for slot in slots), rank, there))
+    return best[2]
+
+
+def _crowd_of(columns: Columns, row: int, count: int) -> int:
+    slots = beside_twins(columns, row, columns.slots(row), [0] * count)
+    crowd = _crowd(columns, row % columns.places)
+    return max((crowd[slot] for slot in slots), default=0)
+
+
+def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
+    """As many slots as the ``lowest`` that are wholly free, on which fewest gangs lie in any layer; of equally
+    crowded ones those that a gang grew onto, then those of a single gang of the same size. O(attempts + layers x slots).
+    """
+    count, place = len(lowest), row % columns.places
+    crowd = _crowd(columns, place)
+    free = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
+    plain = sorted(sorted(free, key=lambda slot: (crowd[slot], slot))[:count])
+    choices = [(max((crowd[slot] for slot in plain), default=0), PLAIN, plain)]
+    for at, rank, slots in _liked(columns, count):
+        if at == place and set(slots) <= set(free):
+            choices.append((max(crowd[slot] for slot in slots), rank, slots))
+    return min(choices)[2]
+
+
+def _crowd(columns: Columns, place: int) -> list[int]:
+    """By slot of a host, in how many layers somebody has it."""
+    rows = range(place, len(columns.hosts), columns.places)
+    taken = [(columns.slots(row) != MILLI).tolist() for row in rows]
+    return [sum(layer) for layer in zip(*taken, strict=True)]
+
+
+def _liked(columns: Columns, count: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Hosts, and so many of their GPUs, on which a gang had better be, and how much so."""
+    for place, slots in _gangs_of(columns, count):
+        yield place, TWIN, slots
+    for place, slots in _grown_onto(columns, count):
+        yield place, GROWN, slots
+
+
+def _grown_onto(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
+    """On each host of a gang that grew by so many GPUs or more, so many of its own: those of its last tasks there."""
+    for allocation in columns.allocations.values() if count else ():
+        elastic, plan = allocation.spec.elastic, allocation.plan
+        if elastic is None or allocation.paired or allocation.hold is not Hold.RUNNING:
+            continue
+        spare_milli = (plan.tasks_of(elastic.name) - elastic.count) * plan.milli_per_task(
+            elastic.name
+        )
+        if spare_milli < count * MILLI:
+            continue
+        slots: dict[str, list[int]] = {}
+        for seat in reversed(plan.seats):
+            if seat.group == elastic.name and seat.slot_milli == MILLI:
+                slots.setdefault(outer(seat.host), []).extend(seat.slots)
+        for host, own in slots.items():
+            if len(own) >= count and host in columns.index:
+                yield columns.index[host], sorted(own[:count])
+
+
+def _gangs_of(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
+    """The host and slots of each gang that sits, in any layer, on one host alone and on so many of its GPUs."""
+    for allocation in columns.allocations.values() if count else ():
+        seats = allocation.plan.seats
+        host = outer(seats[0].host)
+        if sum(len(seat.slots) for seat in seats) != count or host not in columns.index:
+            continue
+        if all(outer(seat.host) == host and seat.slot_milli == MILLI for seat in seats):
+            yield columns.index[host], sorted(slot for seat in seats for slot in seat.slots)

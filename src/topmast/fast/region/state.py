@@ -1,0 +1,157 @@
+"""What a placer knows of its region: the books, and the columns that are made of them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from topmast.fast.machine import EventMachine
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.reservation.bookings import Place
+from topmast.fast.region.reservation.first_starts import FirstStarts, without
+from topmast.fast.region.reservation.leases import Holds
+from topmast.fast.region.search.search import Search
+from topmast.fast.region.timesharing.rebalancer import Crowd
+from topmast.model.fleet import RegionSpec
+from topmast.model.job import MILLI
+from topmast.model.plan import Ask
+from topmast.model.states import HostState
+from topmast.policies.base import Rebalance, Score
+from topmast.policies.options import Preemption, Profile
+
+
+class Books(Struct):
+    """What a snapshot holds; columns are rebuilt from it."""
+
+    region: RegionSpec
+    version: int = 0
+    allocations: dict[str, Allocation] = {}
+    wanted: dict[str, HostState] = {}
+    """Hosts that an operator cordoned or drains."""
+    leaving: dict[str, bool] = {}
+    """Hosts that left the configuration and still run something."""
+    assigned: dict[str, str] = {}
+    """Hosts that go to another cluster as soon as they are empty."""
+    down: dict[str, bool] = {}
+    suspect: dict[str, float] = {}
+    """Hosts that take no work until a time."""
+    places: dict[str, Place] = {}
+    """By job, seats kept for attempts that are being moved."""
+    places_used: int = 0
+    places_missed: int = 0
+
+
+class RegionState(EventMachine):
+    """The state of one region, and what more than one fact needs."""
+
+    def __init__(
+        self,
+        region: str,
+        profile: Profile,
+        score: Score,
+        pool: Pool | None = None,
+        rebalance: Rebalance | None = None,
+    ) -> None:
+        """``pool``: of the process, so that the desk can look at all its regions at once."""
+        super().__init__()
+        self.region = region
+        self.profile = profile
+        self.score = score
+        self.rebalance = rebalance
+        self.crowd = Crowd()
+        self.pool = pool or Pool()
+        self.state = Books(RegionSpec(region, ()))
+        self.columns = self._columns_of(self.state.region)
+        self.holds = Holds()
+        self.first_starts = FirstStarts()
+        self.pool.put(self.columns)
+        self.freed = False
+        self.health_changed = False
+        """Whether some host takes work, or takes none, other than when the queue was told last."""
+        self.out_of_service: dict[str, int] = {}
+        """What the queue was told: GPUs by model on hosts that take no work."""
+        self.claims: dict[str, Allocation] = {}
+        """Attempts whose victims still hold some of their slots."""
+
+    def search(self, now: float, ask: Ask | None = None) -> Search:
+        """A search over the region as it is now, at the prices for one question or the usual ones."""
+        state, profile = self.state, self.profile
+        weights = profile.score if ask is None else self.score.weights(ask)
+        if weights is not profile.score and weights != profile.score:
+            profile = msgspec.structs.replace(profile, score=weights)
+        columns = self.columns
+        if ask is not None and ask.held is not None and ask.held.region == self.region:
+            columns = without(columns, ask.held)
+        allocations = state.allocations
+        if len(self.holds) and (spoken_for := self.holds.victims()):
+            allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
+        return Search(self.region, columns, allocations, profile, state.version, now)
+
+    def held(self, job: str, epoch: int) -> Allocation | None:
+        """The attempt with this number, if it holds slots."""
+        allocation = self.state.allocations.get(job)
+        return allocation if allocation is not None and allocation.epoch == epoch else None
+
+    def host_state(self, host: str) -> HostState:
+        """What a host is to the search: unreachable beats an operator's wish beats suspicion."""
+        if self.state.down.get(host):
+            return HostState.DOWN
+        if host in self.state.wanted:
+            return self.state.wanted[host]
+        if host in self.state.leaving or host in self.state.assigned:
+            return HostState.DRAINING
+        return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
+
+    def drained_hosts(self) -> tuple[str, ...]:
+        """Hosts that are to be empty: an operator wants it, or another cluster waits for them."""
+        wanted = self.state.wanted
+        drained = [host for host, state in wanted.items() if state is HostState.DRAINING]
+        return (*drained, *(host for host in self.state.assigned if host not in wanted))
+
+    def held_gpus(self) -> float:
+        """GPUs in attempts' hands, each counted once."""
+        held = self.state.allocations.values()
+        return sum(a.plan.gpus_milli for a in held if not a.plan.beside) / MILLI
+
+    def note_room(self) -> None:
+        """Something held came free: the books are as they were, but not what others were told."""
+        self.freed = self.freed or self.holds.denied
+        self.holds.denied = False
+
+    def more(self) -> None:
+        """Capacity may have grown: plans made before are void, refused jobs worth another look."""
+        self.state.version += 1
+        self.freed = True
+
+    def _columns_of(self, region: RegionSpec) -> Columns:
+        columns = Columns(region, self.profile.slices.layers)
+        columns.allocations = self.state.allocations
+        stops = self.profile.preemption is not Preemption.NONE
+        columns.watched = stops or self.profile.defragment
+        return columns
+
+    def configure_columns(self, region: RegionSpec) -> None:
+        """Make the columns anew from the books. O(hosts + attempts)."""
+        self.state.region = region
+        self.columns = self._columns_of(region)
+        self.holds.forget()
+        for allocation in self.state.allocations.values():
+            self.columns.take(allocation.plan.seats, allocation.needs())
+        for place in self.state.places.values():
+            self.columns.take(place.plan.seats, place.needs)
+        for spec in self.columns.hosts[: self.columns.places]:
+            self.columns.set_state(spec.name, self.host_state(spec.name))
+        self.pool.put(self.columns)
+
+    def snapshot(self) -> bytes:
+        """The whole state as JSON; columns are rebuilt from it. O(hosts + attempts)."""
+        return msgspec.json.encode(self.state)
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a state written by ``snapshot``."""
+        self.state = msgspec.json.decode(blob, type=Books)
+        held = self.state.allocations
+        self.claims = {job: a for job, a in held.items() if a.hold is Hold.CLAIMED}
+        self.configure_columns(self.state.region)

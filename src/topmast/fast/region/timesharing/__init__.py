@@ -1,0 +1,1 @@
+"""Gangs that share GPUs: pairs at the same time, slices in turns, and their rebalancing."""

@@ -1,0 +1,211 @@
+"""Elastic gangs where gangs share GPUs: larger onto GPUs that nobody has in any layer, smaller so that each has its own.
+
+Gandiva (OSDI '18): grow-shrink. GPUs are idle only if no layer has them, so that a gang grows over nobody. A grown gang over which
+others are laid goes on with fewer tasks, on GPUs that it has for itself, and the others have theirs for themselves: two that
+take turns on the same GPUs do the work of one, and two on halves of them that of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.slices import asked
+from topmast.fast.region.preemption.moving import GOING, as_it_runs
+from topmast.fast.region.search.search import Search
+from topmast.fast.region.search.sizes import largest
+from topmast.fast.region.timesharing.packing_candidates import Scene, Slot, slots_of
+from topmast.model.job import MILLI, TaskGroup, speed_of_size
+from topmast.model.plan import More, Plan
+from topmast.policies.base import SizesView
+from topmast.policies.options import Profile
+
+
+class Resize(Struct, frozen=True):
+    """A gang that could go on with another number of tasks: where, what that gains, and whom it concerns.
+
+    ``gained``: GPUs at work more than now, in the mean; ``age_s``: of the youngest whom it concerns, itself or one of ``others``.
+    ``crowd``: among how many it takes turns now.
+    """
+
+    allocation: Allocation
+    to: Plan
+    gained: float
+    age_s: float
+    others: tuple[str, ...] = ()
+    crowd: int = 1
+
+
+def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns:
+    """A copy in which only those GPUs are free that nobody, or nobody but one gang, holds in any layer, all of them in the first.
+
+    O(slots).
+    """
+    trial = columns.trial()
+    if allocation is not None:
+        trial.give_back(allocation.plan.seats, allocation.needs())
+    free = trial.free_milli.reshape(columns.layers, -1)
+    idle = (free == MILLI).all(axis=0)
+    free[0] = np.where(idle, MILLI, 0)
+    free[1:] = 0
+    trial.available[columns.places :] = False
+    free[0, np.repeat(~trial.available[: columns.places], columns.gpus[: columns.places])] = 0
+    return trial
+
+
+def place_of_size(
+    search: Search, allocation: Allocation, sizes: tuple[int, int], avoid: tuple[str, ...] = ()
+) -> Plan | None:
+    """The place for the most tasks, of so many to so many, in the columns of a search. O(log tasks) searches."""
+    elastic = elastic_of(allocation)
+    ask = as_it_runs(search.columns, allocation)
+    at, (fewest, most) = allocation.spec.groups.index(elastic), sizes
+    groups = list(ask.groups)
+    groups[at] = replace(groups[at], count=fewest)
+    ask = replace(ask, groups=tuple(groups), more=More(at, ((0, most),)), avoid_hosts=avoid)
+    question = asked(ask, search.columns.layers)
+    return largest(question, lambda one: search.best(one).plan)
+
+
+def larger(
+    search: Search, allocation: Allocation, most: int, avoid: tuple[str, ...]
+) -> Resize | None:
+    """Where a gang that shares with nobody could have more tasks, on the idle GPUs of a search. O(log tasks) searches.
+
+    What is gained is the time that it is done sooner, over that which is left (1 - before / after), of the GPUs that it has.
+    """
+    tasks = tasks_of(allocation)
+    if most <= tasks:
+        return None
+    to = place_of_size(search, allocation, (tasks + 1, most), avoid)
+    if to is None:
+        return None
+    faster = speed(search.profile, allocation, to) / speed(search.profile, allocation)
+    gained = gpus_of(allocation) * (1.0 - 1.0 / faster)
+    return Resize(allocation, to, gained, search.now - allocation.start_s)
+
+
+def smaller(
+    scene: Scene,
+    search: Search,
+    allocation: Allocation,
+    held: Iterable[Allocation],
+    avoid: tuple[str, ...],
+) -> Resize | None:
+    """Where a gang that shares GPUs could go on for itself, with no more tasks than it has; None while others come or go there.
+
+    What it has beyond those that it asked for it gives to anybody; of those as many as leave it no slower than turns do.
+    O(gangs x slots), and log tasks searches.
+    """
+    others = _those_beside(scene, allocation, held)
+    if not others:
+        return None
+    tasks, crowd = tasks_of(allocation), scene.crowd(allocation)
+    to = place_of_size(
+        search, allocation, (_fewest(search.profile, allocation, crowd), tasks), avoid
+    )
+    if to is None:
+        return None
+    before = speed(search.profile, allocation)
+    own = gpus_of(allocation) * (speed(search.profile, allocation, to) / before - 1.0 / crowd)
+    gained = own + _gained_by(scene, others)
+    concerned = [allocation.start_s, *(a.start_s for a, _ in others)]
+    names = tuple(a.job for a, _ in others)
+    return Resize(allocation, to, gained, search.now - max(concerned), names, crowd)
+
+
+def view_of(found: list[Resize], profile: Profile) -> SizesView:
+    """Columns over gangs that could change their size."""
+    return SizesView(
+        gpus=np.array([gpus_of(r.allocation) for r in found], np.float64),
+        gained=np.array([r.gained for r in found], np.float64),
+        grows=np.array([not r.others for r in found], np.bool_),
+        age_s=np.array([r.age_s for r in found], np.float64),
+        cost_s=np.full(len(found), profile.restart_cost_s),
+    )
+
+
+def why_resized(resize: Resize) -> str:
+    """Why a gang goes on with another number of tasks, in words."""
+    before, after = (
+        tasks_of(resize.allocation),
+        resize.to.tasks_of(elastic_of(resize.allocation).name),
+    )
+    if after > before:
+        return f"grows from {before} to {after} tasks"
+    whom = ", ".join(resize.others[:3]) + (", ..." if len(resize.others) > 3 else "")
+    if after == before:
+        return f"moved, so that it and {whom} have GPUs of their own"
+    return f"shrinks from {before} to {after} tasks, so that it and {whom} have GPUs of their own"
+
+
+def keeps_size(resize: Resize) -> bool:
+    """Whether a gang moves with all of its tasks."""
+    elastic = elastic_of(resize.allocation)
+    return resize.to.tasks_of(elastic.name) == tasks_of(resize.allocation)
+
+
+def elastic_of(allocation: Allocation) -> TaskGroup:
+    """The elastic group of an elastic gang."""
+    elastic = allocation.spec.elastic
+    assert elastic is not None, allocation.job
+    return elastic
+
+
+def tasks_of(allocation: Allocation) -> int:
+    """How many elastic tasks a gang has."""
+    return allocation.plan.tasks_of(elastic_of(allocation).name)
+
+
+def speed(profile: Profile, allocation: Allocation, to: Plan | None = None) -> float:
+    """The expected speed of a gang with its tasks, or with those of another plan."""
+    elastic = elastic_of(allocation)
+    tasks = (to or allocation.plan).tasks_of(elastic.name)
+    return speed_of_size(elastic, tasks, profile.elastic.efficiency)
+
+
+def gpus_of(allocation: Allocation) -> float:
+    """The GPUs of a gang."""
+    return allocation.plan.gpus_milli / MILLI
+
+
+def _gained_by(scene: Scene, others: list[tuple[Allocation, int]]) -> float:
+    """GPUs at work more than now, in the mean, of those who would be among so many on theirs. O(others)."""
+    return sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
+
+
+def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:
+    """The fewest tasks with which a gang may go on for itself where it took turns with others. O(tasks)."""
+    elastic, tasks = elastic_of(allocation), tasks_of(allocation)
+    in_turns = speed(profile, allocation) / crowd
+    sizes = range(elastic.least, min(elastic.count, tasks))
+    enough = (n for n in sizes if speed_of_size(elastic, n, profile.elastic.efficiency) >= in_turns)
+    return next(enough, min(elastic.count, tasks))
+
+
+def _those_beside(
+    scene: Scene, allocation: Allocation, held: Iterable[Allocation]
+) -> list[tuple[Allocation, int]]:
+    """The gangs that lie on GPUs of one, each with how many would be on the fullest of its own without it.
+
+    Nobody while others come there or go. O(gangs x slots).
+    """
+    mine: dict[Slot, bool] = dict.fromkeys(slots_of(allocation), True)
+    if any(slot in scene.awaited for slot in mine):
+        return []
+    found = []
+    for other in held:
+        if other.job == allocation.job:
+            continue
+        slots = slots_of(other)
+        if not any(slot in mine for slot in slots):
+            continue
+        if other.hold not in GOING:
+            return []
+        found.append((other, max([scene.sharing[s] - (s in mine) for s in slots])))
+    return found

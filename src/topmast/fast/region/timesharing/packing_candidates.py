@@ -1,0 +1,175 @@
+"""Whom a gang joins on its GPUs so that the two can be packed: moves for the sake of packing.
+
+Gandiva (OSDI '18): packing and migration. Only two on the very same GPUs are tried together, so a gang that has nobody there with whom
+it could be tried moves onto the GPUs of one of its form elsewhere. It is never moved to where more gangs lie, nor to where its
+part of the time would do less work; whether the two then go well together is tried and measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.slices import inner, outer
+from topmast.model.job import MILLI
+from topmast.model.plan import Plan, Seat
+
+Slot = tuple[str, int]
+LOOKED_AT = 128
+"""Of the gangs that one could join, so many are looked at, the best first."""
+
+
+class Scene(Struct, frozen=True):
+    """Gangs that may move, and how many gangs lie on each GPU and will.
+
+    ``awaited``: GPUs to which somebody is on the way. ``may_try``: whether two jobs may be tried together now.
+    ``failures``: how often a job was tried in vain; ``slow_on``: hosts where it was measured to do less than before.
+    ``expected``: what the first is expected to do beside the second on the second's GPUs, as a sum (turns make 1).
+    """
+
+    columns: Columns
+    able: list[Allocation]
+    sharing: dict[Slot, int]
+    awaited: dict[Slot, bool]
+    may_try: Callable[[Allocation, Allocation], bool]
+    failures: Callable[[str], int]
+    slow_on: Callable[[str], tuple[str, ...]]
+    expected: Callable[[Allocation, Allocation], float | None]
+
+    def crowd(self, allocation: Allocation) -> int:
+        """How many lie, with itself, on the fullest of its GPUs. O(slots)."""
+        return max([self.sharing[slot] for slot in slots_of(allocation)])
+
+
+class Join(Struct, frozen=True):
+    """Who moves, onto whose GPUs, and how many lie on its GPUs before."""
+
+    mover: Allocation
+    other: Allocation
+    to: Plan
+    sharing: int
+    expected: float | None
+
+
+def joins(scene: Scene, movers: Iterable[Allocation]) -> list[Join]:
+    """For each mover that has nobody to be tried with the best whom it could join; everybody at most once.
+
+    O(gangs x slots), and LOOKED_AT for each mover.
+    """
+    single = [a for a in scene.able if not a.paired and _is_plain(a)]
+    lonely = _without_prospects(scene, single)
+    hosts: dict[tuple[int, int], list[Allocation]] = {}
+    for allocation in sorted(lonely.values(), key=lambda a: _rank(scene, a)):
+        if not any(slot in scene.awaited for slot in slots_of(allocation)):
+            hosts.setdefault(_form(allocation), []).append(allocation)
+    found, gone = [], dict.fromkeys((a.job for a in single if a.job not in lonely), True)
+    for mover in movers:
+        if mover.job in gone or mover.job not in lonely:
+            continue
+        join = _best_for(scene, mover, hosts.get(_form(mover), ()), gone)
+        if join is not None:
+            gone[mover.job] = gone[join.other.job] = True
+            found.append(join)
+    return found
+
+
+def _without_prospects(scene: Scene, single: list[Allocation]) -> dict[str, Allocation]:
+    """Those who share their very GPUs with nobody with whom they may be tried. O(gangs x slots)."""
+    places: dict[tuple[Slot, ...], list[Allocation]] = {}
+    for allocation in single:
+        places.setdefault(slots_of(allocation), []).append(allocation)
+    return {
+        a.job: a
+        for here in places.values()
+        for a in here
+        if not any(b is not a and scene.may_try(a, b) for b in here)
+    }
+
+
+def _rank(scene: Scene, allocation: Allocation) -> tuple[int, int, str]:
+    """Whom others join first: those on the emptiest GPUs, then who was tried in vain least often."""
+    return scene.crowd(allocation), scene.failures(allocation.job), allocation.job
+
+
+def _best_for(
+    scene: Scene, mover: Allocation, hosts: Iterable[Allocation], gone: dict[str, bool]
+) -> Join | None:
+    """Of the first that it could join the one where its part of the time does most."""
+    sharing, spec = scene.crowd(mover), mover.spec
+    least = spec.speed_on(mover.plan.model) / sharing
+    slow = scene.slow_on(mover.job)
+    best: tuple[float, Join] | None = None
+    for looked, other in enumerate(hosts):
+        if looked >= LOOKED_AT:
+            break
+        expected, there = scene.expected(mover, other), scene.crowd(other)
+        # A pair has the turns of two; what they do together in one is expected, or not known.
+        part = (expected or 1.0) / (there + 1)
+        speed = part * spec.speed_on(other.plan.model)
+        if other.job in gone or other.job == mover.job or speed < least:
+            continue
+        if any(outer(host) in slow for host in other.plan.hosts):
+            continue
+        if (best is None or speed > best[0]) and scene.may_try(mover, other):
+            to = place_beside(scene.columns, mover, other)
+            if to is not None:
+                best = speed, Join(mover, other, to, sharing, expected)
+    return None if best is None else best[1]
+
+
+def place_beside(columns: Columns, mover: Allocation, other: Allocation) -> Plan | None:
+    """The seats of the other in a layer where nobody has them, if CPUs and memory suffice there. O(layers x seats)."""
+    resources = mover.spec.groups[0].resources
+    listed = {a.model: a.gpus_milli // MILLI for a in resources.accelerators}
+    model, each = other.plan.model, len(other.plan.seats[0].slots)
+    if listed.get(model, listed.get(None)) != each:
+        return None
+    name = mover.spec.groups[0].name
+    for layer in range(columns.layers):
+        seats = tuple(
+            Seat(name, rank, inner(outer(seat.host), layer), seat.slots)
+            for rank, seat in enumerate(other.plan.seats)
+        )
+        if _is_free(columns, seats, mover):
+            cluster = inner(outer(other.plan.cluster), layer)
+            return replace(
+                other.plan, job=mover.job, cluster=cluster, seats=seats, score=0.0, terms={},
+                victims=(), data_s=0.0, data_bytes=0, layer=UNSET, beside=UNSET,
+            )  # fmt: skip
+    return None
+
+
+def _is_free(columns: Columns, seats: tuple[Seat, ...], mover: Allocation) -> bool:
+    rows = [columns.index.get(seat.host) for seat in seats]
+    if not all(row is not None and columns.available[row] for row in rows):
+        return False
+    trial, needs = Overlay(columns), mover.needs()
+    trial.take(seats, needs)
+    return not any(trial.overdrawn(seat, needs[seat.group]) for seat in seats)
+
+
+def _is_plain(allocation: Allocation) -> bool:
+    """Whether it is one group of tasks with equally many GPUs, of a fixed number."""
+    spec, seats = allocation.spec, allocation.plan.seats
+    return (
+        len(spec.groups) == 1
+        and spec.elastic is None
+        and len({len(seat.slots) for seat in seats}) == 1
+    )
+
+
+def _form(allocation: Allocation) -> tuple[int, int]:
+    """Tasks, and the GPUs of each: two of one form can have the same seats."""
+    return len(allocation.plan.seats), len(allocation.plan.seats[0].slots)
+
+
+def slots_of(allocation: Allocation) -> tuple[Slot, ...]:
+    """The GPUs of a gang as people know them, in order."""
+    return tuple(
+        sorted((outer(seat.host), slot) for seat in allocation.plan.seats for slot in seat.slots)
+    )

@@ -1,0 +1,89 @@
+"""Guests: a gang on the GPUs of another, its host, at the same time; the books count those GPUs once.
+
+A guest takes CPUs and memory of its own and, in the columns, nothing of the GPUs: its seats bear 0 thousandths there. When
+its host ends, the GPUs are its own. Whatever leaves the placer has the seats as they are. Who is to be
+put together is not decided here: the question names the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.pair_seats import shown
+from topmast.model import messages as m
+from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.reason import PendingReason
+
+if TYPE_CHECKING:
+    from topmast.fast.region.state import RegionState
+
+ABLE = (Hold.STARTING, Hold.RUNNING)
+"""Whoever else has its GPUs is about to leave them, or has not got them yet."""
+
+
+def offer(placer: RegionState, ask: Ask) -> m.Offer:
+    """The place beside the job that is asked for, if the gang can have it now. O(attempts + seats)."""
+    host = placer.state.allocations.get(ask.beside) if ask.beside else None
+    plan = None if host is None else _plan_on(placer, host, ask)
+    if plan is None or _why_not(placer, plan, ask.avoid_hosts):
+        return m.Offer(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
+    trial = Overlay(placer.columns)
+    needs = {group.name: group.resources for group in ask.groups}
+    trial.take(plan.seats, needs)
+    if any(trial.overdrawn(seat, needs[seat.group]) for seat in plan.seats):
+        return m.Offer(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
+    return m.Offer(ask.job, plan)
+
+
+def _plan_on(placer: RegionState, host: Allocation, ask: Ask) -> Plan | None:
+    """The seats of the host, rank by rank; None where the gangs are not of one form."""
+    group, seats = ask.groups[0], host.plan.seats
+    if len(ask.groups) != 1 or len(seats) != group.count:
+        return None
+    own = tuple(Seat(group.name, rank, s.host, s.slots, 0) for rank, s in enumerate(seats))
+    return replace(
+        host.plan, job=ask.job, seats=own, score=0.0, terms={}, victims=(), data_s=0.0,
+        data_bytes=0, region_version=placer.state.version, beside=host.job,
+    )  # fmt: skip
+
+
+def why_not(placer: RegionState, plan: Plan) -> str:
+    """Why a guest cannot have its place; empty if it can, or if it is nobody's guest. O(attempts)."""
+    return _why_not(placer, plan, ()) if plan.beside else ""
+
+
+def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
+    host = placer.state.allocations.get(plan.beside or "")
+    if host is None or host.hold not in ABLE:
+        return f"{plan.beside} does not run there"
+    if host.plan.beside:
+        return f"{plan.beside} is a guest itself"
+    if any(a.plan.beside == host.job for a in placer.state.allocations.values()):
+        return f"{plan.beside} shares its GPUs with another"
+    if [(s.host, s.slots) for s in host.plan.seats] != [(s.host, s.slots) for s in plan.seats]:
+        return f"{plan.beside} has other GPUs"
+    if any(seat.host in avoided for seat in plan.seats):
+        return f"{plan.beside} is on a host to be avoided"
+    rows = [placer.columns.index.get(seat.host) for seat in plan.seats]
+    there = all(row is not None and placer.columns.available[row] for row in rows)
+    return "" if there else f"a host of {plan.beside} takes no work"
+
+
+def inherit(placer: RegionState, gone: str) -> None:
+    """The guest of who is gone has the GPUs for itself: a change of the books, the same whenever it is replayed.
+
+    O(attempts), where pairs are shared.
+    """
+    if not placer.profile.shares.pairs:
+        return
+    for guest in placer.state.allocations.values():
+        if guest.plan.beside == gone:
+            placer.columns.give_back(guest.plan.seats, guest.needs())
+            guest.plan = replace(shown(guest.plan), beside=UNSET)
+            placer.columns.take(guest.plan.seats, guest.needs())
+            return

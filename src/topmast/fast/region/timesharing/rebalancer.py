@@ -1,0 +1,417 @@
+"""Crowded and slow GPUs: who would be faster there moves to idle ones, or to a gang with which it may go well.
+
+Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
+on GPUs beside others with which they cannot be packed. Layers alone do not mend that. The policy `rebalance` says who had
+better move, and whether a move was good; the move is that of any attempt whose place is booked (see migration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from topmast.fast.packing_speedups import Gains, Kind, kind_of
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.slices import asked, outer
+from topmast.fast.region.preemption.moving import as_it_runs
+from topmast.fast.region.search.search import Search
+from topmast.fast.region.timesharing.grow_shrink import (
+    Resize,
+    idle_only,
+    keeps_size,
+    larger,
+    smaller,
+    view_of,
+    why_resized,
+)
+from topmast.fast.region.timesharing.packing_candidates import (
+    Join,
+    Scene,
+    joins,
+    place_beside,
+    slots_of,
+)
+from topmast.fast.region.timesharing.trial_moves import Moves
+from topmast.model import messages as m
+from topmast.model.job import MILLI, Resources
+from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.policies.base import CrowdView, JoinView
+
+if TYPE_CHECKING:
+    from topmast.fast.region.state import RegionState
+
+TRIED_AT_ONCE = 16
+"""For so many gangs a place is looked for after one event."""
+FORGOTTEN = 4
+"""When a region remembers so many times more than it has attempts, it forgets the oldest."""
+TO_IDLE = "moved to idle GPUs, because other jobs share its GPUs"
+TO_FASTER = "moved to idle GPUs of a model on which it is faster"
+
+
+class Going(Struct, frozen=True):
+    """Who is to move, where to, and why in words."""
+
+    allocation: Allocation
+    to: Plan
+    why: str
+
+
+class Crowd:
+    """The gangs of a region that share GPUs: who was moved when, and who was tried with whom in vain.
+
+    Working memory: after a restart a job may be moved, or two may be brought together, once more.
+    """
+
+    def __init__(self) -> None:
+        self._moved_s: dict[str, float] = {}
+        self._refused: dict[tuple[str, str], float] = {}
+        """By two jobs, until when they are not to be tried together."""
+        self._failures: dict[str, int] = {}
+        self._moves = Moves()
+        self._gains = Gains()
+        self._looked_s = -np.inf
+        """When somebody to join was looked for last."""
+        self._sizes_s = -np.inf
+        """When it was looked last who had better have fewer tasks."""
+
+    # --- what is told ---------------------------------------------------------------------------
+
+    def note_gain(self, one: Allocation, two: Allocation, gain: float) -> None:
+        """What two were measured to do together, as a sum; turns make 1."""
+        self._gains.note(_kind(one), _kind(two), one.plan.model, gain)
+
+    def note_parted(self, placer: RegionState, job: str, other: str) -> None:
+        """Two that both go on were tried together in vain, or go well together no more."""
+        one, two = sorted((job, other))
+        if self._refused.get((one, two), 0.0) > placer.now:
+            return  # the other of the two was told before
+        self._refused.pop((one, two), None)
+        self._refused[one, two] = placer.now + placer.profile.rebalancing.retry_s
+        for name in (one, two):
+            self._failures[name] = self._failures.get(name, 0) + 1
+        most = FORGOTTEN * (16 + len(placer.state.allocations))
+        while len(self._refused) > most:
+            del self._refused[next(iter(self._refused))]
+        while len(self._failures) > most:
+            del self._failures[next(iter(self._failures))]
+
+    def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
+        """How fast a gang is; where it was moved and does less than before, its way back if there is one."""
+        rebalance, allocation = placer.rebalance, placer.held(event.job, event.epoch)
+        if rebalance is None or allocation is None:
+            return None
+        view = self._moves.note_rate(event.job, event.epoch, event.rate)
+        self._moves.forget(len(placer.state.allocations))
+        if view is None:
+            return None
+        good = bool(rebalance.good(view)[0])
+        move = self._moves.judged(event.job, allocation.plan, good=good)
+        if move is None or not _may_move(allocation) or allocation.paired:
+            return None
+        scene = self._scene(placer)
+        back = msgspec.structs.replace(allocation, plan=move.plan)
+        there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
+        to = place_beside(placer.columns, allocation, back) if there <= move.sharing else None
+        if to is None:
+            return None
+        part = float(view.after[0] / view.before[0])
+        self._note(placer, allocation, scene.crowd(allocation), there, back=True)
+        return Going(allocation, to, f"moved back: it does {part:.2f} of what it did before")
+
+    # --- who is to move -------------------------------------------------------------------------
+
+    def moves(self, placer: RegionState) -> list[Going]:
+        """Who is to move, and where to. O(attempts x slots), and a search for each that is tried."""
+        if placer.rebalance is None or placer.columns.layers == 1:
+            return []
+        scene = self._scene(placer)
+        found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
+        if placer.profile.rebalancing.join and self.is_due(placer):
+            self._looked_s = placer.now
+            gone = {going.allocation.job: True for going in found}
+            found += self._to_join(placer, scene, gone)
+        return found
+
+    def is_due(self, placer: RegionState) -> bool:
+        """Whether it is time to look whom to join. Once a quantum: much happens in that time, little of it matters here."""
+        joins = placer.profile.rebalancing.join and placer.rebalance is not None
+        return joins and placer.now >= self._looked_s + placer.profile.slices.quantum_s
+
+    # --- other sizes ----------------------------------------------------------------------------
+
+    def grows(self, placer: RegionState, allocation: Allocation, most: int) -> Going | None:
+        """Where a gang that has its GPUs for itself goes on with up to ``most`` tasks, if that is worth it.
+
+        Idle GPUs are left to gangs that could move there, and would be faster. O(attempts x slots), and a search for each of those.
+        """
+        if placer.rebalance is None or not self._may_resize(allocation):
+            return None
+        scene = self._scene(placer)
+        if scene.crowd(allocation) > 1:
+            return None
+        left = self._left_to_movers(placer, scene)
+        idle = idle_only(placer.columns, allocation)
+        for seats, needs in left:
+            idle.take(seats, needs)
+        slow = self._moves.slow_hosts(allocation.job)
+        resize = larger(_search(placer, idle), allocation, most, slow)
+        found = self._resized(placer, [] if resize is None else [resize])
+        return found[0] if found else None
+
+    def gives_way(self, placer: RegionState) -> list[Going]:
+        """Which elastic gangs that share GPUs go on with fewer tasks, so that all have GPUs of their own.
+
+        Looked at every `elastic.every_s`. O(attempts x slots), and log tasks searches for each gang that shares.
+        """
+        options = placer.profile.elastic
+        due = placer.now >= self._sizes_s + options.every_s
+        if not (due and options.shrink) or placer.rebalance is None or placer.columns.layers == 1:
+            return []
+        settled_s = placer.now - options.settle_s
+        held = placer.state.allocations.values()
+        old = [a for a in held if a.spec.elastic is not None and a.start_s <= settled_s]
+        if not old:
+            return []
+        self._sizes_s = placer.now
+        scene, found = self._scene(placer), list[Resize]()
+        for allocation in old:
+            if self._may_resize(allocation) and scene.crowd(allocation) > 1:
+                search = _search(placer, idle_only(placer.columns, allocation))
+                slow = self._moves.slow_hosts(allocation.job)
+                resize = smaller(scene, search, allocation, held, slow)
+                found += [] if resize is None else [resize]
+        return self._resized(placer, found)
+
+    def may_resize(self, allocation: Allocation) -> bool:
+        """Whether nothing that is being measured of a gang would be lost by another size."""
+        return not allocation.paired and not self._moves.is_unjudged(
+            allocation.job, allocation.epoch
+        )
+
+    def _may_resize(self, allocation: Allocation) -> bool:
+        is_able = allocation.spec.elastic is not None and _may_move(allocation)
+        return is_able and self.may_resize(allocation)
+
+    def _left_to_movers(
+        self, placer: RegionState, scene: Scene
+    ) -> list[tuple[tuple[Seat, ...], dict[str, Resources]]]:
+        """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
+        if placer.rebalance is None or not placer.profile.rebalancing.migrate:
+            return []
+        idle = idle_only(placer.columns)
+        view = self._view(placer, scene, idle)
+        # Who is too young to be worth a move now will be old enough.
+        grown_old = msgspec.structs.replace(view, age_s=np.full(len(scene.able), np.inf))
+        found = []
+        for row in placer.rebalance.moves(grown_old)[:TRIED_AT_ONCE].tolist():
+            mover, sharing = scene.able[row], int(view.sharing[row])
+            to = _place(placer, idle, mover, sharing, self._moves.slow_hosts(mover.job))
+            if to is not None:
+                idle.take(to.seats, mover.needs())
+                found.append((to.seats, mover.needs()))
+        return found
+
+    def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
+        """Those whose other size is worth it, each gang concerned by one of them at most, on GPUs that no other goes to."""
+        if placer.rebalance is None or not found:
+            return []
+        chosen, concerned = list[Going](), dict[str, bool]()
+        taken: dict[tuple[str, int], int] = {}
+        for row in placer.rebalance.sizes(view_of(found, placer.profile)).tolist():
+            resize = found[row]
+            names = (resize.allocation.job, *resize.others)
+            there: dict[tuple[str, int], int] = {}
+            _count(resize.to, there)
+            if any(name in concerned for name in names) or any(slot in taken for slot in there):
+                continue
+            concerned.update(dict.fromkeys(names, True))
+            taken.update(there)
+            if keeps_size(resize):
+                self._note(placer, resize.allocation, resize.crowd, 1)
+            else:
+                self._moves.note_size(resize.allocation.job, resize.allocation.epoch)
+            chosen.append(Going(resize.allocation, resize.to, why_resized(resize)))
+        return chosen
+
+    def _to_idle(self, placer: RegionState, scene: Scene) -> list[Going]:
+        idle = idle_only(placer.columns)
+        if placer.rebalance is None or not int(idle.free_milli.sum()):
+            return []
+        view = self._view(placer, scene, idle)
+        found = []
+        for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
+            allocation, sharing = scene.able[row], int(view.sharing[row])
+            to = _place(placer, idle, allocation, sharing, self._moves.slow_hosts(allocation.job))
+            if to is not None:
+                idle.take(to.seats, allocation.needs())
+                self._note(placer, allocation, sharing, 1)
+                found.append(Going(allocation, to, TO_IDLE if sharing > 1 else TO_FASTER))
+        return found
+
+    def _to_join(self, placer: RegionState, scene: Scene, gone: dict[str, bool]) -> list[Going]:
+        profile = placer.profile
+        lately_s = placer.now - profile.rebalancing.join_retry_s
+        oldest_s = placer.now - profile.rebalancing.migrate_after_s
+        movers = [
+            a
+            for a in scene.able
+            if a.job not in gone
+            and a.start_s <= oldest_s
+            and self._moved_s.get(a.job, -np.inf) <= lately_s
+            and scene.crowd(a) > 1
+        ]
+        movers.sort(key=lambda a: (scene.failures(a.job), -scene.crowd(a), a.job))
+        found = [join for join in joins(scene, movers) if join.other.job not in gone]
+        return [self._joins(placer, scene, join) for join in self._worth(placer, scene, found)]
+
+    def _worth(self, placer: RegionState, scene: Scene, found: list[Join]) -> list[Join]:
+        if placer.rebalance is None or not found:
+            return []
+        view = JoinView(
+            gpus=np.array([j.mover.plan.gpus_milli / MILLI for j in found], np.float64),
+            age_s=np.array(
+                [placer.now - max(j.mover.start_s, j.other.start_s) for j in found], np.float64
+            ),
+            cost_s=np.full(len(found), placer.profile.restart_cost_s),
+            expected=np.array([np.nan if j.expected is None else j.expected for j in found]),
+        )
+        return [found[row] for row in placer.rebalance.joins(view)[:TRIED_AT_ONCE].tolist()]
+
+    def _joins(self, placer: RegionState, scene: Scene, join: Join) -> Going:
+        self._note(placer, join.mover, join.sharing, scene.crowd(join.other) + 1)
+        why = f"moved to the GPUs of {join.other.job}, to be tried beside it"
+        return Going(join.mover, join.to, why)
+
+    def _note(
+        self,
+        placer: RegionState,
+        allocation: Allocation,
+        sharing: int,
+        there: int,
+        *,
+        back: bool = False,
+    ) -> None:
+        job = allocation.job
+        self._moves.note_move(job, allocation.epoch, allocation.plan, sharing, there, back=back)
+        self._moved_s.pop(job, None)
+        self._moved_s[job] = placer.now
+        if len(self._moved_s) > FORGOTTEN * (16 + len(placer.state.allocations)):
+            del self._moved_s[next(iter(self._moved_s))]
+
+    def _scene(self, placer: RegionState) -> Scene:
+        """Who may move, and how many gangs were placed on each GPU, and will be. O(slots held)."""
+        sharing: dict[tuple[str, int], int] = {}
+        awaited: dict[tuple[str, int], bool] = {}
+        state = placer.state
+        for allocation in state.allocations.values():
+            _count(allocation.plan, sharing)
+        for place in state.places.values():
+            _count(place.plan, sharing)
+            for seat in place.plan.seats:
+                awaited.update(dict.fromkeys([(outer(seat.host), s) for s in seat.slots], True))
+        able = [a for a in state.allocations.values() if _may_move(a)]
+
+        options = placer.profile.rebalancing
+
+        def expected(one: Allocation, two: Allocation) -> float | None:
+            return self._gains.expected(_kind(one), _kind(two), two.plan.model)
+
+        def may_try(one: Allocation, two: Allocation) -> bool:
+            pair = (one.job, two.job) if one.job < two.job else (two.job, one.job)
+            gain = expected(one, two)
+            worth = gain is None or gain >= options.gain
+            return worth and self._refused.get(pair, 0.0) <= placer.now
+
+        def failures(job: str) -> int:
+            return self._failures.get(job, 0)
+
+        def slow_on(job: str) -> tuple[str, ...]:
+            return self._moves.slow_hosts(job)
+
+        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected)
+
+    def _view(self, placer: RegionState, scene: Scene, idle: Columns) -> CrowdView:
+        now, profile, able = placer.now, placer.profile, scene.able
+        there = _idle_by_model(idle)
+        lately_s = now - profile.rebalancing.retry_s
+        moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
+        return CrowdView(
+            gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
+            sharing=np.array([scene.crowd(a) for a in able], np.int64),
+            idle_speed=np.array([_idle_speed(a, there) for a in able], np.float64),
+            paired=np.array([bool(a.paired) for a in able], np.bool_),
+            age_s=np.array([now - a.start_s for a in able], np.float64),
+            cost_s=np.full(len(able), profile.restart_cost_s),
+            moved_lately=np.array(moved_s, np.float64) > lately_s,
+        )
+
+
+def _kind(allocation: Allocation) -> Kind | None:
+    return kind_of(allocation.spec, allocation.plan.gpus_milli // MILLI)
+
+
+def _count(plan: Plan, sharing: dict[tuple[str, int], int]) -> None:
+    for seat in plan.seats:
+        for slot in seat.slots:
+            key = (outer(seat.host), slot)
+            sharing[key] = sharing.get(key, 0) + 1
+
+
+def _idle_by_model(idle: Columns) -> dict[str, int]:
+    """How many GPUs of each model are free in the first layer. O(slots)."""
+    free = idle.free_milli.reshape(idle.layers, -1)[0] == MILLI
+    models = np.repeat(idle.models[: idle.places], idle.gpus[: idle.places])[free]
+    names, counts = np.unique(models.astype(np.str_), return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def _idle_speed(allocation: Allocation, there: Mapping[str, int]) -> float:
+    """The speed of a gang on the fastest model of which enough GPUs are there, over that where it is. O(models)."""
+    spec, plan = allocation.spec, allocation.plan
+    speeds = [
+        spec.speed_on(model)
+        for model, gpus in there.items()
+        if gpus * MILLI >= plan.gpus_milli and _takes(allocation, model)
+    ]
+    return max(speeds, default=0.0) / spec.speed_on(plan.model)
+
+
+def _takes(allocation: Allocation, model: str) -> bool:
+    """Whether all groups of a gang that have GPUs may have those of a model."""
+    listed = [g.resources.accelerators for g in allocation.spec.groups]
+    return all(any(a.model in (model, None) for a in each) for each in listed if each)
+
+
+def _may_move(allocation: Allocation) -> bool:
+    whole = all(seat.slots and seat.slot_milli == MILLI for seat in allocation.plan.seats)
+    return whole and allocation.spec.preemptible and allocation.hold is Hold.RUNNING
+
+
+def _search(placer: RegionState, columns: Columns) -> Search:
+    """A search over columns in which nobody has anything, as the policies price it."""
+    state = placer.state
+    return Search(placer.region, columns, {}, placer.profile, state.version, placer.now)
+
+
+def _place(
+    placer: RegionState, idle: Columns, allocation: Allocation, sharing: int, slow: Iterable[str]
+) -> Plan | None:
+    """The best place on idle GPUs, if the gang is faster there than by its part of those that it has."""
+    spec = allocation.spec
+    sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
+    groups = tuple(GroupAsk(g.name, sizes[g.name], g.resources) for g in spec.groups)
+    ask = Ask(
+        allocation.job, groups, spec.topology, allocation.band, preempt=False,
+        avoid_hosts=tuple(slow),
+    )  # fmt: skip
+    search = _search(placer, idle)
+    to = search.best(asked(ask, placer.columns.layers)).plan
+    if to is None:
+        return None
+    here = spec.speed_on(allocation.plan.model) / sharing
+    return to if spec.speed_on(to.model) > here else None

@@ -1,0 +1,171 @@
+"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later.
+
+As a program it compiles one part of them, while another process compiles the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import numpy as np
+
+from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.preemption.kernels import GOES
+from topmast.fast.region.preemption.victims import hunt
+from topmast.fast.region.reservation.earliest import bounds_s
+from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search.blocked_index import (
+    EVERYWHERE,
+    FREE_ONLY,
+    Refused,
+    regions_with_room,
+)
+from topmast.fast.region.search.compiled import choices_in
+from topmast.fast.region.search.search import Search
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
+from topmast.model.job import (
+    MILLI,
+    Accelerator,
+    Band,
+    JobSpec,
+    Level,
+    Resources,
+    TaskGroup,
+    Topology,
+)
+from topmast.model.plan import Ask, GroupAsk
+from topmast.model.states import HostState
+from topmast.policies.options import Profile, ScoreWeights
+
+
+def warm_up() -> None:
+    """Ask one question of every kind about a region of two hosts."""
+    load_one_group()
+    load_mixed()
+
+
+def is_compiled() -> bool:
+    """Whether an earlier run compiled the kernels and left them beside the code."""
+    share = np.full(1, MILLI, np.int64)
+    gangs.fewest_opened(share, 1, share, 1)
+    return not gangs.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
+
+
+def load_one_group() -> None:
+    """Gangs of one group with whole GPUs, where there is room, and where others have to go for them."""
+    _load_free()
+    _load_victims()
+
+
+def _load_free() -> None:
+    columns, held, search = _region()
+    for cpus in (0.0, 1.0):
+        attempt = _hold(columns, held, search, cpus, preempt=False)
+        columns.let_go(held.pop(attempt.plan.job))
+    columns.watched = False
+    columns.hold(attempt)
+    columns.let_go(attempt)
+
+
+def _load_victims() -> None:
+    columns, held, search = _region()
+    for cpus in (0.0, 1.0):
+        for preempt in (False, True):
+            attempt = _hold(columns, held, search, cpus, preempt)
+            assert search.best(_ask(cpus, preempt=True)).plan is not None
+            columns.let_go(held.pop(attempt.plan.job))
+    _load_what_seldom_happens(columns, held, search)
+
+
+def _load_what_seldom_happens(
+    columns: Columns, held: dict[str, Allocation], search: Search
+) -> None:
+    """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
+    attempt = _hold(columns, held, search, 0.0, preempt=False)
+    single = Ask("", (GroupAsk("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True)
+    assert search.best(single).plan is not None
+    index = columns.lookup
+    cost = np.zeros(len(index.clusters))
+    ask, profile = _ask(0.0, preempt=True), search.profile
+    branching = hunt(index, ask, profile, profile.score, (0,), cost, 0.0)
+    row = index.holders.rows[columns.region, attempt.plan.job]
+    branching.offer(0, 0, {row: GOES})
+    for state in (HostState.DOWN, HostState.HEALTHY):
+        columns.set_state(columns.hosts[0].name, state)
+    index.refresh(0)
+    columns.let_go(held.pop(attempt.plan.job))
+
+
+def load_mixed() -> None:
+    """Gangs of several groups and of shares, without and with victims, and gangs that have to wait.
+
+    In this order, for the other process meanwhile compiles what room for a victim needs.
+    """
+    columns, held, search = _region()
+    assert search.best(_mixed_ask(preempt=False)).plan is not None
+    attempt = _hold(columns, held, search, 0.0, preempt=False)
+    columns.note(attempt)
+    assert search.best(_mixed_ask(preempt=True)).plan is not None
+    columns.let_go(held.pop(attempt.plan.job))
+    _look_for_room(columns, _ask(0.0, preempt=False))
+
+
+def _region() -> tuple[Columns, dict[str, Allocation], Search]:
+    hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
+    columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
+    held: dict[str, Allocation] = {}
+    columns.allocations = held
+    profile = Profile("warm-up", min_runtime_s=0.0, score=ScoreWeights(allocated_cpus=1.0))
+    return columns, held, Search("r", columns, held, profile, 0, 0.0)
+
+
+def _hold(
+    columns: Columns, held: dict[str, Allocation], search: Search, cpus: float, preempt: bool
+) -> Allocation:
+    """All of the region, for an opportunistic gang."""
+    plan = search.best(_ask(cpus, preempt)).plan
+    assert plan is not None
+    spec = JobSpec("", (TaskGroup("g", 2, _needs(cpus), "true"),), band=Band.OPPORTUNISTIC)
+    attempt = Allocation(plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, Hold.RUNNING, [])
+    held[plan.job] = attempt
+    columns.hold(attempt)
+    return attempt
+
+
+def _look_for_room(columns: Columns, ask: Ask) -> None:
+    """When there will be room, and whom room that came free may help."""
+    index = columns.lookup
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    index.refresh_each(np.zeros(1, np.int64))
+    index.old_enough_at_s(ask.band, 0.0, 0.0)
+    refused = Refused()
+    choices = choices_in(index, ask, (0,))
+    refused.note(0, None, 1, FREE_ONLY, choices)
+    assert refused.who_fits(index, [0]) == (0,)
+    assert regions_with_room(index, 1, FREE_ONLY, choices, EVERYWHERE, Level.CLUSTER)
+
+
+def _needs(cpus: float) -> Resources:
+    return Resources((Accelerator("G", 2 * MILLI),), cpus)
+
+
+def _mixed_ask(preempt: bool) -> Ask:
+    """Two groups and a share: trainers, a reader without GPUs, an evaluation."""
+    share = Resources((Accelerator("G", MILLI // 2),))
+    groups = (
+        GroupAsk("g", 1, Resources((Accelerator("G", 2 * MILLI),))),
+        GroupAsk("r", 1, Resources(cpus=1.0)),
+        GroupAsk("e", 1, share),
+    )
+    return Ask("", groups, Topology(), Band.NORMAL, preempt)
+
+
+def _ask(cpus: float, preempt: bool) -> Ask:
+    return Ask("", (GroupAsk("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt)
+
+
+if __name__ == "__main__":
+    gc.disable()  # a tenth of the time to compile would go into looking for rubbish
+    {"one-group": load_one_group, "mixed": load_mixed}[sys.argv[1]]()

@@ -1,0 +1,96 @@
+"""Deadlines: of launching, of stopping, of the job itself; and when the engine is asked."""
+
+import pytest
+
+from tests.unit.fast.cluster.manager import Manager, exited, lost, started
+from topmast.fast.cluster.machine import LAUNCH_DEADLINE_S, RECONCILE_S, STOP_MARGIN_S
+from topmast.model import messages as m
+from topmast.model.job import Checkpoint
+from topmast.model.states import Outcome
+
+GRACE_S = 30.0
+
+
+def test_a_manager_without_work_never_wakes() -> None:
+    """Idle clusters cost nothing."""
+    manager = Manager()
+    assert manager.machine.next_wakeup_s() is None
+    manager.run()
+    manager.tell(exited(0), exited(1))
+    assert manager.machine.next_wakeup_s() is None
+
+
+def test_a_gang_that_is_not_up_in_time_is_stopped_whole() -> None:
+    """Those that are late are suspects; those that were up stop with the others."""
+    manager = Manager()
+    manager.launch()
+    manager.tell(started(0))
+    manager.wake_at(LAUNCH_DEADLINE_S - 1)
+    assert manager.ordered(m.StopTasks) == []
+    manager.wake_at(LAUNCH_DEADLINE_S)
+    assert manager.ordered(m.StopTasks) == [m.StopTasks("j1", 1, GRACE_S)]
+    manager.tell(exited(0, 143), lost(1))
+    assert manager.end().outcome is Outcome.LAUNCH_FAILED
+    assert manager.end().suspects == ("east-1-1",)
+
+
+def test_a_gang_that_is_up_has_no_launch_deadline() -> None:
+    """Also when a task ended before it was heard to start."""
+    for happens in ((started(0), started(1)), (started(0), exited(1)), (exited(1), started(0))):
+        manager = Manager()
+        manager.launch()
+        manager.tell(*happens)
+        manager.wake_at(10 * LAUNCH_DEADLINE_S)
+        assert manager.ordered(m.StopTasks) == []
+
+
+def test_an_engine_that_does_not_stop_is_told_again_and_again() -> None:
+    """First with the job's grace; later without."""
+    manager = Manager()
+    manager.run(checkpoint=Checkpoint(grace_s=100.0))
+    manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
+    manager.wake_at(100 + 3 * STOP_MARGIN_S)
+    assert [order.grace_s for order in manager.ordered(m.StopTasks)] == [100.0, 0.0, 0.0, 0.0]
+    assert manager.told(m.AttemptEnded) == []
+    manager.tell(exited(0, 137), exited(1, 137))
+    assert manager.end().outcome is Outcome.PREEMPTED
+
+
+def test_the_time_limit_strikes_in_the_middle_of_work() -> None:
+    """What is left of it counts from the launch."""
+    manager = Manager()
+    manager.run(time_limit_s=3_600.0, time_left_s=500.0)
+    manager.wake_at(499)
+    assert manager.told(m.AttemptStopping) == []
+    manager.wake_at(500)
+    (stopping,) = manager.told(m.AttemptStopping)
+    assert stopping.why is Outcome.TIME_LIMIT
+    assert stopping.cause == "time limit of 3600 s reached"
+    manager.tell(exited(0, 0), exited(1, 143))
+    assert manager.end().outcome is Outcome.TIME_LIMIT
+
+
+def test_the_time_limit_does_not_touch_what_is_stopping() -> None:
+    """The first reason stands."""
+    manager = Manager()
+    manager.run(time_limit_s=100.0, time_left_s=100.0)
+    manager.now = 90.0
+    manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
+    manager.wake_at(101)
+    assert [order.grace_s for order in manager.ordered(m.StopTasks)] == [GRACE_S]
+
+
+@pytest.mark.parametrize("phase", ["starting", "running", "stopping"])
+def test_the_engine_is_asked_for_its_truth_while_anything_is_there(phase: str) -> None:
+    """At the first launch, and every minute from then on, whatever the gang is doing."""
+    manager = Manager()
+    manager.now = 1_000.0
+    manager.launch()
+    if phase != "starting":
+        manager.tell(started(0), started(1))
+    if phase == "stopping":
+        manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
+    manager.wake_at(1_000.0)
+    assert len(manager.ordered(m.AskTruth)) == 1
+    manager.wake_at(1_000.0 + 3 * RECONCILE_S)
+    assert len(manager.ordered(m.AskTruth)) == 4

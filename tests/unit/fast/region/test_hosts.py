@@ -1,0 +1,286 @@
+"""Hosts come and go: down and up, cordoned and drained, suspected, configured anew."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.build import cluster, fleet, job, profile
+from tests.support.world import World
+from topmast.fast.region.inventory.columns import Columns
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import NotFound
+from topmast.model.fleet import Fleet
+from topmast.model.job import Band
+from topmast.model.states import HostState, JobState
+
+H = HostState
+
+
+def _two_hosts(*, obedient: bool = True) -> World:
+    return World(fleet(cluster("east-1")), profile(suspect_s=60.0), obedient=obedient)
+
+
+# --- states -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Signs:
+    """What is known of a host; what it counts as."""
+
+    story: str
+    wanted: HostState | None
+    down: bool
+    suspect: bool
+    want: HostState
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Signs("nothing is known against it", None, False, False, H.HEALTHY),
+        Signs("it failed an attempt", None, False, True, H.SUSPECT),
+        Signs("an operator cordoned it", H.CORDONED, False, False, H.CORDONED),
+        Signs("an operator beats suspicion", H.DRAINING, False, True, H.DRAINING),
+        Signs("being down beats an operator", H.CORDONED, True, False, H.DOWN),
+        Signs("being down beats all", H.DRAINING, True, True, H.DOWN),
+    ],
+    ids=lambda case: case.story,
+)
+def test_what_a_host_counts_as(case: Signs) -> None:
+    """Unreachable beats an operator's wish beats suspicion; each is remembered beneath the other."""
+    placer = _two_hosts().placer("east")
+    if case.wanted is not None:
+        placer.handle(m.SetHost("east-1-0", case.wanted), 0.0)
+    if case.suspect:
+        placer.state.suspect["east-1-0"] = 60.0
+    if case.down:
+        placer.handle(m.HostChanged("east-1-0", up=False), 0.0)
+    assert placer.host_state("east-1-0") is case.want
+
+
+def test_a_cordoned_host_keeps_its_work_and_takes_no_more() -> None:
+    """Cordoning is for later; what runs may end in peace."""
+    world = _two_hosts()
+    world.submit(job())
+    (host,) = world.jobs["j1"].hosts
+    world.set_host(host, H.CORDONED)
+    assert world.state("j1") is JobState.RUNNING
+    world.submit(job(gpus=7), job(gpus=7))
+    assert [world.reason(j) for j in ("j2", "j3")] == [None, "InsufficientCapacity"]
+    world.set_host(host, H.HEALTHY)
+    assert world.state("j3") is JobState.RUNNING
+
+
+def test_a_drained_host_gives_its_work_away() -> None:
+    """What may be preempted moves; what may not stays to its end, and nothing new comes."""
+    world = _two_hosts()
+    world.submit(job("stays", gpus=3, preemptible=False), job("moves", gpus=3))
+    (host,) = world.jobs["j1"].hosts
+    assert world.jobs["j2"].hosts == (host,)
+    world.set_host(host, H.DRAINING)
+    assert world.state("j1") is JobState.RUNNING
+    assert world.jobs["j2"].hosts != (host,)
+    assert world.jobs["j2"].preemptions == 1
+    assert "(drain)" in " ".join(row.text for row in world.journal.history("j2"))
+    world.set_host(host, H.DRAINING)
+    assert world.jobs["j2"].preemptions == 1
+
+
+def test_a_gang_moves_whole_when_one_of_its_hosts_is_drained() -> None:
+    """All its tasks stop, and all start elsewhere."""
+    world = World(fleet(cluster("east-1", hosts=3)))
+    world.submit(job(gpus=8, count=2))
+    world.set_host("east-1-1", H.DRAINING)
+    assert world.jobs["j1"].hosts == ("east-1-0", "east-1-2")
+
+
+def test_the_hosts_of_others_are_not_set() -> None:
+    """An unknown host is an error, and nothing changes."""
+    world = _two_hosts()
+    before = world.placer("east").snapshot()
+    reply = world.tell(ids.placer("east"), m.SetHost("west-1-0", H.CORDONED, "ann"))
+    assert isinstance(reply, NotFound)
+    assert world.placer("east").snapshot() == before
+
+
+# --- down and up -------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_down_takes_nothing_until_it_is_up() -> None:
+    """Then whoever waits is looked at again at once."""
+    world = _two_hosts()
+    world.lose("east-1-0")
+    world.submit(job(gpus=8, count=2))
+    assert world.state("j1") is JobState.PENDING
+    world.revive("east-1-0")
+    assert world.state("j1") is JobState.RUNNING
+
+
+def test_repeated_news_of_a_host_changes_nothing() -> None:
+    """Neither the version nor the journal moves."""
+    world = _two_hosts()
+    world.lose("east-1-0")
+    before, written = world.placer("east").snapshot(), len(world.journal.written)
+    world.tell(ids.cluster("east-1"), m.HostDown("east-1-0"))
+    assert world.placer("east").snapshot() == before
+    world.revive("east-1-0")
+    after = world.placer("east").snapshot()
+    world.tell(ids.cluster("east-1"), m.HostUp("east-1-0"))
+    assert world.placer("east").snapshot() == after
+    assert len(world.journal.written) == written + 1
+
+
+def test_news_of_a_host_that_nobody_has_is_ignored() -> None:
+    """An engine may know machines that the fleet file does not."""
+    world = _two_hosts()
+    before = world.placer("east").snapshot()
+    world.tell(ids.cluster("east-1"), m.HostDown("stranger"))
+    world.tell(ids.cluster("east-1"), m.HostUp("stranger"))
+    assert world.placer("east").snapshot() == before
+
+
+# --- suspects ------------------------------------------------------------------------------------------------
+
+
+def _suspected() -> tuple[World, str]:
+    world = _two_hosts(obedient=False)
+    world.submit(job(gpus=8))
+    (host,) = world.jobs["j1"].hosts
+    world.finish("j1", None)
+    assert world.placer("east").host_state(host) is H.SUSPECT
+    return world, host
+
+
+def test_a_suspect_is_trusted_again_after_a_while() -> None:
+    """Suspicion that nothing confirms passes by itself."""
+    world, host = _suspected()
+    world.advance(59)
+    assert world.placer("east").host_state(host) is H.SUSPECT
+    world.advance(1)
+    assert world.placer("east").host_state(host) is H.HEALTHY
+
+
+def test_a_suspect_is_trusted_when_its_operator_says_so() -> None:
+    """Returning it to service clears it, although nobody had taken it out."""
+    world, host = _suspected()
+    world.set_host(host, H.HEALTHY)
+    assert world.placer("east").host_state(host) is H.HEALTHY
+
+
+def test_a_suspect_is_trusted_when_it_comes_back() -> None:
+    """A host that was down and is up again is a new one."""
+    world, host = _suspected()
+    world.lose(host)
+    world.revive(host)
+    assert world.placer("east").host_state(host) is H.HEALTHY
+
+
+def test_suspicion_survives_a_new_process() -> None:
+    """It is in the journal, with its end."""
+    world, host = _suspected()
+    world.crash()
+    assert world.placer("east").host_state(host) is H.SUSPECT
+    assert world.placer("east").next_wakeup_s() == 60.0
+
+
+# --- another fleet file ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Change:
+    """Two hosts of 8 H100 with a job of 8 on the first; another fleet file; what is so then."""
+
+    story: str
+    fleet: Fleet
+    want_hosts: tuple[str, ...]
+    want_free: float
+    want_state: HostState = H.HEALTHY
+
+
+CHANGES = [
+    Change("nothing changed", fleet(cluster("east-1")), ("east-1-0", "east-1-1"), 8),
+    Change("a host more", fleet(cluster("east-1", hosts=3)),
+           ("east-1-0", "east-1-1", "east-1-2"), 16),
+    Change("the free host left", fleet(cluster("east-1", hosts=1)), ("east-1-0",), 0),
+    Change("the busy host left", fleet(cluster("east-1", hosts=0)), ("east-1-0",), 0, H.DRAINING),
+    Change("its cluster left", fleet(cluster("east-2")),
+           ("east-2-0", "east-2-1", "east-1-0"), 16, H.DRAINING),
+    Change("the busy host grew", fleet(cluster("east-1", gpus=16)), ("east-1-0", "east-1-1"), 24),
+    Change("the busy host shrank", fleet(cluster("east-1", gpus=4)), ("east-1-0", "east-1-1"), 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=lambda case: case.story)
+def test_a_region_is_configured_anew_while_hosts_are_in_use(case: Change) -> None:
+    """Work goes on where it is; a host that left takes no more, and is gone when its work is."""
+    world = _two_hosts()
+    world.submit(job(gpus=8))
+    assert world.jobs["j1"].hosts == ("east-1-0",)
+    world.configure(case.fleet)
+    placer = world.placer("east")
+    assert tuple(host.name for host in placer.columns.hosts) == case.want_hosts
+    assert placer.host_state("east-1-0") is case.want_state
+    rows = range(len(placer.columns.hosts))
+    free = placer.columns.free_by_host()[[r for r in rows if placer.columns.available[r]]]
+    assert free.sum() / 1000 == case.want_free
+    assert world.state("j1") is JobState.RUNNING
+    world.finish("j1")
+    assert world.state("j1") is JobState.SUCCEEDED
+    assert (placer.columns.free_milli == 1000).all()
+    world.configure(case.fleet)
+    listed = {h.name for c in case.fleet.regions[0].clusters for h in c.hosts}
+    assert set(placer.columns.index) == listed
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_host_that_left_and_comes_back_takes_work_again(busy: bool) -> None:
+    """It left the fleet file while it was in use; nobody drained it."""
+    world = _two_hosts()
+    world.submit(job(gpus=8, count=2))
+    world.configure(fleet(cluster("east-1", hosts=1)))
+    if not busy:
+        world.finish("j1")
+    world.configure(fleet(cluster("east-1")))
+    assert world.placer("east").host_state("east-1-1") is H.HEALTHY
+
+
+def test_a_region_that_left_is_emptied_when_its_work_is_done() -> None:
+    """Its jobs go on; no job is ever asked about there again."""
+    world = World(fleet(cluster("east-1"), cluster("west-1")))
+    world.submit(*[job(gpus=8) for _ in range(4)])
+    world.configure(fleet(cluster("east-1")))
+    assert set(world.states().values()) == {"RUNNING"}
+    west = [j for j, record in world.jobs.items() if record.region == "west"]
+    for name in west:
+        world.finish(name)
+    world.submit(job(gpus=8))
+    assert world.state("j5") is JobState.PENDING
+
+
+def test_columns_are_the_same_after_a_restart_in_the_middle_of_a_change() -> None:
+    """Leaving hosts, claims and suspicion are rebuilt from snapshot and journal alike."""
+    world = _two_hosts(obedient=False)
+    world.submit(job(gpus=4, band=Band.LOW), job(gpus=8))
+    world.start("j1")
+    world.configure(fleet(cluster("east-1", hosts=1)))
+    world.submit(job(gpus=8, band=Band.HIGH))
+    before = world.placer("east")
+    for restored in (False, True):
+        if restored:
+            world.snapshot()
+        world.crash()
+        after = world.placer("east")
+        assert _same(before.columns, after.columns)
+        assert before.snapshot() == after.snapshot()
+
+
+def _same(one: Columns, other: Columns) -> bool:
+    return (
+        one.hosts == other.hosts
+        and one.states == other.states
+        and all(
+            (getattr(one, name) == getattr(other, name)).all()
+            for name in ("free_milli", "free_cpus", "free_memory", "available", "domain")
+        )
+    )
