@@ -73,13 +73,14 @@ class Record(Struct, frozen=True):
 
 
 class HistoryRow(Struct, frozen=True):
-    """A line of the audit trail shown to people. ``detail`` is a JSON object."""
+    """A line of the audit log, shown to people."""
 
     at_s: float
     job: str
     kind: str
     text: str
     detail: str = "{}"
+    """A JSON object."""
 
 
 class AttemptRow(Struct, frozen=True):
@@ -100,12 +101,13 @@ class AttemptRow(Struct, frozen=True):
 
 
 class JobRow(Struct, frozen=True):
-    """A finished job, kept for ever; ``view`` is the JSON shown to people."""
+    """A finished job, kept for ever."""
 
     job: str
     number: int
     finish_s: float
     view: str
+    """The JSON shown to people."""
 
 
 class Audit(Struct, frozen=True):
@@ -117,22 +119,25 @@ class Audit(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The state of every machine after record ``seq``."""
+    """The state of every machine at one point of the journal."""
 
     seq: int
+    """The last record that is included."""
     at_s: float
     machines: Mapping[str, bytes]
 
 
 class Journal(Protocol):
-    """Durable, ordered storage. A method that returns has reached the disk; one that cannot raises."""
+    """Durable, ordered storage. A method that returns has reached the disk; or else it raises."""
 
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         """Commit records (``seq`` increasing) and audit rows in one transaction, then fsync."""
         ...
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; drop those that are too old or too many, and records no kept one needs."""
+        """Store a snapshot; drop old and surplus snapshots, and records that none of the rest
+        needs.
+        """
         ...
 
     def latest_snapshot(self, until_s: float | None = None) -> Snapshot | None:
@@ -144,11 +149,11 @@ class Journal(Protocol):
         ...
 
     def history(self, job: str, limit: int = 1000) -> list[HistoryRow]:
-        """The audit trail of one job, oldest first."""
+        """The audit log of one job, oldest first."""
         ...
 
     def history_count(self) -> int:
-        """A number that grows with every line of the audit trail, by one at least."""
+        """A number that grows with every line of the audit log, by one at least."""
         ...
 
     def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
@@ -209,7 +214,9 @@ class Engine(Protocol):
         ...
 
     def equip(self, hosts: Sequence[HostSpec]) -> None:
-        """Have these hosts and no others from now on; posts `HostUp` for each that is new and can be used."""
+        """From now on have these hosts and no others; posts `HostUp` for each new host that is
+        usable.
+        """
         ...
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
@@ -217,7 +224,9 @@ class Engine(Protocol):
         ...
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
-        """The process on this machine that stands for a host, and whether it is halted; None when there is none."""
+        """The process that stands for a host on this machine, and whether it is halted; None
+        without one.
+        """
         ...
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class ReplicaState(StrEnum):
 
 
 class Copy(Struct, frozen=True):
-    """A copy of a dataset on its way. ``cause`` says who wanted it: a person, or a job's id."""
+    """A copy of a dataset that is under way."""
 
     id: str
     dataset: str
@@ -32,6 +32,7 @@ class Copy(Struct, frozen=True):
     target: str
     bytes: int
     cause: str
+    """Why it was requested: a person's name, a job's id, or a rule."""
     begun_s: float
 
 

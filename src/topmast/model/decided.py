@@ -1,4 +1,4 @@
-"""Why a plan was chosen: the rule that decided, recorded with the decision, and the sentence that says it."""
+"""Why a plan was chosen: the rule that decided, and the sentence that says it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class Rule(StrEnum):
 
 
 class Rival(Struct, frozen=True, gc=False):
-    """The best plan that was not chosen. ``copies``: its region lacks data of the job; ``stops``: it stops or moves jobs."""
+    """The best plan that was not chosen."""
 
     region: str
     cluster: str
     score: float
     copies: bool = False
+    """Its region lacks data of the job."""
     stops: bool = False
+    """It stops or moves running jobs."""
 
     @property
     def where(self) -> str:
@@ -41,16 +43,15 @@ class Rival(Struct, frozen=True, gc=False):
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """Why a plan was chosen.
-
-    ``rival``: the best of the other plans that were compared. ``bound``: the only place that was asked, because the
-    job was sent there. ``silent``: regions that could not be asked.
-    """
+    """Why a plan was chosen."""
 
     rule: Rule
     rival: Rival | UnsetType = UNSET
+    """The best of the other plans that were compared."""
     bound: Place | UnsetType = UNSET
+    """The only place that was asked, because the job was bound to it."""
     silent: tuple[str, ...] | UnsetType = UNSET
+    """Regions that could not be asked."""
 
 
 def why(decided: Decided, plan: Plan) -> str:
@@ -94,7 +95,8 @@ def _shared(decided: Decided, plan: Plan) -> str:
 
 def _stops(decided: Decided, plan: Plan) -> str:
     stopped = [victim.job for victim in plan.victims if victim.to is None]
-    return f"{_no_room(decided)}, so it stops {named(stopped)} (score {points(plan.score)}){_against(decided)}"
+    text = f"{_no_room(decided)}, so it stops {named(stopped)}"
+    return f"{text} (score {points(plan.score)}){_against(decided)}"
 
 
 def _moves(decided: Decided, plan: Plan) -> str:
@@ -112,7 +114,7 @@ def _shrinks(decided: Decided, plan: Plan) -> str:
 
 
 def _no_room(decided: Decided) -> str:
-    """What is known to be missing, where jobs have to go: a free place, or at least one with the data."""
+    """What is missing when running jobs have to go: a free place, or a free place with the data."""
     copies = decided.rival and decided.rival.copies
     return "no free place was chosen" if copies else "no place is free for it"
 
@@ -121,9 +123,10 @@ def _against(decided: Decided) -> str:
     if not decided.rival:
         return ""
     rival = decided.rival
+    score = f"(score {points(rival.score)})"
     if rival.copies:
-        return f"; {rival.where} is free, but needs a copy of the data first (score {points(rival.score)})"
-    return f"; the next best plan is in {rival.where} (score {points(rival.score)})"
+        return f"; {rival.where} is free, but needs a copy of the data first {score}"
+    return f"; the next best plan is in {rival.where} {score}"
 
 
 _REASONS = {

@@ -12,9 +12,10 @@ class TopmastError(Exception):
 class InvalidInput(TopmastError):
     """A file, argument or request that cannot be accepted.
 
-    ``field`` is the dotted path of the offending field (``resources.accelerators``), ``where`` the
-    place it was read from (``job.yaml:7``), ``remedy`` what to write instead. ``more`` are the other errors
-    of the same document; ``refers`` is the part of it that does not define what the field names.
+    ``field`` is the dotted path of the field at fault (``resources.accelerators``). ``where`` is
+    the place that it was read from (``job.yaml:7``). ``remedy`` says what to write instead.
+    ``more`` holds the other errors of the same document. ``refers`` is the part of it that does not
+    define what the field names.
     """
 
     more: tuple[InvalidInput, ...] = ()

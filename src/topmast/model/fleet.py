@@ -6,14 +6,17 @@ from msgspec import Struct
 
 
 class HostSpec(Struct, frozen=True):
-    """One machine. ``cpus`` 0 and ``memory_bytes`` 0 mean: not limiting."""
+    """One machine."""
 
     name: str
     model: str
     gpus: int
     gpu_memory_bytes: int = 0
+    """Of one GPU; 0 if unknown."""
     cpus: float = 0.0
+    """0 does not limit."""
     memory_bytes: int = 0
+    """0 does not limit."""
     datacenter: str = ""
     pod: str = ""
     rack: str = ""
@@ -29,15 +32,14 @@ class ClusterSpec(Struct, frozen=True):
 
 
 class RegionSpec(Struct, frozen=True):
-    """A place with clusters and one store for datasets; ``storage_bytes`` None does not limit.
-
-    ``store`` is a directory or a URL of an object store; empty: a directory of the state folder.
-    """
+    """A place with clusters and one store for datasets."""
 
     name: str
     clusters: tuple[ClusterSpec, ...]
     storage_bytes: int | None = None
+    """None does not limit."""
     store: str = ""
+    """A directory or a URL of an object store; empty: a directory of the state folder."""
 
 
 class Link(Struct, frozen=True):
@@ -50,31 +52,30 @@ class Link(Struct, frozen=True):
 
 
 class TenantSpec(Struct, frozen=True):
-    """A node in the tree of tenants and its quota in whole GPUs per model; ``quota`` None states none.
-
-    ``borrow_limit`` caps the GPUs per model held beyond the quota, ``lend_limit`` those of the quota
-    that others may use while they are idle; None does not limit. ``parent`` None: a tree's root.
-    """
+    """A node in the tree of tenants, with its quota."""
 
     name: str
     quota: dict[str, int] | None = None
+    """Whole GPUs by model; None states none."""
     borrow_limit: dict[str, int] | None = None
+    """The most GPUs, by model, held beyond the quota; None does not limit."""
     weight: float = 1.0
     lend_limit: dict[str, int] | None = None
+    """The most idle GPUs of the quota, by model, that others may use; None does not limit."""
     parent: str | None = None
+    """None: the root of a tree."""
 
 
 class DatasetSpec(Struct, frozen=True):
-    """A table or directory, and the regions that hold it at the start.
-
-    ``path`` is relative to each region's store. ``allowed`` None: any region (no residency rule).
-    """
+    """A table or directory, and the regions that hold it at the start."""
 
     name: str
     size_bytes: int
     path: str
+    """Relative to each region's store."""
     replicas: tuple[str, ...] = ()
     allowed: tuple[str, ...] | None = None
+    """The regions that may hold it; None: any region (no residency rule)."""
     min_replicas: int = 1
 
 
@@ -100,7 +101,8 @@ class Fleet(Struct, frozen=True):
     def quotas(self) -> dict[str, int]:
         """How many GPUs of each model the quotas of all trees of tenants promise together.
 
-        What is stated below a quota is within it; a tenant that states none promises what those below it do.
+        A quota includes the quotas below it. A tenant without a quota promises the sum of those
+        below it.
         """
         below: dict[str | None, list[TenantSpec]] = {}
         for tenant in self.tenants:
@@ -116,7 +118,7 @@ class Fleet(Struct, frozen=True):
         return found
 
     def gpu_memory_bytes(self) -> dict[str, int]:
-        """The memory of a GPU by model, the least of its hosts; without models of which none says it."""
+        """The memory of a GPU by model, if known: the least of its hosts."""
         found: dict[str, int] = {}
         for host in (h for r in self.regions for c in r.clusters for h in c.hosts if h.gpus):
             if host.gpu_memory_bytes:

@@ -11,17 +11,19 @@ CopyId = str
 """``c`` and a number, for example ``c3``."""
 
 Address = str
-"""Who receives a message: ``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover``, ``grower``.
+"""The receiver of a message.
 
-Between processes also ``relay/NAME``, the stand-in for a machine elsewhere, and ``link/NAME``, its way out.
+``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or ``grower``.
+Between processes also ``relay/NAME``, which stands for a machine of another process, and
+``link/NAME``, which carries its messages there.
 """
 
 QUEUE: Address = "queue"
 DESK: Address = "desk"
-"""Who knows which placers are of this process, and asks them all at once."""
+"""Asks all placers of this process at once."""
 MOVER: Address = "mover"
 GROWER: Address = "grower"
-"""Who grows the tree by which durations are predicted."""
+"""Grows the tree that predicts durations."""
 
 AHEAD_MAX = 10_000_000
 """How far a number found outside the journal may be ahead of it: tasks can write there too.
@@ -38,7 +40,7 @@ def job_id(number: int) -> JobId:
 
 
 def job_number(job: JobId) -> int:
-    """The number inside a job id, by which ties are broken; -1 when ``job`` is not spelled as `job_id` does."""
+    """The number inside a job id, which breaks ties; -1 if ``job`` is no id of `job_id`."""
     found = _JOB.fullmatch(job)
     return int(found[1]) if found else -1
 
@@ -74,7 +76,7 @@ def is_host(subject: str) -> bool:
 
 
 def relay(name: str) -> Address:
-    """The address of the stand-in for a machine in another process: a region's placer, or the queue."""
+    """The address that stands for a machine of another process: a region's placer, or the queue."""
     return f"relay/{name}"
 
 

@@ -33,47 +33,52 @@ class Level(IntEnum):
 
 
 class Accelerator(Struct, frozen=True, gc=False):
-    """One acceptable GPU model of a task, and how many of it a task takes.
-
-    ``model`` None accepts any model. ``gpus_milli`` is in thousandths of a GPU: a multiple of 1000,
-    or a share below 1000. ``speed`` is the job's throughput on this model relative to the others.
-    """
+    """One acceptable GPU model of a task, and how many GPUs of it a task takes."""
 
     model: str | None
+    """None accepts any model."""
     gpus_milli: int
+    """Thousandths of a GPU: a multiple of 1000, or a share below 1000."""
     speed: float = 1.0
+    """The job's throughput on this model, relative to the others."""
 
 
 class Resources(Struct, frozen=True, gc=False):
-    """What one task needs; ``accelerators`` in order of preference, empty for a task without GPUs.
-
-    ``gpu_memory_bytes``: of the memory of each GPU, whole or in shares; 0: as much as its share.
-    """
+    """What one task needs."""
 
     accelerators: tuple[Accelerator, ...] = ()
+    """In order of preference; empty for a task without GPUs."""
     cpus: float = 0.0
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
+    """Of each GPU, whole or shared; 0: in proportion to the share."""
 
     def speed_on(self, model: str | None) -> float:
-        """Work per second of a task on a GPU model, that of its first choice where it is not listed."""
+        """Work per second of a task on a GPU model; a model that is not listed counts as the first
+        choice.
+        """
         listed = self.accelerators
         return next((a.speed for a in listed if a.model == model), listed[0].speed)
 
 
 class TaskGroup(Struct, frozen=True, gc=False):
-    """``count`` identical tasks of one role; ``run`` and ``setup`` are shell scripts.
+    """Identical tasks of one role.
 
-    An elastic group may also run with fewer or more tasks, from ``min_count`` to ``max_count``; None: it may not.
+    An elastic group may also run with fewer or more tasks than ``count``.
     """
 
     name: str
     count: int
+    """The number of tasks."""
     resources: Resources
     run: str
+    """A shell script."""
     setup: str = ""
+    """A shell script that runs before ``run``."""
     min_count: int | None = None
+    """The fewest tasks of an elastic group; None: it is not elastic."""
     max_count: int | None = None
+    """The most tasks of an elastic group; None: it is not elastic."""
 
     @property
     def is_elastic(self) -> bool:
@@ -92,10 +97,10 @@ class TaskGroup(Struct, frozen=True, gc=False):
 
 
 def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
-    """The speed of a gang with so many tasks of its elastic group, over that with as many as it asked for.
+    """The speed of a gang with ``tasks`` elastic tasks, relative to the requested number.
 
-    ``efficiency``: what a task does, each time their number doubles, over what it did before; 1: the speed is
-    in proportion to the tasks.
+    ``efficiency``: each time the number of tasks doubles, the throughput of one task is multiplied
+    by it. At 1 the speed is in proportion to the tasks.
     """
     ratio = tasks / group.count
     if efficiency == 1.0 or tasks == group.count:
@@ -120,13 +125,7 @@ class Checkpoint(Struct, frozen=True, gc=False):
 
 
 class JobSpec(Struct, frozen=True, gc=False):
-    """A job as submitted. ``workdir`` is the digest of a snapshot (``sha256:...``), or empty.
-
-    ``duration_s`` is how long its people expect it to run, from its first start to its end. ``home`` is the
-    region, or the cluster, where they would go by hand; empty: none is named. ``deadline_s``: how long after its submission
-    it should be over. ``skew``: the share of the model's parameters that its largest tensor holds; None: not known.
-    ``work``: what a table of measured speeds calls it, where there is one.
-    """
+    """A job as submitted."""
 
     name: str
     groups: tuple[TaskGroup, ...]
@@ -135,6 +134,7 @@ class JobSpec(Struct, frozen=True, gc=False):
     band: Band = Band.NORMAL
     envs: dict[str, str] = {}
     workdir: str = ""
+    """The digest of a snapshot (``sha256:...``), or empty."""
     datasets: tuple[str, ...] = ()
     topology: Topology = Topology()
     checkpoint: Checkpoint = Checkpoint()
@@ -143,10 +143,15 @@ class JobSpec(Struct, frozen=True, gc=False):
     preemptible: bool = True
     group: str = ""
     duration_s: float | None = None
+    """The user's estimate from the first start to the end."""
     home: str = ""
+    """The region or cluster that the user would choose by hand; empty: none is named."""
     deadline_s: float | None = None
+    """How long after its submission it should have ended."""
     skew: float | None = None
+    """The share of the model's parameters in its largest tensor; None: not known."""
     work: str | UnsetType = UNSET
+    """Its name in a table of measured speeds, if there is one."""
 
     @property
     def tasks(self) -> int:
@@ -162,7 +167,9 @@ class JobSpec(Struct, frozen=True, gc=False):
         return None
 
     def at_least(self) -> JobSpec:
-        """The same job with the fewest tasks with which it runs; itself if it is not elastic. O(groups)."""
+        """The same job with the fewest tasks that it can run with; itself if it is not elastic.
+        O(groups).
+        """
         if self.elastic is None:
             return self
         fewest = [replace(g, count=g.least, min_count=None, max_count=None) for g in self.groups]
@@ -181,7 +188,7 @@ class JobSpec(Struct, frozen=True, gc=False):
         return milli
 
     def speed_on(self, model: str | None) -> float:
-        """Work per second on a GPU model, 1 on the first that is listed; of several groups the slowest decides."""
+        """Work per second on a GPU model, 1 on the first of the list; the slowest group decides."""
         speeds = (g.resources.speed_on(model) for g in self.groups if g.resources.accelerators)
         return min(speeds, default=1.0)
 

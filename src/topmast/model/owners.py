@@ -15,9 +15,10 @@ def owners_of(region: RegionSpec) -> dict[str, str]:
 
 
 def with_owners(region: RegionSpec, owners: Mapping[str, str]) -> RegionSpec:
-    """The region with these hosts in other clusters of it; clusters that change list theirs by place and name.
+    """The region with these hosts in other clusters; a changed cluster sorts its hosts anew.
 
-    Hosts and clusters that it has not are passed over. O(hosts log hosts).
+    They are sorted by place and name. Hosts and clusters that the region lacks are ignored. O(hosts
+    log hosts).
     """
     known = {cluster.name for cluster in region.clusters}
     gone: dict[str, str] = {}
@@ -49,8 +50,9 @@ def moved_within(fleet: Fleet, name: str, owners: Mapping[str, str]) -> Fleet:
 def settled(file: Fleet, known: Fleet, homes: Mapping[str, str]) -> Fleet:
     """A fleet file with its hosts where they are now.
 
-    ``homes``: where the last file had those that moved since. A host stays where it went as long as files go on
-    to have it there; a file that has it somewhere else now is obeyed. O(hosts).
+    ``homes``: the clusters that the last file gave to hosts that have moved since. A host stays
+    where it went while files still give it to that cluster. A file that gives it to another is
+    followed. O(hosts).
     """
     now = {region.name: owners_of(region) for region in known.regions}
     regions = []
@@ -66,7 +68,7 @@ def settled(file: Fleet, known: Fleet, homes: Mapping[str, str]) -> Fleet:
 
 
 def homes_after(fleet: Fleet, known: Fleet, homes: Mapping[str, str]) -> dict[str, str]:
-    """The homes of those hosts that are still away, once ``fleet`` has taken the place of ``known``. O(hosts)."""
+    """The homes of hosts that are still away, once ``fleet`` has replaced ``known``. O(hosts)."""
     before = {host: c for region in known.regions for host, c in owners_of(region).items()}
     after = {host: c for region in fleet.regions for host, c in owners_of(region).items()}
     return {
@@ -77,7 +79,7 @@ def homes_after(fleet: Fleet, known: Fleet, homes: Mapping[str, str]) -> dict[st
 
 
 def homes_with(fleet: Fleet, homes: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
-    """The homes of hosts that are away, once ``owners`` have taken theirs from ``fleet``. O(hosts)."""
+    """The homes of hosts that are away, once ``owners`` took them from ``fleet``. O(hosts)."""
     now = {host: c for region in fleet.regions for host, c in owners_of(region).items()}
     found = dict(homes)
     for host, cluster in owners.items():

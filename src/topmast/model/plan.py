@@ -1,4 +1,4 @@
-"""Plans: where a gang would run, who has to go for it, and what that costs, term by term."""
+"""Plans: where a gang would run, which running jobs it displaces, and what that costs, by term."""
 
 from __future__ import annotations
 
@@ -8,54 +8,51 @@ from topmast.model.job import MILLI, Band, Level, Resources, Topology
 
 
 class Seat(Struct, frozen=True, gc=False):
-    """The place of one task: its rank in the gang, its host, its GPU slots there.
-
-    Each slot is held for ``slot_milli`` thousandths (1000: whole).
-    """
+    """The place of one task: its rank in the gang, its host, its GPU slots there."""
 
     group: str
     rank: int
     host: str
     slots: tuple[int, ...] = ()
     slot_milli: int = MILLI
+    """Thousandths of each slot that the task holds (1000: whole)."""
 
 
 class Victim(Struct, frozen=True, gc=False):
-    """A running attempt that a plan would stop, and the work it would lose.
-
-    ``to``: the place found for it, where it goes on; None sends it back to the queue.
-    """
+    """A running attempt that a plan would stop, and the work it would lose."""
 
     job: str
     epoch: int
     lost_gpu_s: float
     to: Plan | None = None
+    """The place found for it, where it continues; None sends it back to the queue."""
 
 
 class Plan(Struct, frozen=True, gc=False):
-    """One placement of one job. ``score`` is the weighted sum of ``terms``; lower is better.
-
-    ``gpus_milli`` counts the whole gang; ``model`` is empty for a gang without GPUs. ``by_model``
-    counts them by model where they are of several, and is empty otherwise. ``layer``: the time slice, where there
-    are several and it is not the first. ``beside``: the job on whose GPUs it runs at the same time.
-    """
+    """One placement of one job."""
 
     job: str
     region: str
     cluster: str
     model: str
+    """Empty for a gang without GPUs."""
     gpus_milli: int
+    """Of the whole gang."""
     seats: tuple[Seat, ...]
     level: Level
     score: float
+    """The weighted sum of ``terms``; lower is better."""
     terms: dict[str, float]
     victims: tuple[Victim, ...] = ()
     region_version: int = 0
     data_s: float = 0.0
     data_bytes: int = 0
     by_model: dict[str, int] = {}
+    """Thousandths of GPUs by model, if there are several models; else empty."""
     layer: int | UnsetType = UNSET
+    """The time slice, if there are several and it is not the first."""
     beside: str | UnsetType = UNSET
+    """The job that runs on the same GPUs at the same time."""
 
     def held(self) -> dict[str, int]:
         """Thousandths of GPUs by model."""
@@ -78,7 +75,7 @@ class Plan(Struct, frozen=True, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """Where a job was bound to run before it was looked for: a region, or one cluster of it."""
+    """The place that a job was bound to before the search: a region, or one cluster of it."""
 
     region: str
     cluster: str | None = None
@@ -93,30 +90,30 @@ class GroupAsk(Struct, frozen=True, gc=False):
 
 
 DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (8, 0.25))
-"""What tasks ask for while nobody has asked yet."""
+"""The sizes of tasks that are assumed before any job was submitted."""
 
 
 class Reservation(Struct, frozen=True, gc=False):
-    """Seats where a waiting gang is expected to start at ``from_s``; others may use them until then."""
+    """Seats where a waiting gang is expected to start; others may use them until then."""
 
     job: str
     region: str
     cluster: str
     from_s: float
+    """The expected start."""
     seats: tuple[Seat, ...]
     groups: tuple[GroupAsk, ...]
 
 
 class More(Struct, frozen=True, gc=False):
-    """How many tasks an elastic gang would like to have. ``group``: which of its groups (number) that is.
-
-    ``tasks``: pairs of an accelerator choice and the most tasks that the queue allows it with that. ``anywhere``: more than so
-    many it has only at a place that is kept for it.
-    """
+    """How many tasks an elastic gang would like to have."""
 
     group: int
+    """The number of the elastic group."""
     tasks: tuple[tuple[int, int], ...]
+    """Pairs: an accelerator choice, and the most tasks that the queue allows with it."""
     anywhere: int | UnsetType = UNSET
+    """The most tasks at any place; more than that only at a place that is kept for the gang."""
 
     @property
     def most(self) -> int:
@@ -125,36 +122,38 @@ class More(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """A question to a region: where would this job best run, at which cost?
-
-    ``band`` is the effective band; ``models`` are the accelerator choices (by index) that the
-    queue allows for this question, None meaning all; ``data_bytes`` and ``data_s`` price
-    bringing its datasets to the region, 0 when they are there; ``balance`` is the region's
-    demand over its supply. ``mix``: sizes of tasks seen lately, in GPUs, with their shares.
-    ``held``: seats reserved for another gang, which this one may not take; ``reserve``: if there is
-    no room now, tell where and when there will be first. ``room_gpu_s``: what room for it is worth, if
-    others are to be moved to make it; None moves nobody. ``outranked``: the running jobs that may be
-    stopped for this one, the last in order first; None leaves that to the bands. ``cluster``: the only one
-    that may hold it; None: any. ``more``: of an elastic gang, whose groups are here as small as will do.
-    ``shrinks``: elastic work may be made smaller for this job. ``beside``: the job on whose GPUs it has to run, and nowhere else.
-    """
+    """A request to a region: where would this job run best, and at which cost?"""
 
     job: str
     groups: tuple[GroupAsk, ...]
     topology: Topology
     band: Band
+    """The effective band."""
     preempt: bool
     models: tuple[int, ...] | None = None
+    """The accelerator choices (by index) that the queue allows; None: all."""
     avoid_hosts: tuple[str, ...] = ()
     data_bytes: int = 0
+    """What the region lacks of the job's datasets; 0 when they are there."""
     data_s: float = 0.0
+    """How long copying that takes."""
     balance: float = 0.0
+    """The region's demand over its supply."""
     held: Reservation | None = None
+    """Seats reserved for another gang, which this one may not take."""
     reserve: bool = False
+    """Without room now, say where and when there will be room first."""
     outranked: tuple[str, ...] | None = None
+    """Running jobs that may be stopped, the last in order first; None: the bands decide."""
     room_gpu_s: float | None = None
+    """What room for the job is worth if others move to make it; None: no job moves."""
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX
+    """Sizes of recent tasks, in GPUs, with their shares."""
     cluster: str | None = None
+    """The only cluster that may hold the job; None: any."""
     more: More | None = None
+    """For an elastic gang: ``groups`` then has its smallest size."""
     shrinks: bool = False
+    """Elastic jobs may be made smaller to make room."""
     beside: str | UnsetType = UNSET
+    """The job whose GPUs it has to share; no other place will do."""

@@ -80,42 +80,44 @@ class Count(Struct, frozen=True):
 
 
 class VictimVerdict(Struct, frozen=True):
-    """A running job that a plan would stop, and at what cost.
-
-    ``lost_gpu_s``: its work since the last checkpoint; ``restart_gpu_s``: what starting again costs
-    on top; ``price``: both, weighted by its band, in points of the score. The prices of a plan's
-    victims add up to its term ``preemption``.
-    """
+    """A running job that a plan would stop, and at what cost."""
 
     job: str
     tenant: str
     band: str
     lost_gpu_s: float
+    """Its work since the last checkpoint."""
     restart_gpu_s: float
+    """What the restart costs in addition."""
     price: float
+    """Both costs, weighted by the job's band, in points of the score.
+
+    The prices of a plan's victims add up to its term ``preemption``.
+    """
 
 
 class ClusterVerdict(Struct, frozen=True):
     """What the search found in one cluster: rejections counted by host, or the best plan's score.
 
-    Each of the ``hosts`` is counted once: under the first reason that excludes it, or among the
-    ``fitting_hosts`` that could take a task of a gang that fits. ``spared`` counts running jobs that may not be
-    stopped for this one. ``ever`` tells whether the gang would fit if every host of the cluster were free and
-    healthy. ``largest_gpus`` is the most whole GPUs that would fit within the required topology when empty.
+    Each host is counted once: under the first reason that excludes it, or as fitting.
     """
 
     cluster: str
     rejections: tuple[Count, ...]
     ever: bool
+    """Whether the gang would fit if every host of the cluster were free and healthy."""
     free_gpus: float
     total_gpus: float
     largest_gpus: float = 0.0
+    """The most whole GPUs that would fit within the required topology when empty."""
     score: float | None = None
     terms: dict[str, float] = {}
     victims: tuple[str, ...] = ()
     hosts: int = 0
     fitting_hosts: int = 0
+    """Hosts that could take a task of a gang that fits."""
     spared: tuple[Count, ...] = ()
+    """Running jobs that may not be stopped for this one."""
     stopped: tuple[VictimVerdict, ...] = ()
 
 
@@ -144,32 +146,35 @@ class ChangeKind(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """One thing that, were it otherwise, would give a waiting job a place: found by trying it.
-
-    ``was`` and ``to`` are the value now and the one nearest to it that helps. ``size`` tells how
-    large the change is, to compare changes of different kinds: the part of the amount that is given up or
-    missing, or hours. ``also``: what must change besides, when this alone does not suffice.
-    ``at_s``: when it comes about by itself, as far as that is known. ``added_gpus``: what is added to quotas
-    or limits, by tenant and GPU model. ``preempting``: others have to stop as well.
-    """
+    """One change that would give a waiting job a place: found by trying it."""
 
     kind: ChangeKind
     text: str
     size: float
+    """How large the change is, to compare changes of different kinds.
+
+    The part of the amount that is given up or missing, or hours.
+    """
     region: str | None = None
     cluster: str | None = None
     group: str = ""
     was: str | float | None = None
+    """The value now."""
     to: str | float | None = None
+    """The nearest value that helps."""
     hosts: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     at_s: float | None = None
+    """When it happens by itself, if that is known."""
     preempting: bool = False
+    """Other jobs have to stop as well."""
     also: str = ""
+    """What else must change, if this alone does not suffice."""
     added_gpus: dict[str, dict[str, int]] = {}
+    """What is added to quotas or limits, by tenant and GPU model."""
 
 
 def by_size(change: Change) -> tuple[float, int, bool, str, str]:
-    """The order in which changes are told: the smallest first; of equals, that which stops nobody."""
+    """The order in which changes are told: the smallest first; among equals, no stops first."""
     kind = tuple(ChangeKind).index(change.kind)
     return (change.size, kind, change.preempting, change.region or "", change.cluster or "")

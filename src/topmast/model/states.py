@@ -1,4 +1,4 @@
-"""The states of a job and the one table of its transitions (reliability: terminal states never change)."""
+"""The states of a job and the one table of its transitions (terminal states never change)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ TRANSITIONS: dict[JobState, tuple[JobState, ...]] = {
     _S.PENDING: (_S.STARTING, _S.CANCELLED, _S.FAILED),
     # A gang is being launched; it may fail, be preempted or be cancelled before all tasks are up.
     _S.STARTING: (
-        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING, _S.PENDING,
+        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING,
+        _S.PENDING,
     ),
     _S.RUNNING: (
-        _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.SUSPENDED, _S.CANCELLING, _S.PENDING,
+        _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.SUSPENDED, _S.CANCELLING,
+        _S.PENDING,
     ),
     # Writing its checkpoint within the grace period; back to the queue, or to its end.
     _S.PREEMPTING: (_S.PENDING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.CANCELLING),
     # Failed or lost its host; waits (with a growing delay) to be placed again.
     _S.RECOVERING: (_S.STARTING, _S.FAILED, _S.CANCELLED, _S.PENDING),
-    # Others have its GPUs; it may have ended just before it was told to stand still.
+    # Others have its GPUs; it may have ended just before it was suspended.
     _S.SUSPENDED: (
-        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING, _S.PENDING,
+        _S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.RECOVERING, _S.PREEMPTING, _S.CANCELLING,
+        _S.PENDING,
     ),
     _S.CANCELLING: (_S.CANCELLED, _S.SUCCEEDED, _S.FAILED),
     _S.SUCCEEDED: (),
@@ -63,8 +66,9 @@ NOT_FOUND = 127
 STATUSES = {
     126: "a command cannot be executed",
     NOT_FOUND: "a command was not found",
-    129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 132: "SIGILL", 133: "SIGTRAP", 134: "SIGABRT", 135: "SIGBUS",
-    136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 141: "SIGPIPE", 143: "SIGTERM", 152: "SIGXCPU", 153: "SIGXFSZ",
+    129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 132: "SIGILL", 133: "SIGTRAP", 134: "SIGABRT",
+    135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 141: "SIGPIPE", 143: "SIGTERM",
+    152: "SIGXCPU", 153: "SIGXFSZ",
 }  # fmt: skip
 """What an exit status of a shell means, beyond a failure: of a signal N it is 128 + N."""
 

@@ -1,4 +1,4 @@
-"""A regression tree as plain data: small enough for a journal, and walked without the library that grew it."""
+"""A regression tree as plain data: small enough for a journal, and read without any library."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ LEAF = -1
 
 
 class Tree(Struct, frozen=True):
-    """Nodes by number, 0 being the root. ``feature`` is `LEAF` where a node has no children.
-
-    A row goes ``left`` if its ``feature`` is at most the ``threshold``. ``mean`` and ``likely``: what is said of the rows
-    that end there. ``jobs``: how many it was grown on.
-    """
+    """Nodes by number; 0 is the root."""
 
     feature: tuple[int, ...]
+    """`LEAF` where a node has no children."""
     threshold: tuple[float, ...]
+    """A row goes ``left`` if its feature is at most the threshold."""
     left: tuple[int, ...]
     right: tuple[int, ...]
     mean: tuple[float, ...]
+    """The prediction for the rows that end there: the mean."""
     likely: tuple[float, ...]
+    """The prediction for the rows that end there: the most likely value."""
     jobs: int = 0
+    """How many jobs the tree was grown on."""
 
     def leaf_of(self, row: Sequence[float]) -> int:
         """The node where a row of features ends. O(depth)."""

@@ -14,14 +14,7 @@ from topmast.model.reason import Change, ClusterVerdict
 
 
 class JobView(Struct, frozen=True):
-    """One job as it stands.
-
-    ``attempts`` counts the times it was placed, ``refusals`` how often a region refused the plan.
-    ``migrations``: how many of the preemptions were moves to a place found before. ``min_tasks`` and
-    ``max_tasks``: the range of an elastic job, None of any other; ``resizes``: how often it came back with another
-    number of tasks. ``reachable``: False while it has a place in a region that does not answer; the rest is what was
-    heard last.
-    """
+    """One job as it stands."""
 
     id: str
     name: str
@@ -37,6 +30,7 @@ class JobView(Struct, frozen=True):
     gpus: float
     tasks: int
     attempts: int
+    """How often it was placed."""
     preemptions: int
     restarts: int
     over_quota: bool
@@ -51,24 +45,29 @@ class JobView(Struct, frozen=True):
     group: str
     cause: str
     refusals: int = 0
+    """How often a region refused the plan."""
     migrations: int = 0
+    """How many of the preemptions were moves to a place found before."""
     min_tasks: int | None = None
+    """The fewest tasks of an elastic job; None for any other."""
     max_tasks: int | None = None
+    """The most tasks of an elastic job; None for any other."""
     resizes: int = 0
+    """How often it restarted with another number of tasks."""
     reachable: bool = True
+    """False while its region does not answer; the other fields are then the last known."""
 
 
 class JobPage(Struct, frozen=True):
-    """A page of jobs; ``next_cursor`` None ends the listing.
-
-    ``counts``: all jobs that the server has in memory, by state: those that have not ended, and the newest that
-    have. ``total``: how many jobs all pages together have; None where some of them may have left memory.
-    """
+    """A page of jobs."""
 
     jobs: tuple[JobView, ...]
     next_cursor: str | None
+    """None ends the listing."""
     counts: dict[str, int]
+    """All jobs in the server's memory by state: the unfinished, and the newest that have ended."""
     total: int | None = None
+    """The jobs of all pages together; None where some of them may have left memory."""
 
 
 class Receipt(Struct, frozen=True):
@@ -134,36 +133,29 @@ class PlanView(Struct, frozen=True):
 
 
 class RegionVerdict(Struct, frozen=True):
-    """What one region said, cluster by cluster. ``barred`` names what rules the region out."""
+    """What one region said, cluster by cluster."""
 
     region: str
     reachable: bool
     barred: str | None
+    """What rules the region out."""
     data_bytes: int
     data_s: float
     clusters: tuple[ClusterVerdict, ...]
 
 
 class ExpectedStart(Struct, frozen=True):
-    """When a waiting job is expected to start, and a range; None: not as far as was looked ahead.
-
-    ``basis`` says what durations that rests on.
-    """
+    """When a waiting job is expected to start, and a range; None: beyond the forecast."""
 
     at_s: float | None
     early_s: float | None
     late_s: float | None
     basis: str
+    """The source of the durations that it rests on."""
 
 
 class Explanation(Struct, frozen=True):
-    """Why a job stands where it stands, and what would change that.
-
-    ``changes`` were each found by trying them, and are told in full; ``would_help`` says the smallest of
-    each kind in words. ``plans``: first that of the queue, which it has or would have; then others by score. ``decided``:
-    what decided for the first plan. ``expected_start_s`` and ``basis`` are those of ``expected_start``, or of the room
-    kept for a job when there is no forecast.
-    """
+    """Why a job stands where it stands, and what would change that."""
 
     job: str | None
     name: str
@@ -171,21 +163,24 @@ class Explanation(Struct, frozen=True):
     reason: str | None
     summary: str
     would_help: tuple[str, ...]
+    """The smallest change of each kind, in words."""
     regions: tuple[RegionVerdict, ...]
     plans: tuple[PlanView, ...]
+    """First the queue's plan, which the job has or would have; then others by score."""
     warnings: tuple[str, ...] = ()
     expected_start_s: float | None = None
+    """That of ``expected_start``, or of the reservation if there is no forecast."""
     basis: str = ""
+    """That of ``expected_start``, or of the reservation if there is no forecast."""
     changes: tuple[Change, ...] = ()
+    """Each was found by trying it."""
     expected_start: ExpectedStart | None = None
     decided: Decided | None = None
+    """What decided for the first plan."""
 
 
 class RegionView(Struct, frozen=True):
-    """A region at a glance. ``storage_bytes`` None is unlimited.
-
-    Places are for work that is moved: kept now; used so far by those they were kept for; and not.
-    """
+    """A region at a glance."""
 
     name: str
     clusters: int
@@ -198,10 +193,14 @@ class RegionView(Struct, frozen=True):
     datasets: int
     stored_bytes: int
     storage_bytes: int | None
+    """None is unlimited."""
     version: int
     places_kept: int = 0
+    """Places that are kept now for jobs that move."""
     places_used: int = 0
+    """Kept places that the job used, so far."""
     places_missed: int = 0
+    """Kept places that the job did not use, so far."""
 
 
 class ClusterView(Struct, frozen=True):
@@ -218,13 +217,7 @@ class ClusterView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """A host. ``agent_pid`` is the process that stands for it, where an engine has one.
-
-    ``free_gpus`` is 0 where the host takes no work now. ``stays``: of a host that is drained, why each job that
-    still runs there does, by job. ``leaves_for``: the cluster to which it goes when it is empty. ``kept_for``: jobs
-    that are being moved, and for which GPUs are kept here until they start, or for a minute or two. ``reachable``: False
-    while its region does not answer; the rest is what was heard last.
-    """
+    """A host at a glance."""
 
     name: str
     region: str
@@ -233,32 +226,39 @@ class HostView(Struct, frozen=True):
     gpu_model: str
     gpus: int
     free_gpus: float
+    """0 where the host takes no work now."""
     datacenter: str
     pod: str
     rack: str
     jobs: tuple[str, ...]
     agent_pid: int | None = None
+    """The process that stands for the host, where an engine has one."""
     stays: dict[str, str] = {}
+    """On a drained host: why a job still runs there, by job."""
     leaves_for: str | None = None
+    """The cluster that it moves to when it is empty."""
     kept_for: tuple[str, ...] = ()
+    """Jobs that move here: GPUs are kept for them until they start, or for a few minutes."""
     reachable: bool = True
+    """False while its region does not answer; the other fields are then the last known."""
 
 
 class MoveView(Struct, frozen=True):
-    """What a drain does with a job: it ``moves`` to ``to_hosts`` of ``to_cluster``, or ``why`` not.
-
-    ``cost_gpu_s``: GPU-seconds that it would lose: its work since the last checkpoint and its restart.
-    ``may_stop``: a drain at once stops it, also if it has no other place.
-    """
+    """What a drain does with a job."""
 
     job: str
     hosts: tuple[str, ...]
+    """Where the job runs now."""
     moves: bool
+    """Whether the drain moves it, to ``to_hosts`` of ``to_cluster``."""
     to_cluster: str | None
     to_hosts: tuple[str, ...]
     cost_gpu_s: float
+    """GPU-seconds lost by a move: the work since the last checkpoint, and the restart."""
     why: str
+    """Why it does not move."""
     may_stop: bool = False
+    """A drain at once stops it, even if it has no other place."""
 
 
 class DrainView(Struct, frozen=True):
@@ -271,14 +271,12 @@ class DrainView(Struct, frozen=True):
 
 
 class HostStory(Struct, frozen=True):
-    """A host with its history: who took it out of service and put it back, and when it was lost.
-
-    ``known``: False where the region runs in another process, whose history is not kept here.
-    """
+    """A host with its history: operators' orders with their names, and losses."""
 
     host: HostView
     history: tuple[HistoryView, ...]
     known: bool = True
+    """False where the region runs in another process, which keeps the history."""
 
 
 class GpuView(Struct, frozen=True):
@@ -294,34 +292,36 @@ class GpuView(Struct, frozen=True):
 
 
 class TenantView(Struct, frozen=True):
-    """One tenant and GPU model, with all tenants below it: GPUs, but for the shares and the weight.
-
-    ``nominal`` None states no quota; ``borrowed`` runs over quota; ``lent`` is the part of the quota
-    that tenants outside its branch use now. ``fair_share`` of the fleet is the tenant's by weight,
-    ``usage_share`` is its part of what was used lately, of all models; both are 0 to 1. ``present``: GPUs of
-    the model in the whole fleet; None from a server that does not say.
-    """
+    """One tenant and GPU model, including all tenants below it. Amounts are in GPUs."""
 
     name: str
     gpu_model: str
     nominal: float | None
+    """The quota; None states none."""
     used: float
     borrowed: float
+    """What runs over quota."""
     lent: float
+    """The part of the quota that tenants outside its branch use now."""
     pending: float
     weight: float
     parent: str | None = None
     fair_share: float = 1.0
+    """Its part of the fleet by weight, from 0 to 1."""
     usage_share: float = 0.0
+    """Its part of the recent usage of all models, from 0 to 1."""
     present: float | None = None
+    """GPUs of the model in the whole fleet; None from a server that does not say."""
 
 
 class ReplicaView(Struct, frozen=True):
-    """A dataset in one region: ``complete`` or ``copying``; ``why`` the data plan has it there, if one does."""
+    """A dataset in one region."""
 
     region: str
     state: str
+    """``complete`` or ``copying``."""
     why: str = ""
+    """Why the data plan has it there, if it does."""
 
 
 class CopyView(Struct, frozen=True):
@@ -350,49 +350,53 @@ class DatasetView(Struct, frozen=True):
 
 
 class DataPlanView(Struct, frozen=True):
-    """The plan of where data lies. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
-
-    ``figures`` are those of the planner's answer, ``forecast`` its errors on days held out (empty: too few
-    days). ``trouble``: why the latest plan came to nothing, so that an earlier one stays in force. ``fetched``: the jobs
-    for which data was copied on demand within the last period, ``fetched_most`` how many may be (None: any).
-    """
+    """The plan of where data lies."""
 
     every_s: float | None
+    """None: nothing is planned."""
     next_s: float | None
     solving: bool
     number: int | None
+    """None: there is no plan yet."""
     applied_s: float | None
     figures: dict[str, Any]
+    """Those of the planner's answer."""
     forecast: dict[str, Any]
+    """The forecast's errors on days held out; empty: too few days."""
     copies_left: int
     copies_in_flight: int
     drops_left: int
     done: int
     given_up: tuple[str, ...]
     trouble: str | None
+    """Why the latest plan failed, so that an earlier one stays in force."""
     trouble_s: float | None
     fetched: int = 0
+    """Jobs whose data was copied on demand within the last period."""
     fetched_most: int | None = None
+    """How many of these are allowed; None: any number."""
 
 
 class CapacityRow(Struct, frozen=True):
-    """A cluster and GPU model in a plan of capacity, in GPUs.
-
-    ``configured``: in the fleet file. ``unmet`` and ``idle``: what jobs waited for and what had no work, in the mean
-    over the time before the plan. ``requested``: what the cluster asked for; ``lacking``: what it could not be given.
-    ``gpus``: what it has now; ``lent``: those of them that are of the region's buffer.
-    """
+    """A cluster and GPU model in a plan of capacity, in GPUs."""
 
     region: str
     cluster: str
     gpu_model: str
     configured: float
+    """In the fleet file."""
     unmet: float
+    """What jobs waited for, on average over the time before the plan."""
     idle: float
+    """What had no work, on average over the time before the plan."""
     requested: float
+    """What the cluster asked for."""
     lacking: float
+    """The part of it that it could not be given."""
     gpus: float
+    """What it has now."""
     lent: float = 0.0
+    """Those of ``gpus`` that belong to the region's buffer."""
 
 
 class HostMoveView(Struct, frozen=True):
@@ -404,25 +408,26 @@ class HostMoveView(Struct, frozen=True):
 
 
 class CapacityPlanView(Struct, frozen=True):
-    """The plan of whose hosts are. ``every_s`` None: nothing is planned; ``number`` None: nothing is yet.
-
-    ``figures`` are those of the planner's answers, by region. ``trouble``: why the latest plan came to nothing, so
-    that an earlier one stays in force. ``buffer``: hosts that no cluster counts on; they work where they are.
-    ``out_of_reach``: regions in processes of their own that cannot be planned for now.
-    """
+    """The plan that assigns hosts to clusters."""
 
     every_s: float | None
+    """None: nothing is planned."""
     next_s: float | None
     solving: bool
     number: int | None
+    """None: there is no plan yet."""
     applied_s: float | None
     figures: dict[str, dict[str, Any]]
+    """Those of the planner's answers, by region."""
     clusters: tuple[CapacityRow, ...]
     leaving: tuple[HostMoveView, ...]
     trouble: str | None
+    """Why the latest plan failed, so that an earlier one stays in force."""
     trouble_s: float | None
     buffer: tuple[str, ...] = ()
+    """Spare hosts: no cluster's plan counts on them, but jobs may run on them."""
     out_of_reach: tuple[str, ...] = ()
+    """Regions of other processes that cannot be planned for now."""
 
 
 class UsageRow(Struct, frozen=True):
@@ -446,9 +451,10 @@ class Health(Struct, frozen=True):
 
 
 class EventView(Struct, frozen=True):
-    """One line of the event stream; ``seq`` lets a reader go on where it stopped."""
+    """One line of the event stream."""
 
     seq: int
+    """Where a reader can resume."""
     at_s: float
     kind: str
     job: str
@@ -465,10 +471,7 @@ class Fault(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """RFC 9457 problem details, with the field at fault and the remedy.
-
-    ``errors`` is there when a document has several: all of them, the one that is told above included.
-    """
+    """RFC 9457 problem details, with the field at fault and the remedy."""
 
     type: str
     title: str
@@ -477,3 +480,4 @@ class Problem(Struct, frozen=True):
     field: str = ""
     remedy: str = ""
     errors: tuple[Fault, ...] | UnsetType = UNSET
+    """All errors of a document with several, the one above included."""

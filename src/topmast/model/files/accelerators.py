@@ -1,4 +1,4 @@
-"""The many spellings of `resources.accelerators`, all read into one tuple in order of preference."""
+"""The many spellings of `resources.accelerators`, read into one tuple in order of preference."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """All errors of a document at once.
 
-A reader stops at the first error. So the part at fault is *set aside* and the document is read again, until
-nothing more is found. An optional field that is set aside counts as left out, a required one as the example
-that its error would name. What can only be wrong because something is set aside is not reported.
+A reader stops at the first error. So the part at fault is *set aside*, and the document is read
+again until nothing more is found. An optional field that is set aside counts as left out. A
+required one counts as the example that its error would name. An error that exists only because
+something is set aside is not reported.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ T = TypeVar("T")
 
 MAX_ERRORS = 20
 MAX_NODES_READ = 1_000_000
-"""How many values all readings together may look at: a large document is not read twenty times over."""
+"""How many values all readings together may visit, so that a large document is not read twenty
+times.
+"""
 
 
 def every_error(read: Callable[[Node], T], node: Node) -> T:
-    """What ``read`` makes of a document; its error has all others in ``more``. O(errors x document)."""
+    """What ``read`` makes of a document; its error has all others in ``more``.
+
+    O(errors x document).
+    """
     found: list[InvalidInput] = []
     aside: set[str] = set()
     lost: list[str] = []
@@ -64,7 +70,9 @@ def _may_be_defined(error: InvalidInput, lost: list[str]) -> bool:
 
 
 def _is_within(place: str, other: str) -> bool:
-    """Whether ``place`` is ``other`` or a part of it; all is a part of the document, whose name is empty."""
+    """Whether ``place`` is ``other`` or a part of it; every place is a part of the document, named
+    "".
+    """
     return place == other or not other or place.startswith((f"{other}.", f"{other}["))
 
 
@@ -87,7 +95,7 @@ def _above(node: Node, place: str) -> str:
 
 
 def line_of(node: Node, place: str) -> int:
-    """The line of the part of a document that is named ``place``, or of the nearest around it; 0 outside of all."""
+    """The line of the part named ``place``, or of the nearest part around it; 0 outside of all."""
     name, line = "", 0
     while name != place:
         inner = [found for found in _parts(node, name) if _is_within(place, found[1])]

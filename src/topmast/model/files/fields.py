@@ -1,7 +1,7 @@
 """Typed access to the parts of a document, with errors that name the place and the remedy.
 
-A `Value` is a node together with its dotted name (``resources.cpus``); a `Record` is a mapping whose
-fields are known beforehand. Both only ever raise `InvalidInput`.
+A `Value` is a node together with its dotted name (``resources.cpus``). A `Record` is a mapping with
+fixed field names. Both raise `InvalidInput` and nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def _folded(word: str) -> str:
-    """A word for comparison: without case, and with one sign for those that look alike, as O and 0."""
+    """A word for comparison: lower case, and one sign for those that look alike, as O and 0."""
     return word.casefold().translate(_LOOKALIKES)
 
 
@@ -209,7 +209,7 @@ class Value:
             raise self.error(error.message, error.remedy) from None
 
     def no_url(self, text: str) -> str:
-        """``text``, if it cannot be meant as a URL: what is to be in a bucket must not become a folder."""
+        """``text``, unless it is written as a URL: a bucket must not become a local folder."""
         if _URL.match(text):
             raise self.error(
                 f"{show(text)} is a URL, and must be a path", "buckets are not supported here"
@@ -247,7 +247,7 @@ class Value:
         ]
 
     def entries(self, *, limit: int, wanted: str = "a mapping") -> dict[str, Value]:
-        """The entries of a mapping whose keys people choose."""
+        """The entries of a mapping with free keys."""
         if self.node.kind is not Kind.MAPPING:
             raise self.wrong(wanted, "'name: value' lines, or {name: value}")
         if len(self.node.entries) > limit:
@@ -272,7 +272,7 @@ class Value:
 
 
 class Record:
-    """A mapping whose fields are known. A field without a value counts as left out."""
+    """A mapping with fixed field names. A field without a value counts as left out."""
 
     __slots__ = ("value",)
 

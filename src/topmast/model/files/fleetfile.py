@@ -62,7 +62,7 @@ def parse_fleet(document: Mapping[str, Any], *, where: str = "request") -> Fleet
 def parse_dataset(
     name: str, document: Mapping[str, Any], *, regions: Collection[str], where: str = "request"
 ) -> DatasetSpec:
-    """A dataset to be added to a running fleet, whose regions are ``regions``."""
+    """A dataset to be added to a running fleet with these ``regions``."""
     value = Value(from_document(document, where, JOB_LIMITS), "", where)
     Value(value.node, "name", where).check_name(name)
     return _dataset(name, value, regions)

@@ -1,4 +1,4 @@
-"""Files and fields that people know from elsewhere, chiefly SkyPilot, and what to write here instead."""
+"""Files and fields of other schedulers, mainly SkyPilot, and what to write here instead."""
 
 from __future__ import annotations
 
@@ -105,9 +105,10 @@ _SCRIPTS = {
 _DIRECTIVE = re.compile(rb"^(#SBATCH|#PBS|#BSUB)\b", re.MULTILINE)
 
 _SKYPILOT = {
-    "file_mounts", "storage_mounts", "secrets", "service", "config", "pool", "resources.cloud", "resources.infra",
-    "resources.region", "resources.zone", "resources.use_spot", "resources.disk_size", "resources.image_id",
-    "resources.ports", "resources.any_of", "resources.ordered", "resources.instance_type",
+    "file_mounts", "storage_mounts", "secrets", "service", "config", "pool", "resources.cloud",
+    "resources.infra", "resources.region", "resources.zone", "resources.use_spot",
+    "resources.disk_size", "resources.image_id", "resources.ports", "resources.any_of",
+    "resources.ordered", "resources.instance_type",
 }  # fmt: skip
 
 
@@ -120,8 +121,8 @@ def refuse_scripts(data: bytes, where: str) -> None:
         raise InvalidInput(
             f"this looks like {_SCRIPTS[found[1]]}",
             where=f"{where}:{line}",
-            remedy=f"write a job file: its commands under run, what its {directive} lines ask for under "
-            "num_nodes and resources",
+            remedy="write a job file: its commands under run, "
+            f"what its {directive} lines ask for under num_nodes and resources",
         )
     if data.startswith(b"#!"):
         remedy = "write a job file, such as run: bash SCRIPT"

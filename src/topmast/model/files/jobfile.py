@@ -58,9 +58,9 @@ BANDS = {band.name.lower(): band for band in Band}
 LEVELS = {level.name.lower(): level for level in Level}
 
 _JOB_FIELDS = (
-    "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs", "workdir", "datasets",
-    "topology", "checkpoint", "time_limit", "max_restarts", "preemptible", "group", "setup", "run",
-    "expected_duration", "skew", "work", "groups",
+    "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
+    "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts", "preemptible",
+    "group", "setup", "run", "expected_duration", "skew", "work", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
@@ -74,14 +74,14 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class JobFile(Struct, frozen=True):
-    """A job as written.
-
-    ``workdir`` is the folder to snapshot, as the file says it and relative to the file's folder;
-    None when there is none, or when the document named a snapshot (then ``spec.workdir`` has it).
-    """
+    """A job as written."""
 
     spec: JobSpec
     workdir: str | None = None
+    """The folder to snapshot, as written, relative to the file's folder.
+
+    None: there is none, or the document names a snapshot (then ``spec.workdir`` has it).
+    """
 
 
 def read_job(path: Path, *, tenant_default: str = "default", user: str = "") -> JobFile:
@@ -175,10 +175,10 @@ def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
 
 
 def _size(fields: Record, names: tuple[str, ...]) -> tuple[int, int | None, int | None]:
-    """How many tasks, and between which limits; no limits for a number that is fixed.
+    """The number of tasks, and its limits; no limits if the number is fixed.
 
-    ``names``: of the fields that say the number, the fewest, and the most. A number that is not given is the
-    fewest that will do.
+    ``names``: the fields with the number, the minimum and the maximum. Without a number, the
+    minimum counts.
     """
     wanted, fewest, most = (fields.get(name) for name in names)
     low = fewest.integer(low=1, high=MAX_TASKS) if fewest else None

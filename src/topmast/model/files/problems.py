@@ -1,7 +1,7 @@
-"""A problem for a planner, read from JSON, and refused with the field and the remedy when it makes no sense.
+"""A problem for a planner, read from JSON; an error names the field and the remedy.
 
-The document becomes a type by `msgspec`; what the type cannot say is checked by the planner's own
-``check``, which calls the functions below.
+`msgspec` converts the document to a type. The planner's own ``check`` tests what the type cannot
+express, with the functions below.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ P = TypeVar("P")
 
 
 def parse(text: bytes, kind: type[P], check: Callable[[P], None], where: str) -> P:
-    """A JSON text as a ``kind`` that ``check`` passes; `InvalidInput` says which field of ``where`` is wrong."""
+    """A JSON text as a ``kind`` that ``check`` accepts; `InvalidInput` says which field of
+    ``where`` is wrong.
+    """
     return _checked(lambda: msgspec.json.decode(text, type=kind), kind, check, where)
 
 

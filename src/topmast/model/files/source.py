@@ -54,10 +54,11 @@ _NO_ENTRIES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A part of a document. ``line`` is 0 where there are no lines (a request)."""
+    """A part of a document."""
 
     kind: Kind
     line: int = 0
+    """0 where there are no lines (a request)."""
     text: str = ""
     """Of a scalar, as written."""
     items: tuple[Node, ...] = ()
@@ -79,7 +80,7 @@ def read_file(path: Path, limits: Limits) -> Node:
 
 
 def read_bytes(path: Path, where: str, limits: Limits) -> bytes:
-    """The content of the regular file at ``path``; nothing else is opened, so that nothing can block."""
+    """The content of the regular file at ``path``; other kinds of file may block: an error."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "a directory" if path.is_dir() else "not a regular file"

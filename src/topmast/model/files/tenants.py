@@ -21,7 +21,10 @@ Specs = Mapping[str, TenantSpec]
 
 
 def read_tenants(value: Value | None, models: Collection[str]) -> tuple[TenantSpec, ...]:
-    """The tenants in ``value``; one without limits if there are none. O(tenants x depth x models)."""
+    """The tenants in ``value``; one tenant without limits if there are none.
+
+    O(tenants x depth x models).
+    """
     listed = value.entries(limit=MAX_TENANTS, wanted="a mapping of tenants") if value else {}
     specs = {name: _tenant(name, part, models) for name, part in listed.items()}
     for name in specs:
@@ -62,7 +65,7 @@ def _gpus_by_model(value: Value, models: Collection[str]) -> dict[str, int]:
     return {model: count.integer(low=0, high=MAX_QUOTA) for model, count in entries.items()}
 
 
-# ------------------------------------------------------------------------------------------ the tree
+# ---------------------------------------------------------------------------------- the tree
 
 
 def _above(spec: TenantSpec, specs: Specs) -> Iterator[TenantSpec]:
@@ -97,7 +100,7 @@ def _check_parents(value: Value, spec: TenantSpec, specs: Specs) -> None:
         way.append(spec.parent)
         if spec.parent in way[:-1]:
             if spec.parent != way[0]:
-                return  # it hangs below the circle: whoever is part of it has its own turn
+                return  # it hangs below the circle, whose members report the error
             message = f"its parents go round in a circle: {' -> '.join(way)}"
             raise _field(value, "parent").error(message, "take the parent from one of them")
         if len(way) > MAX_DEPTH:
@@ -129,6 +132,7 @@ def _check_sums(listed: Mapping[str, Value], specs: Specs) -> None:
         quota = specs[name].quota or {}
         for model, count in sums.items():
             if count > quota.get(model, 0):
-                message = f"the tenants below it have quotas of {count:,} {model}, and it has {quota[model]:,}"
+                below = f"the tenants below it have quotas of {count:,} {model}"
+                message = f"{below}, and it has {quota[model]:,}"
                 remedy = f"at least {count:,}, or lower theirs"
                 raise _field(listed[name], "quota", model).error(message, remedy)

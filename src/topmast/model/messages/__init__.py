@@ -1,8 +1,8 @@
-"""What the scopes and the outside world say to one another: events in, actions out.
+"""What the scopes and the outside world say to each other: events in, actions out.
 
 A message is a frozen value with a tag, so that a journal can hold it and another process can read
-it. ``Send`` puts an address on it; who lives at that address (the same process, another one, a
-simulator) is known to the composition root alone.
+it. `Send` adds an address. Only the composition root knows what runs at that address: a machine of
+this process, one of another process, or a simulator.
 """
 
 from __future__ import annotations
@@ -104,11 +104,12 @@ from topmast.model.messages.queue import (
 
 Event = (
     Wake | Recovered
-    | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs | AddDataset | RequestReplica | DropReplica
-    | RemoveDataset | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
-    | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered | CommitPlan | PlanCommitted | PlanRefused
-    | StopAttempt | EnlargeAttempt | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit
-    | OutOfService
+    | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
+    | AddDataset | RequestReplica | DropReplica | RemoveDataset
+    | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
+    | ConfigureRegion | AskFleet | FleetOffered | AskPlans | PlansOffered
+    | CommitPlan | PlanCommitted | PlanRefused | StopAttempt | EnlargeAttempt
+    | SetHost | AssignHosts | HostsMoved | CapacityChanged | WhoFits | MayFit | OutOfService
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp

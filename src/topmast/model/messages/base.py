@@ -8,7 +8,7 @@ from topmast.model.ids import Address
 
 
 class Message(Struct, frozen=True, tag=True, gc=False):
-    """Base of all messages. None can be part of a cycle, so that the collector need not look at them."""
+    """Base of all messages. None is in a reference cycle, so the garbage collector skips them."""
 
 
 class Send(Struct, frozen=True, gc=False):
@@ -23,4 +23,4 @@ class Wake(Message, frozen=True):
 
 
 class Recovered(Message, frozen=True):
-    """The machine was rebuilt from its journal; it says again what may not have been heard."""
+    """The machine was rebuilt from its journal: it repeats what may not have been delivered."""

@@ -19,7 +19,7 @@ class ConfigureCluster(Message, frozen=True):
 
 
 class LaunchGang(Message, frozen=True):
-    """Start all tasks of an attempt, or none. ``beside``: the job that has the same GPUs at the same time."""
+    """Start all tasks of an attempt, or none."""
 
     job: str
     epoch: int
@@ -29,14 +29,16 @@ class LaunchGang(Message, frozen=True):
     seats: tuple[Seat, ...]
     time_left_s: float | None = None
     beside: str | UnsetType = UNSET
+    """The job that runs on the same GPUs at the same time."""
 
 
 class StopGang(Message, frozen=True):
-    """SIGTERM, the job's grace, SIGKILL; the attempt then ends with outcome ``why``."""
+    """SIGTERM, the job's grace, SIGKILL."""
 
     job: str
     epoch: int
     why: Outcome
+    """The outcome of the attempt."""
     cause: str = ""
 
 
@@ -55,17 +57,18 @@ class AttemptRunning(Message, frozen=True):
 
 
 class AttemptStopping(Message, frozen=True):
-    """The gang was told to stop. ``moves``: a place is kept where it can go on."""
+    """The gang was told to stop."""
 
     job: str
     epoch: int
     why: Outcome
     cause: str = ""
     moves: bool = False
+    """A place is kept for it, where it continues."""
 
 
 class AttemptSuspended(Message, frozen=True):
-    """The gang stands still, so that others have its GPUs for a while."""
+    """The gang is suspended, so that others have its GPUs for a while."""
 
     job: str
     epoch: int
@@ -79,33 +82,39 @@ class AttemptContinued(Message, frozen=True):
 
 
 class AttemptPacked(Message, frozen=True):
-    """The gang has its GPUs at the same time as the job ``beside`` (empty: no more); ``why`` in words.
-
-    ``gain``: what both were measured to do together, each over what it does alone, summed; only with a verdict.
-    """
+    """The gang begins or ends to share its GPUs with another job at the same time."""
 
     job: str
     epoch: int
     beside: str
+    """That job; empty: it shares no longer."""
     why: str
+    """The reason, in words."""
     gain: float | UnsetType = UNSET
+    """The measured throughputs of both jobs, each relative to running alone, added up.
+
+    Absent while nothing was measured.
+    """
 
 
 class AttemptPaced(Message, frozen=True):
-    """The gang does so many steps a second while it has its GPUs for itself."""
+    """The throughput of the gang was measured while it has its GPUs for itself."""
 
     job: str
     epoch: int
     rate: float
+    """Steps a second."""
 
 
 class AttemptCheckpointed(Message, frozen=True):
-    """The job can resume from ``step``; work up to ``at_s`` is kept whatever happens."""
+    """A checkpoint exists."""
 
     job: str
     epoch: int
     step: int
+    """Where the job can resume."""
     at_s: float
+    """Work up to this time is kept in any case."""
 
 
 class AttemptResumed(Message, frozen=True):
@@ -117,12 +126,7 @@ class AttemptResumed(Message, frozen=True):
 
 
 class AttemptEnded(Message, frozen=True):
-    """Nothing of the attempt runs any more; its slots are free.
-
-    ``kept_s`` is the part of the time since the start whose work survives; ``metrics`` are the
-    last the job reported; ``suspects`` are hosts that a new attempt should avoid. ``suspended_s``: how long it did
-    not have its GPUs, others had them in their turns; absent if it always had them.
-    """
+    """Nothing of the attempt runs any more; its slots are free."""
 
     job: str
     epoch: int
@@ -130,12 +134,16 @@ class AttemptEnded(Message, frozen=True):
     start_s: float
     end_s: float
     kept_s: float
+    """The part of the time since the start with work that survives."""
     cause: str = ""
     exit_code: int | None = None
     step: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    """The last that the job reported."""
     suspects: tuple[str, ...] = ()
+    """Hosts that a new attempt should avoid."""
     suspended_s: float | UnsetType = UNSET
+    """How long others had its GPUs in their turns; absent if it always had them."""
 
     @property
     def held_s(self) -> float:

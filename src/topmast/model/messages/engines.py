@@ -11,7 +11,7 @@ from topmast.model.plan import Seat
 
 
 class EquipCluster(Message, frozen=True):
-    """The hosts of the cluster are these from now on; nothing runs on those that are not among them."""
+    """From now on the cluster has these hosts and no others; the others run nothing any more."""
 
     hosts: tuple[HostSpec, ...]
 
@@ -28,11 +28,12 @@ class StartGang(Message, frozen=True):
 
 
 class StopTasks(Message, frozen=True):
-    """SIGTERM to every process of the attempt, SIGKILL after ``grace_s``. Harmless if gone."""
+    """End every process of the attempt. Harmless if it has ended."""
 
     job: str
     epoch: int
     grace_s: float
+    """The time between SIGTERM and SIGKILL."""
 
 
 class SuspendGang(Message, frozen=True):
@@ -43,7 +44,7 @@ class SuspendGang(Message, frozen=True):
 
 
 class ResumeGang(Message, frozen=True):
-    """Let a suspended attempt go on. Harmless if it does."""
+    """Let a suspended attempt continue. Harmless if it runs."""
 
     job: str
     epoch: int
@@ -77,28 +78,27 @@ class TaskStarted(Message, frozen=True):
 
 
 class TaskExited(Message, frozen=True):
-    """The task ended with ``code``; a signal N is 128 + N."""
+    """The task ended with an exit status."""
 
     job: str
     epoch: int
     rank: int
     code: int
+    """A signal N is 128 + N."""
     at_s: float
     report: TaskReport = TaskReport()
     error: str = ""
 
 
 class TaskLost(Message, frozen=True):
-    """The task is gone without an exit status; nothing of it runs any more.
-
-    ``blameless``: its host has no part in that, and may be trusted with the next attempt.
-    """
+    """The task is gone without an exit status; nothing of it runs any more."""
 
     job: str
     epoch: int
     rank: int
     error: str
     blameless: bool | UnsetType = UNSET
+    """Its host did not cause that: the next attempt may use it."""
 
 
 class Checkpointed(Message, frozen=True):
@@ -141,13 +141,14 @@ class HostUp(Message, frozen=True):
 
 
 class TruthTask(Struct, frozen=True):
-    """One task as an engine knows it: running, or ended with ``code`` (None: without a status)."""
+    """One task as an engine knows it."""
 
     job: str
     epoch: int
     rank: int
     running: bool
     code: int | None = None
+    """Of a task that has ended; None: it left no exit status."""
     at_s: float = 0.0
     report: TaskReport = TaskReport()
 

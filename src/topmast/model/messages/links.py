@@ -37,35 +37,39 @@ from topmast.model.messages.placers import (
 
 
 class Forward(Message, frozen=True):
-    """A relay hands a message to its link; ``seq`` 0 if it may be lost, else it must arrive."""
+    """A relay hands a message to its link."""
 
     seq: int
+    """Counts from 1 the messages that must arrive; 0: this one may be lost."""
     message: Message
 
 
 class OpenStream(Message, frozen=True):
-    """The name of what a relay sends, given once in the life of its journal."""
+    """The name of the stream that a relay sends, given once in the life of its journal."""
 
     stream: str
 
 
 class Pair(Message, frozen=True):
-    """Who answers at the other end, and up to which of our messages it has applied them."""
+    """The stream of the other end, and how many of our messages it has applied."""
 
     stream: str
     applied: int
+    """The ``seq`` of the last message of this end that the other end has applied."""
 
 
 class Heard(Message, frozen=True):
-    """Every message of the other end up to ``seq`` is applied with this commit."""
+    """Messages of the other end are applied with this commit."""
 
     seq: int
+    """The last of them; all before it are applied, too."""
 
 
 class Acked(Message, frozen=True):
-    """The other end has every message up to ``seq`` on its disk."""
+    """The other end has our messages on its disk."""
 
     seq: int
+    """The last of them; it has all before it, too."""
 
 
 ToPlacer = (
@@ -83,32 +87,33 @@ ToQueue = (
 
 
 class Parcel(Struct, frozen=True):
-    """A message on a link. ``seq`` counts from 1 those that must arrive; 0 is one that may be lost."""
+    """A message on a link."""
 
     seq: int
+    """Counts from 1 the messages that must arrive; 0: this one may be lost."""
     message: ToPlacer | ToQueue
 
 
 class Deliver(Message, frozen=True):
-    """Parcels of the stream ``stream`` came in for the machine at ``to``.
-
-    ``peer``: whom the sender takes this end for, empty while it does not know; ``applied``: up to
-    which message of this end it had applied them when it sent this.
-    """
+    """Messages of another process came in."""
 
     to: Address
+    """The machine that gets them."""
     stream: str
+    """The stream that they belong to."""
     peer: str
+    """The stream that the sender expects here; empty while it does not know."""
     applied: int
+    """The last message of this end that the sender had applied."""
     parcels: tuple[Parcel, ...]
 
 
 class Receipt(Struct, frozen=True):
-    """What became of parcels: all up to ``applied`` are on the disk of the stream ``stream``'s owner.
-
-    ``refused``: why nothing was taken; empty when it was.
-    """
+    """What became of the messages of a delivery."""
 
     stream: str
+    """The stream of the receiver."""
     applied: int
+    """All messages up to this one are on the receiver's disk."""
     refused: str = ""
+    """Why nothing was accepted; empty if it was."""

@@ -19,29 +19,32 @@ class ConfigureRegion(Message, frozen=True):
 
 
 class AskPlans(Message, frozen=True):
-    """Where would these jobs best run? Answered by ``PlansOffered`` with the same batch number.
+    """Where would these jobs run best? Answered by ``PlansOffered`` with the same batch number.
 
-    ``hold_s``: keep what is offered for so long, and answer the later questions with that in mind: the
-    balance is that of ``held_milli`` thousandths of GPUs, and of what the batch holds, over ``gpus``
-    present; and a job for which a plan is offered is not looked into again (no plan, and no reason).
+    If offers are held, later questions of the batch take them into account. A job that already has
+    an offer is not searched again: its answer has no plan and no reason.
     """
 
     batch: int
     asks: tuple[Ask, ...]
     hold_s: float = 0.0
+    """Hold what is offered for so long; 0: hold nothing."""
     held_milli: int = 0
+    """Thousandths of GPUs that are held already; with the batch's own they give the balance."""
     gpus: int = 0
+    """GPUs present, over which the balance is taken."""
 
 
 class HoldTicket(Struct, frozen=True):
-    """What was offered is kept until ``expires_s``, by the region's clock."""
+    """A hold of what was offered."""
 
     id: str
     expires_s: float
+    """By the region's clock."""
 
 
 class RegionTerms(Struct, frozen=True, gc=False):
-    """What differs from region to region in a question about one job (see ``Ask``)."""
+    """What differs from region to region in a request for one job (see ``Ask``)."""
 
     data_bytes: int = 0
     data_s: float = 0.0
@@ -49,75 +52,76 @@ class RegionTerms(Struct, frozen=True, gc=False):
 
 
 class AskFleet(Message, frozen=True):
-    """Where would this job best run, of these regions? Answered by ``FleetOffered``.
+    """Where would this job run best, in these regions? Answered by ``FleetOffered``.
 
-    Regions whose placers are in other processes answer with ``PlansOffered``, and keep what they offer
-    for ``hold_s``. A refusal is remembered for the ``kin`` of the job: for all that fit as it does.
+    Regions of other processes answer with ``PlansOffered``, and hold what they offer for
+    ``hold_s``.
     """
 
     batch: int
     ask: Ask
     terms: dict[str, RegionTerms]
     kin: int = 0
+    """The job's placement class. A refusal is remembered for the whole class."""
     hold_s: float = 0.0
 
 
 class Offer(Struct, frozen=True, gc=False):
-    """A region's answer for one job: its best plan, or why there is none.
-
-    ``retry_at_s``: time alone would change the answer then (a victim grows old enough).
-    ``reservation``: where and when it would start first, if that was asked. ``kept``: the plan is a place that
-    was kept for the job.
-    """
+    """A region's answer for one job: its best plan, or why there is none."""
 
     job: str
     plan: Plan | None
     reason: PendingReason | None = None
     retry_at_s: float | None = None
+    """When time alone would change the answer (a victim grows old enough)."""
     reservation: Reservation | None = None
+    """Where and when the job would start first, if that was asked."""
     hold: HoldTicket | None = None
     kept: bool | UnsetType = UNSET
+    """The plan is a place that was kept for the job."""
 
 
 class FleetOffered(Message, frozen=True):
-    """The answer of ``regions``: the offer of the best of them, or, if none has a plan, that of each."""
+    """The answer of several regions."""
 
     batch: int
     regions: tuple[str, ...]
     offers: dict[str, Offer]
+    """By region: the best region's plan alone; without a plan, the answer of each region."""
 
 
 class PlansOffered(Message, frozen=True):
-    """A region's answers to a batch, computed from its ``version``."""
+    """A region's answers to a batch."""
 
     batch: int
     region: str
     version: int
+    """The state of the region that the answers rest on."""
     offers: tuple[Offer, ...]
 
 
 class CommitPlan(Message, frozen=True):
-    """The auction was won: take the slots, stop the victims, launch when all slots are free.
-
-    ``time_left_s`` is what remains of the job's time limit, None without one; ``expected_s`` how long
-    the attempt is expected to run, None when nobody says. ``hold``: of the offer, if it had one.
-    """
+    """The auction was won: take the slots, stop the victims, launch when all slots are free."""
 
     plan: Plan
     epoch: int
     spec: JobSpec
     band: Band
     time_left_s: float | None = None
+    """What remains of the job's time limit; None without one."""
     expected_s: float | None = None
+    """How long the attempt is expected to run; None if there is no estimate."""
     hold: str = ""
+    """The hold of the offer, if it had one."""
 
 
 class PlanCommitted(Message, frozen=True):
-    """The slots are taken; ``waiting`` while victims still hold some. A plan without victims just starts."""
+    """The slots are taken."""
 
     job: str
     epoch: int
     waiting: bool
+    """Victims still hold some of them. A plan without victims starts at once."""
 
 
 class PlanRefused(Message, frozen=True):
@@ -129,106 +133,111 @@ class PlanRefused(Message, frozen=True):
 
 
 class StopAttempt(Message, frozen=True):
-    """End an attempt; ``why`` says with which outcome."""
+    """End an attempt."""
 
     job: str
     epoch: int
     why: Outcome
+    """Its outcome."""
     cause: str = ""
 
 
 class EnlargeAttempt(Message, frozen=True):
-    """GPUs are idle: give a running attempt of an elastic job up to ``tasks`` tasks, if that is worth a restart.
+    """Offer idle GPUs to an elastic job: restart its attempt with more tasks, if that pays.
 
-    A hint: where there is no room, or it is lost, nothing happens. The attempt then ends as preempted, and its
-    new place is kept.
+    This is a hint: where there is no room, or if it is lost, nothing happens. The attempt ends as
+    preempted, and its new place is kept.
     """
 
     job: str
     epoch: int
     tasks: int
+    """The most tasks."""
 
 
 class SetHost(Message, frozen=True):
-    """An operator cordons, drains or returns a host, and ``also`` more hosts of the region, all at once.
+    """An operator cordons, drains or returns hosts of a region, all at once.
 
-    A drain stops what has a place elsewhere, which is on none of these hosts; with ``at_once`` also what has none.
+    A drain stops a job only if it has another place outside these hosts.
     """
 
     host: str
     state: HostState
     by: str = ""
     at_once: bool = False
+    """A drain stops also the jobs without another place."""
     also: tuple[str, ...] | UnsetType = UNSET
+    """More hosts than ``host``."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """All the hosts, each once."""
         return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
 
 class AssignHosts(Message, frozen=True):
-    """To which clusters hosts of the region shall go, by host; takes the place of what was wanted before.
+    """The clusters that hosts of the region shall belong to; replaces what was wanted before.
 
-    An idle host goes at once. One in use is drained first: it takes no new work, and goes when it is empty.
+    An idle host moves at once. A busy host is drained first: it takes no new work, and moves when
+    it is empty.
     """
 
     owners: dict[str, str]
+    """The cluster by host."""
     by: str = ""
 
 
 class HostsMoved(Message, frozen=True):
-    """Hosts of a region belong to other clusters now, by host."""
+    """Hosts of a region belong to other clusters now."""
 
     region: str
     owners: dict[str, str]
+    """The cluster by host."""
 
 
 class CapacityChanged(Message, frozen=True):
-    """Something in the region changed so that a job refused before might fit now.
-
-    ``clusters``: where there is more room than before; None if that may be anywhere.
-    """
+    """Something in the region changed: a job that was refused before might fit now."""
 
     region: str
     version: int
     clusters: tuple[str, ...] | None = None
+    """Where there is more room than before; None if that may be anywhere."""
 
 
 class OutOfService(Message, frozen=True):
-    """GPUs of a region, by model, on hosts that take no work now: lost, suspect, cordoned or drained."""
+    """GPUs of a region on hosts that take no work now: lost, suspect, cordoned or drained."""
 
     region: str
     gpus: dict[str, int]
+    """By model."""
 
 
 class WhoFits(Message, frozen=True):
-    """Who of those refused might fit, now that there is more room? Answered by ``MayFit``, if there are any.
-
-    ``freed``: the room is that of a reservation that has ended.
+    """There is more room: which refused jobs might fit now? Answered by ``MayFit``, if there are
+    any.
     """
 
     region: str
     clusters: tuple[str, ...] | None
     freed: bool = False
+    """The room is that of a reservation that has ended."""
 
 
 class MayFit(Message, frozen=True):
-    """Whose kin deserve another look, by number; None for all of them."""
+    """Jobs of these placement classes are searched again."""
 
     kin: tuple[int, ...] | None
+    """Numbers of placement classes; None for all."""
 
 
 class DropHolds(Message, frozen=True):
-    """These jobs were placed elsewhere, or not at all: what is held for them is free again.
-
-    ``quiet``: whoever found no place on their account was not refused for that, and need not hear of it.
-    ``places``: what was kept for them while they moved is free again, too.
-    """
+    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
 
     jobs: tuple[str, ...]
     quiet: bool = False
+    """Held places refused no other job, so no other job needs another search."""
     places: bool = False
+    """What was kept for them while they moved is free again, too."""
 
 
 class LinkUp(Message, frozen=True):
@@ -238,7 +247,8 @@ class LinkUp(Message, frozen=True):
 
 
 class LinkDown(Message, frozen=True):
-    """The process of a region's placer cannot be reached; ``why`` in words."""
+    """The process of a region's placer cannot be reached."""
 
     region: str
     why: str
+    """The reason, in words."""

@@ -18,21 +18,22 @@ class ConfigureFleet(Message, frozen=True):
 
 
 class SkipAttempts(Message, frozen=True):
-    """Attempts were found that the journal does not know: their names are not given again.
-
-    ``next_job``: jobs are numbered from there on, at least; ``epochs``: by job, the newest epoch found.
-    """
+    """Attempts were found that the journal does not know: their names are not given again."""
 
     next_job: int
+    """Jobs are numbered from here, at least."""
     epochs: dict[str, int] = field(default_factory=dict)
+    """The newest epoch found, by job."""
 
 
 class SubmitJobs(Message, frozen=True):
-    """Admit jobs, all or none. ``key`` makes a repetition harmless; ``digest`` names the content."""
+    """Admit jobs, all or none."""
 
     jobs: tuple[JobSpec, ...]
     key: str = ""
+    """Makes a repetition harmless."""
     digest: str = ""
+    """Names the content."""
 
 
 class CancelJobs(Message, frozen=True):
@@ -100,7 +101,7 @@ class CopyFailed(Message, frozen=True):
 
 
 class ReplicaDeleted(Message, frozen=True):
-    """Nothing is left to delete at ``path``; or the region has no store, so that nothing can be deleted."""
+    """Nothing is left to delete at ``path``, or the region has no store to delete from."""
 
     region: str
     path: str
@@ -122,9 +123,10 @@ class CopyProgress(Message, frozen=True):
 
 
 class GrowTree(Message, frozen=True):
-    """Grow a tree: ``rows`` are doubles, ``width`` for each job, features first and then the target."""
+    """Grow a tree from these jobs."""
 
     rows: bytes
+    """Doubles, ``width`` for each job: the features, then the target."""
     width: int
 
 
