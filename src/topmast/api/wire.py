@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Mapping
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
-from topmast.model import views
+from topmast.model import decided, reason, views
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
@@ -138,4 +142,29 @@ def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
 def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
+    for module in (views, reason, decided):
+        for name, texts_of in documented(module).items():
+            for field, description in texts_of.items():
+                shown = found.get(name, {}).get("properties", {})
+                if field in shown:
+                    shown[field]["description"] = description
+    return found
+
+
+def documented(module: ModuleType) -> dict[str, dict[str, str]]:
+    """The texts below the fields of a module's classes, by class and field.
+
+    They exist in the source alone: Python keeps the docstrings of classes, not those of fields.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for kind in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(kind, ast.ClassDef):
+            continue
+        for field, below in pairwise(kind.body):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(description))),
+                ):
+                    found.setdefault(kind.name, {})[name] = inspect.cleandoc(description)
     return found
