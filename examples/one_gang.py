@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption import victims
 from topmast.fast.region.preemption.price import cost_gpu_s
@@ -26,7 +26,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 from topmast.policies.registry import load_profile
 
 NOW = 3_600.0
@@ -74,7 +74,7 @@ def fill(columns: Columns) -> dict[str, Allocation]:
             band,
             start_s,
             None,
-            Hold.RUNNING,
+            AllocationPhase.RUNNING,
             [],
             running_s=start_s,
             kept_until_s=kept_s,
@@ -89,9 +89,9 @@ def main() -> None:
     held = fill(columns)
     profile = load_profile("mast")
     task = Resources((Accelerator("H100", 8 * MILLI),))
-    ask = Ask(
+    ask = PlacementRequest(
         "j7",
-        (GroupAsk("main", 2, task),),
+        (GroupRequest("main", 2, task),),
         Topology(Level.POD, Level.RACK),
         Band.HIGH,
         preempt=False,
@@ -126,7 +126,7 @@ def show_free(columns: Columns) -> None:
             print(f"{name:10} {section - low}         {' '.join(f'{n:2}' for n in hist)}    {fits}")
 
 
-def show_victims(search: Search, ask: Ask) -> None:
+def show_victims(search: Search, ask: PlacementRequest) -> None:
     """What stopping everybody costs, what each rack offers, and the plan that wins."""
     columns, profile = search.columns, search.profile
     print("\nattempt  band           GPUs   lost since its checkpoint   cost, GPU-s   as a score")

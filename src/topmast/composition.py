@@ -219,7 +219,7 @@ class System:
             self.grower.order(message)
             return
         engine = self.engines.get(send.to.removeprefix("engine/"))
-        if engine is None and isinstance(message, m.AskTruth):
+        if engine is None and isinstance(message, m.ListTasks):
             return  # the cluster left the fleet, and with it all that ran there
         if engine is None:
             log.warning("no engine for a message", to=send.to, message=type(message).__name__)

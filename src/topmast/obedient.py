@@ -56,7 +56,7 @@ class ObedientEngine(LocalEngine):
             m.TruthTask(job, epoch, rank, running=True)
             for (job, epoch), count in self._gangs.items() for rank in range(count)
         )  # fmt: skip
-        self._post(m.EngineTruth(tasks))
+        self._post(m.TaskList(tasks))
 
     def equip(self, hosts: Sequence[HostSpec]) -> None:
         """Hosts that are not there come and go without a word."""

@@ -16,9 +16,9 @@ def carry_out(engine: Engine, message: m.Message) -> None:
         engine.suspend(message.job, message.epoch)
     elif isinstance(message, m.ResumeGang):
         engine.resume(message.job, message.epoch)
-    elif isinstance(message, m.AskPace):
+    elif isinstance(message, m.ReadProgress):
         engine.ask_pace(message.job, message.epoch)
-    elif isinstance(message, m.EquipCluster):
+    elif isinstance(message, m.SetHosts):
         engine.equip(message.hosts)
-    elif isinstance(message, m.AskTruth):
+    elif isinstance(message, m.ListTasks):
         engine.ask_truth()

@@ -26,7 +26,7 @@ class Clock(Protocol):
         ...
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class Decision(Struct, frozen=True, gc=False):
     """What a machine made of one event: facts to journal, messages to send, an answer if asked."""
 
     facts: Sequence[Struct] = ()
@@ -41,7 +41,7 @@ class Machine(Protocol):
     recorded facts and decides nothing, so that an old journal means the same to a new version.
     """
 
-    def handle(self, event: Message, now: float) -> Outcome:
+    def handle(self, event: Message, now: float) -> Decision:
         """Take one event; returns the facts it led to and the messages it causes."""
         ...
 
@@ -206,11 +206,11 @@ class Engine(Protocol):
         ...
 
     def ask_pace(self, job: str, epoch: int) -> None:
-        """Post `Paced` with the last step that the attempt reported, if it reported any."""
+        """Post `ProgressReport` with the last step that the attempt reported, if it reported any."""
         ...
 
     def ask_truth(self) -> None:
-        """Post an `EngineTruth`."""
+        """Post an `TaskList`."""
         ...
 
     def equip(self, hosts: Sequence[HostSpec]) -> None:

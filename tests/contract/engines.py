@@ -17,10 +17,10 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import (
-    EngineTruth,
     Message,
     StartGang,
     TaskExited,
+    TaskList,
     TaskLost,
     TaskStarted,
 )
@@ -124,10 +124,10 @@ class Rig:
     def lost(self, job: str, rank: int = 0) -> TaskLost:
         return self.news.wait(TaskLost, job=job, rank=rank)
 
-    def truth(self) -> EngineTruth:
-        before = len(self.news.all(EngineTruth))
+    def truth(self) -> TaskList:
+        before = len(self.news.all(TaskList))
         self.engine.ask_truth()
-        return self.news.wait(EngineTruth, before + 1)
+        return self.news.wait(TaskList, before + 1)
 
     def log(self, job: str, rank: int = 0, epoch: int = 1) -> str:
         file = self.engine.log_path(job, epoch, rank)

@@ -34,7 +34,7 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.messages import EngineTruth, HostDown, HostUp, TaskExited, TaskLost, TaskStarted
+from topmast.model.messages import HostDown, HostUp, TaskExited, TaskList, TaskLost, TaskStarted
 from topmast.model.plan import Seat
 from topmast.ports import Engine
 
@@ -547,6 +547,6 @@ def test_the_order_of_hosts_and_ends_is_told_again(rig: Rig) -> None:
         rig.news.wait(HostUp, host=host)
     for rank in (0, 1):
         assert rig.end_of("j1", rank).code == 2
-    assert isinstance(rig.truth(), EngineTruth)
+    assert isinstance(rig.truth(), TaskList)
     assert len(rig.news.all(TaskExited)) == 2
     assert isinstance(rig.news, News)

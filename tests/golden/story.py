@@ -116,7 +116,7 @@ def _what_engines_say_at_last(world: World) -> None:
     world.finish("j12", None)
     world.advance(90)
     world.start("j12")
-    world.tell("cluster/east-2", m.EngineTruth((m.TruthTask("j77", 1, 0, running=True),)))
+    world.tell("cluster/east-2", m.TaskList((m.TruthTask("j77", 1, 0, running=True),)))
     world.restart()
     for name, record in list(world.jobs.items()):
         if record.state.value == "RUNNING":

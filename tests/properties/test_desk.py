@@ -13,19 +13,19 @@ from tests.properties.test_search_is_exhaustive import WEIGHTS, random_ask, rand
 from tests.support.build import profile
 from tests.support.crowd import run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.fleet_placer import Desk, in_region
+from topmast.fast.fleet_placer import FleetPlacer, in_region
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Resources
-from topmast.model.plan import Ask, GroupAsk, Reservation, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Reservation, Seat
 from topmast.policies.weighted import Weighted
 
 OPTIONS = profile(score=WEIGHTS)
 
 
-def random_desk(rng: random.Random) -> Desk:
+def random_fleet_placer(rng: random.Random) -> FleetPlacer:
     """Some regions, each with GPUs in use."""
     pool, placers = Pool(), {}
     for name in sorted(rng.sample(["east", "north", "south", "west"], rng.randint(1, 4))):
@@ -38,7 +38,7 @@ def random_desk(rng: random.Random) -> Desk:
         for host in placer.columns.hosts:
             taken = tuple(slot for slot in range(host.gpus) if rng.random() < 0.5)
             placer.columns.take([Seat("g", 0, host.name, taken)], {"g": Resources()})
-    return Desk(placers, pool, OPTIONS, Weighted(OPTIONS))
+    return FleetPlacer(placers, pool, OPTIONS, Weighted(OPTIONS))
 
 
 @bounded(400)
@@ -46,15 +46,15 @@ def random_desk(rng: random.Random) -> Desk:
 def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
     """The best score over the regions, ties by region; or every region's own reason."""
     rng = random.Random(seed)
-    desk = random_desk(rng)
-    ask = random_ask(rng, [h.name for p in desk.placers.values() for h in p.columns.hosts])
+    fleet_placer = random_fleet_placer(rng)
+    ask = random_ask(rng, [h.name for p in fleet_placer.placers.values() for h in p.columns.hosts])
     terms = {
         name: m.RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())
-        for name in desk.placers
+        for name in fleet_placer.placers
     }
-    (sent,) = desk.handle(m.AskFleet(1, ask, terms), 0.0).sends
-    assert isinstance(sent.message, m.FleetOffered)
-    alone = {name: desk.placers[name].offer(in_region(ask, terms[name])) for name in terms}
+    (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), 0.0).sends
+    assert isinstance(sent.message, m.FleetBids)
+    alone = {name: fleet_placer.placers[name].offer(in_region(ask, terms[name])) for name in terms}
     plans = [offer.plan for offer in alone.values() if offer.plan is not None]
     if not plans:
         assert sent.message.offers == alone
@@ -66,33 +66,33 @@ def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
     assert offer.plan == alone[offer.plan.region].plan
 
 
-def crowded_desk(rng: random.Random) -> Desk:
+def crowded_fleet_placer(rng: random.Random) -> FleetPlacer:
     """Some regions with attempts that hold GPUs, shares of them, and CPUs; some are expected to end soon."""
-    desk = random_desk(rng)
-    for placer in desk.placers.values():
+    fleet_placer = random_fleet_placer(rng)
+    for placer in fleet_placer.placers.values():
         placer.state.allocations.update(run_jobs(rng, placer.columns))
         placer.columns.allocations = placer.state.allocations
         for attempt in placer.state.allocations.values():
             attempt.expected_s = rng.choice((None, 10.0, 600.0, 2_000.0))
             placer.columns.note(attempt)
-    return desk
+    return fleet_placer
 
 
-def reserved(rng: random.Random, desk: Desk) -> Reservation:
+def reserved(rng: random.Random, fleet_placer: FleetPlacer) -> Reservation:
     """Some slots of one region, free or not, which are kept for another job."""
-    placer = desk.placers[rng.choice(sorted(desk.placers))]
+    placer = fleet_placer.placers[rng.choice(sorted(fleet_placer.placers))]
     hosts = rng.sample(placer.columns.hosts, rng.randint(1, min(3, len(placer.columns.hosts))))
     seats = tuple(
         Seat("g", rank, h.name, tuple(s for s in range(h.gpus) if rng.random() < 0.5))
         for rank, h in enumerate(hosts)
     )
     cluster = placer.columns.cluster_of[placer.columns.index[hosts[0].name]]
-    group = GroupAsk("g", len(seats), Resources(cpus=rng.choice((0.0, 1.0))))
+    group = GroupRequest("g", len(seats), Resources(cpus=rng.choice((0.0, 1.0))))
     return Reservation("j0", placer.region, cluster, 5_000.0, seats, (group,))
 
 
-def _hosts(desk: Desk) -> list[str]:
-    return [h.name for p in desk.placers.values() for h in p.columns.hosts]
+def _hosts(fleet_placer: FleetPlacer) -> list[str]:
+    return [h.name for p in fleet_placer.placers.values() for h in p.columns.hosts]
 
 
 @bounded(400)
@@ -100,18 +100,20 @@ def _hosts(desk: Desk) -> list[str]:
 def test_reserved_seats_are_left_alone_as_each_region_would(seed: int) -> None:
     """With seats reserved the one call finds the best of what the regions find, and changes no column."""
     rng = random.Random(seed)
-    desk = crowded_desk(rng)
+    fleet_placer = crowded_fleet_placer(rng)
     ask = msgspec.structs.replace(
-        random_ask(rng, _hosts(desk)), held=reserved(rng, desk), preempt=rng.random() < 0.4
+        random_ask(rng, _hosts(fleet_placer)),
+        held=reserved(rng, fleet_placer),
+        preempt=rng.random() < 0.4,
     )
-    terms = {name: m.RegionTerms(balance=rng.random()) for name in desk.placers}
-    index = desk.pool.index()
+    terms = {name: m.RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
+    index = fleet_placer.pool.index()
     before = [column.copy() for column in (*index.arrays, index.holders.held.cleared)]
-    (sent,) = desk.handle(m.AskFleet(1, ask, terms), 0.0).sends
+    (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), 0.0).sends
     for column, was in zip((*index.arrays, index.holders.held.cleared), before, strict=True):
         assert (column == was).all()
-    assert isinstance(sent.message, m.FleetOffered)
-    alone = {name: desk.placers[name].offer(in_region(ask, terms[name])) for name in terms}
+    assert isinstance(sent.message, m.FleetBids)
+    alone = {name: fleet_placer.placers[name].offer(in_region(ask, terms[name])) for name in terms}
     scores = [offer.plan.score for offer in alone.values() if offer.plan is not None]
     found = [o.plan.score for o in sent.message.offers.values() if o.plan is not None]
     assert (not found) == (not scores)
@@ -124,26 +126,28 @@ def test_reserved_seats_are_left_alone_as_each_region_would(seed: int) -> None:
 def test_the_first_start_is_the_earliest_of_all_regions(seed: int) -> None:
     """No region is left out that would have a place before, and the place is the one that it would tell."""
     rng = random.Random(seed)
-    desk = crowded_desk(rng)
-    ask = _bigger(rng, random_ask(rng, _hosts(desk)))
-    terms = {name: m.RegionTerms(balance=rng.random()) for name in desk.placers}
+    fleet_placer = crowded_fleet_placer(rng)
+    ask = _bigger(rng, random_ask(rng, _hosts(fleet_placer)))
+    terms = {name: m.RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
     now = rng.choice((0.0, 1_000.0, 100_000.0))
-    (sent,) = desk.handle(m.AskFleet(1, ask, terms), now).sends
-    assert isinstance(sent.message, m.FleetOffered)
+    (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), now).sends
+    assert isinstance(sent.message, m.FleetBids)
     told = [o.reservation for o in sent.message.offers.values() if o.reservation is not None]
     if any(offer.plan is not None for offer in sent.message.offers.values()):
         assert not told
         return
-    for placer in desk.placers.values():
+    for placer in fleet_placer.placers.values():
         placer.now = now
-    alone = [desk.placers[name].offer(in_region(ask, terms[name])).reservation for name in terms]
+    alone = [
+        fleet_placer.placers[name].offer(in_region(ask, terms[name])).reservation for name in terms
+    ]
     there = [reservation for reservation in alone if reservation is not None]
     want = min(there, key=lambda r: (r.from_s, r.region), default=None)
     event("none" if want is None else "some")
     assert told == ([] if want is None else [want])
 
 
-def _bigger(rng: random.Random, ask: Ask) -> Ask:
+def _bigger(rng: random.Random, ask: PlacementRequest) -> PlacementRequest:
     group = ask.groups[0]
-    groups = (GroupAsk(group.name, group.count + rng.randint(0, 4), group.resources),)
+    groups = (GroupRequest(group.name, group.count + rng.randint(0, 4), group.resources),)
     return msgspec.structs.replace(ask, groups=groups, reserve=True)

@@ -27,7 +27,7 @@ from topmast.fast.region.preemption.moving import (
 from topmast.fast.region.preemption.price import cost_gpu_s
 from topmast.fast.region.search.search import Search
 from topmast.model.job import Band, Level, Resources, Topology
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
@@ -35,7 +35,7 @@ WEIGHTS = ScoreWeights(preemption=50.0, locality=0.7, fragmentation=0.3)
 OPTIONS = profile(score=WEIGHTS, restart_cost_s=20.0, min_runtime_s=100.0, defragment_gain=1.5)
 
 
-def _question(rng: random.Random) -> Ask:
+def _question(rng: random.Random) -> PlacementRequest:
     task = needs(rng.choice((1, 2, 4, 4, 8)), "H100", cpus=rng.choice((0.0, 0.0, 1.0, 3.0)))
     spec = job(
         count=rng.randint(1, 3), resources=task, band=rng.choice((Band.LOW, Band.HIGH)),
@@ -44,7 +44,7 @@ def _question(rng: random.Random) -> Ask:
     return ask(spec, room_gpu_s=rng.choice((500.0, 5_000.0, 1e5)))
 
 
-def _odd_question(rng: random.Random) -> Ask:
+def _odd_question(rng: random.Random) -> PlacementRequest:
     """A gang of two groups, or of shares: those that no kernel searches."""
     shares = needs(rng.choice((0.5, 0.7)), "H100")
     two = {"main": (1, needs(rng.choice((2, 4)))), "more": (rng.randint(1, 2), needs(1, cpus=1.0))}
@@ -58,7 +58,7 @@ def _region(rng: random.Random) -> Search:
     return Search("east", columns, held, OPTIONS, 0, NOW)
 
 
-def _case(seed: int) -> tuple[Search, Ask]:
+def _case(seed: int) -> tuple[Search, PlacementRequest]:
     rng = random.Random(seed)
     return _region(rng), _question(rng)
 
@@ -86,7 +86,7 @@ def test_a_move_that_is_proposed_can_be_carried_out(seed: int) -> None:
     _can_be_carried_out(search, question, plan)
 
 
-def _can_be_carried_out(search: Search, question: Ask, plan: Plan | None) -> None:
+def _can_be_carried_out(search: Search, question: PlacementRequest, plan: Plan | None) -> None:
     if plan is None:
         return
     held, columns = search.allocations, search.columns
@@ -130,7 +130,9 @@ def _suits(columns: Columns, mover: Allocation, to: Plan) -> None:
     assert not any(free.overdrawn(s, mover.needs()[s.group]) for s in to.seats)
 
 
-def _seatings(columns: Columns, overlay: Overlay, question: Ask) -> Iterator[tuple[Seat, ...]]:
+def _seatings(
+    columns: Columns, overlay: Overlay, question: PlacementRequest
+) -> Iterator[tuple[Seat, ...]]:
     """Every way to seat a gang of one group, by the hosts used."""
     (group,) = question.groups
     for name in sorted(columns.clusters):
@@ -146,7 +148,7 @@ def _seatings(columns: Columns, overlay: Overlay, question: Ask) -> Iterator[tup
                     yield seats
 
 
-def _single_movers(search: Search, question: Ask) -> list[str]:
+def _single_movers(search: Search, question: PlacementRequest) -> list[str]:
     """The attempts each of which, moved alone, makes room for the gang in some way."""
     columns, found = search.columns, []
     resources = {g.name: g.resources for g in question.groups}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.support.brute import best_on_free, best_with_victims, choices, level_of
 from tests.support.build import needs, profile
 from tests.support.strategies import bounded
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns, choose_slots
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.search import mixed
@@ -29,7 +29,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -101,7 +101,7 @@ def _resources(rng: random.Random, kind: str) -> Resources:
     )
 
 
-def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) -> Ask:
+def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) -> PlacementRequest:
     kinds = rng.choice(
         (
             ("share",), ("none",), ("whole", "none"), ("whole", "none"), ("whole", "share"),
@@ -114,7 +114,7 @@ def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) 
     for number, kind in enumerate(kinds):
         extra = rng.randint(0, max(0, left))
         left -= extra
-        groups.append(GroupAsk(f"g{number}", 1 + extra, _resources(rng, kind)))
+        groups.append(GroupRequest(f"g{number}", 1 + extra, _resources(rng, kind)))
     rng.shuffle(groups)
     options = {
         "models": rng.choice((None, None, (0,), (1,))),
@@ -126,10 +126,12 @@ def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) 
     }
     topology = Topology(rng.choice((None, None, *Level)), rng.choice((None, *Level)))
     preempt = bool(options.pop("preempt", False))
-    return Ask("j1", tuple(groups), topology, Band.NORMAL, preempt, **options)  # type: ignore[arg-type]
+    return PlacementRequest("j1", tuple(groups), topology, Band.NORMAL, preempt, **options)  # type: ignore[arg-type]
 
 
-def _check_seats(columns: Columns, ask: Ask, plan: Plan, *, tightest: bool = True) -> None:
+def _check_seats(
+    columns: Columns, ask: PlacementRequest, plan: Plan, *, tightest: bool = True
+) -> None:
     """The plan holds what it may: all tasks, in order, on hosts in service, nothing overfilled."""
     groups = {group.name: group for group in ask.groups}
     wanted = [group.name for group in ask.groups for _ in range(group.count)]
@@ -181,7 +183,7 @@ def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) ->
     named = replace(task, accelerators=tuple(a for a in task.accelerators if a.model is not None))
     if not named.accelerators:
         named = replace(named, accelerators=(Accelerator("H100", MILLI),))
-    group = GroupAsk("g", rng.randint(1, 4), named)
+    group = GroupRequest("g", rng.randint(1, 4), named)
     ask = replace(_ask(rng, columns, most_tasks=4), groups=(group,), models=None)
     found = Search("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
     best = best_on_free(columns, ask, BALANCING)
@@ -190,7 +192,7 @@ def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) ->
         _check_seats(columns, ask, found)
 
 
-def _choice_of(ask: Ask, weights: ScoreWeights, plan: Plan) -> int:
+def _choice_of(ask: PlacementRequest, weights: ScoreWeights, plan: Plan) -> int:
     """The choice whose speed and model the plan is priced by."""
     costs = {choice: choice_cost(ask, weights, choice) for choice in choices(ask)}
     paid = plan.terms["speed"] + plan.terms.get("model", 0.0)
@@ -223,12 +225,12 @@ def _running(rng: random.Random, columns: Columns, name: str) -> Allocation | No
     plan = Plan(name, "here", cluster, "", milli * len(seats), tuple(seats), Level.HOST, 0.0, {})
     kept_until_s = rng.choice((100.0, 90.0, 80.0, rng.uniform(0.0, 100.0)))
     return Allocation(
-        plan, 1, spec, band, rng.choice((0.0, 0.0, 99.0)), None, Hold.RUNNING, [],
+        plan, 1, spec, band, rng.choice((0.0, 0.0, 99.0)), None, AllocationPhase.RUNNING, [],
         running_s=0.0, kept_until_s=kept_until_s,
     )  # fmt: skip
 
 
-def _displaced(rng: random.Random) -> tuple[Columns, dict[str, Allocation], Ask]:
+def _displaced(rng: random.Random) -> tuple[Columns, dict[str, Allocation], PlacementRequest]:
     columns = Columns(_region(rng, most_hosts=3, most_gpus=2))
     attempts = [_running(rng, columns, f"v{i}") for i in range(rng.randint(2, 6))]
     allocations = {attempt.job: attempt for attempt in attempts if attempt is not None}

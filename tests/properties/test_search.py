@@ -13,12 +13,12 @@ from tests.support import invariants
 from tests.support.brute import best_on_free, level_of
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.strategies import bounded, clusters, jobs, topologies
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band, JobSpec, Level, Resources, Topology
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -53,7 +53,7 @@ def odd_tasks(draw: st.DrawFn) -> Resources:
 # --- what the search promises ----------------------------------------------------------------------------
 
 
-def _best(columns: Columns, question: Ask) -> Plan | None:
+def _best(columns: Columns, question: PlacementRequest) -> Plan | None:
     return Search("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question).plan
 
 
@@ -177,7 +177,7 @@ def _held(name: str, slots: range, kept_until_s: float) -> Allocation:
     seat = Seat("main", 0, "h0", tuple(slots))
     plan = Plan(name, "east", "c-1", "H100", len(slots) * MILLI, (seat,), Level.HOST, 0.0, {})
     return Allocation(
-        plan, 1, spec, Band.LOW, 0.0, None, Hold.RUNNING, [],
+        plan, 1, spec, Band.LOW, 0.0, None, AllocationPhase.RUNNING, [],
         running_s=0.0, kept_until_s=kept_until_s,
     )  # fmt: skip
 

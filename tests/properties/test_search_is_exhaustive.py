@@ -17,7 +17,7 @@ from topmast.fast.region.search.scoring import accelerators_of, score_terms, tot
 from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
-from topmast.model.plan import Ask, GroupAsk, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Seat
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -62,7 +62,7 @@ def _columns(rng: random.Random, region: RegionSpec) -> Columns:
     return columns
 
 
-def random_ask(rng: random.Random, hosts: Sequence[str]) -> Ask:
+def random_ask(rng: random.Random, hosts: Sequence[str]) -> PlacementRequest:
     """A gang of one group with whole GPUs, often limited by more than those."""
     listed = tuple(
         Accelerator(model, rng.choice((1, 1, 2, 4, 8)) * MILLI, rng.choice((1.0, 0.5)))
@@ -75,9 +75,9 @@ def random_ask(rng: random.Random, hosts: Sequence[str]) -> Ask:
         memory_bytes=rng.choice((0, 16)) if limited else 0,
     )
     avoided = [host for host in hosts if limited and rng.random() < 0.1]
-    return Ask(
+    return PlacementRequest(
         job="j1",
-        groups=(GroupAsk("g", rng.randint(1, 4), resources),),
+        groups=(GroupRequest("g", rng.randint(1, 4), resources),),
         topology=Topology(rng.choice((None, *Level)), rng.choice((None, *Level))),
         band=Band.NORMAL,
         preempt=False,
@@ -88,7 +88,7 @@ def random_ask(rng: random.Random, hosts: Sequence[str]) -> Ask:
     )
 
 
-def _every_score(columns: Columns, ask: Ask, weights: ScoreWeights) -> Iterator[float]:
+def _every_score(columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> Iterator[float]:
     """The score of every plan: each choice, each way to spread the tasks over hosts."""
     group = ask.groups[0]
     for choice, wanted in enumerate(accelerators_of(ask)):
@@ -108,7 +108,7 @@ def _every_score(columns: Columns, ask: Ask, weights: ScoreWeights) -> Iterator[
                             yield total(terms)
 
 
-def _usable(columns: Columns, ask: Ask, row: int, model: str) -> bool:
+def _usable(columns: Columns, ask: PlacementRequest, row: int, model: str) -> bool:
     host = columns.hosts[row]
     return bool(
         host.gpus and host.model == model and columns.available[row]

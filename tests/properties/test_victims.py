@@ -20,7 +20,7 @@ from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import Search, choices_of
 from topmast.model.job import Band, Level, Topology
-from topmast.model.plan import Ask, Plan
+from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
@@ -28,7 +28,7 @@ WEIGHTS = ScoreWeights(preemption=50.0, locality=0.7, fragmentation=0.3)
 OPTIONS = profile(score=WEIGHTS, restart_cost_s=20.0, min_runtime_s=100.0)
 
 
-def _question(rng: random.Random) -> Ask:
+def _question(rng: random.Random) -> PlacementRequest:
     task = needs(rng.choice((1, 1, 2, 4)), "H100", cpus=rng.choice((0.0, 0.0, 1.0, 3.0)))
     spec = job(
         count=rng.randint(1, 3), resources=task, band=rng.choice((Band.LOW, Band.HIGH)),
@@ -38,7 +38,7 @@ def _question(rng: random.Random) -> Ask:
 
 
 def _every_score(
-    columns: Columns, held: dict[str, Allocation], question: Ask
+    columns: Columns, held: dict[str, Allocation], question: PlacementRequest
 ) -> Iterator[tuple[float, int]]:
     """The score of every way to seat the gang without any set of those who may be stopped."""
     eligible = eligible_victims(held, question.band, OPTIONS, NOW)
@@ -56,7 +56,7 @@ def _every_score(
 
 
 def _seatings(
-    columns: Columns, overlay: Overlay, question: Ask, cluster: str, lost: float
+    columns: Columns, overlay: Overlay, question: PlacementRequest, cluster: str, lost: float
 ) -> Iterator[float]:
     (group,) = question.groups
     rows = [r for r in columns.clusters[cluster].tolist() if columns.available[r]]
@@ -91,7 +91,7 @@ def test_no_set_of_victims_scores_lower(seed: int) -> None:
 
 
 def _holds_what_it_may(
-    columns: Columns, held: dict[str, Allocation], question: Ask, plan: Plan
+    columns: Columns, held: dict[str, Allocation], question: PlacementRequest, plan: Plan
 ) -> None:
     """Without its victims, there is room for the plan; and each of them might be stopped."""
     overlay = Overlay(columns)

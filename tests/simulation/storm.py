@@ -45,7 +45,7 @@ FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
 CALM_S = 4 * 3_600.0
 """How long, once the storm is over, the queue may take to empty."""
-IN_ORDER = (m.HostDown, m.HostUp, m.EngineTruth)
+IN_ORDER = (m.HostDown, m.HostUp, m.TaskList)
 
 
 class Weather(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.apart import ApartStorm
-from topmast.fast.region.reservation.leases import Holds
+from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.model import messages as m
 from topmast.runtime.relay import Relay
 
@@ -50,7 +50,7 @@ def _says_nothing_again(self: Relay, event: m.Recovered) -> None:
     self.state.outbox.clear()
 
 
-def _keeps_for_ever(self: Holds) -> float | None:
+def _keeps_for_ever(self: OfferLeases) -> float | None:
     """A hold does not expire."""
     return None
 
@@ -58,7 +58,7 @@ def _keeps_for_ever(self: Holds) -> float | None:
 BROKEN: dict[str, tuple[type, str, Any]] = {
     "what is heard is forgotten": (Relay, "_heard", _forgets_what_it_heard),
     "what was under way is forgotten": (Relay, "_recovered", _says_nothing_again),
-    "holds are for ever": (Holds, "next_expiry_s", _keeps_for_ever),
+    "holds are for ever": (OfferLeases, "next_expiry_s", _keeps_for_ever),
 }
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from topmast.experiments.placement import PlacementOptions, place
 from topmast.experiments.watching import Watch
-from topmast.fast.fleet_placer import Desk
+from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.machine import EventMachine
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.policies.registry import load_profile
-from topmast.ports import Outcome
+from topmast.ports import Decision
 from topmast.sim import ahead
 from topmast.sim.settings import read_settings
 from topmast.sim.simulation import Simulation
@@ -31,10 +31,10 @@ OPTIONS = {
 }
 
 
-Decision = tuple[float, str, tuple[str, ...], tuple[str, ...]]
+Placed = tuple[float, str, tuple[str, ...], tuple[str, ...]]
 
 
-def _decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Decision], int]:
+def _decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Placed], int]:
     """When which attempt was launched where, and for whom others were stopped; and how many questions that took."""
     trace, document = generate("mast-like", 2_000, 1, 1.0)
     fleet = place(trace, parse_fleet(document), PlacementOptions(overhead=0.6), 1)
@@ -46,14 +46,14 @@ def _decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Decision], int]:
     events: list[tuple[float, m.Message]] = []
     handle = EventMachine.handle
 
-    def seen(machine: EventMachine, event: m.Message, now: float) -> Outcome:
+    def seen(machine: EventMachine, event: m.Message, now: float) -> Decision:
         events.append((now, event))
         return handle(machine, event, now)
 
     with monkeypatch.context() as patched:
         patched.setattr(EventMachine, "handle", seen)
         simulation.run()
-    questions = sum(isinstance(event, m.AskFleet) for _, event in events)
+    questions = sum(isinstance(event, m.RequestFleetBids) for _, event in events)
     plans = [(now, event.plan) for now, event in events if isinstance(event, m.CommitPlan)]
     decisions = [
         (now, p.job, tuple(s.host for s in p.seats), tuple(v.job for v in p.victims))
@@ -67,12 +67,12 @@ def test_a_memory_of_refusals_changes_no_decision(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ahead, "REPORT_S", 0.0)  # else news depends on when was asked before
     remembered, few = _decisions(monkeypatch)
 
-    def about_everybody(desk: Desk, event: m.WhoFits) -> None:
-        desk.send(ids.QUEUE, m.MayFit(None))
+    def about_everybody(fleet_placer: FleetPlacer, event: m.CheckBlocked) -> None:
+        fleet_placer.send(ids.QUEUE, m.Unblocked(None))
 
-    handlers: dict[type[m.Message], Callable[..., Any]] = dict(Desk.handlers)
-    handlers[m.WhoFits] = about_everybody
-    monkeypatch.setattr(Desk, "handlers", handlers)
+    handlers: dict[type[m.Message], Callable[..., Any]] = dict(FleetPlacer.handlers)
+    handlers[m.CheckBlocked] = about_everybody
+    monkeypatch.setattr(FleetPlacer, "handlers", handlers)
     anew, many = _decisions(monkeypatch)
     assert remembered == anew
     assert len(remembered) > JOBS

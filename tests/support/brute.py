@@ -12,14 +12,14 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.search.scoring import accelerators_of, slowdown
 from topmast.model.job import MILLI, Accelerator, Level, Resources
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import ScoreWeights
 
 
 class Brute:
     """Every way to seat a gang with one accelerator choice on the hosts of one cluster, with its cost."""
 
-    def __init__(self, columns: Columns, ask: Ask, choice: int, cluster: str) -> None:
+    def __init__(self, columns: Columns, ask: PlacementRequest, choice: int, cluster: str) -> None:
         self.columns = columns
         self.ask = ask
         self.rows = [
@@ -100,7 +100,7 @@ class Brute:
         self.vector[row, group] = self.vector.get((row, group), 0) - sign
 
 
-def choices(ask: Ask) -> list[int]:
+def choices(ask: PlacementRequest) -> list[int]:
     """The accelerator choices that the question allows."""
     listed = range(max(1, len(accelerators_of(ask))))
     return [choice for choice in listed if ask.models is None or choice in ask.models]
@@ -114,7 +114,11 @@ def level_of(columns: Columns, rows: frozenset[int]) -> Level:
 
 
 def place_cost(
-    columns: Columns, ask: Ask, weights: ScoreWeights, choice: int, rows: frozenset[int]
+    columns: Columns,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    choice: int,
+    rows: frozenset[int],
 ) -> float | None:
     """The terms besides fragmentation and preemption; None where the topology forbids."""
     level = level_of(columns, rows)
@@ -132,7 +136,7 @@ def place_cost(
 
 def load_cost(
     columns: Columns,
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     choice: int,
     vector: dict[tuple[int, int], int],
@@ -177,7 +181,7 @@ def load_cost(
     return cost / sum(group.count for group in ask.groups)
 
 
-def best_on_free(columns: Columns, ask: Ask, weights: ScoreWeights) -> float | None:
+def best_on_free(columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> float | None:
     """The least score on free capacity, if the gang fits at all."""
     best: float | None = None
     for cluster in columns.clusters:
@@ -193,7 +197,7 @@ def best_on_free(columns: Columns, ask: Ask, weights: ScoreWeights) -> float | N
 
 def best_with_victims(
     columns: Columns,
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     attempts: Sequence[tuple[Allocation, float]],
     *,
@@ -232,7 +236,7 @@ class _Fewer:
     def __init__(
         self,
         columns: Columns,
-        ask: Ask,
+        ask: PlacementRequest,
         choice: int,
         cluster: str,
         gone: Sequence[tuple[Allocation, float]],

@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 
 from tests.support.build import job
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources
-from topmast.model.plan import GroupAsk, Plan, Seat
+from topmast.model.plan import GroupRequest, Plan, Seat
 from topmast.model.states import HostState
 
 BANDS = (Band.OPPORTUNISTIC, Band.LOW, Band.NORMAL, Band.HIGH)
@@ -60,7 +60,7 @@ def run_jobs(rng: random.Random, columns: Columns) -> dict[str, Allocation]:
             held[attempt.job] = attempt
             columns.hold(attempt)
             if rng.random() < 0.2:
-                attempt.hold = rng.choice((Hold.STOPPING, Hold.RUNNING))
+                attempt.hold = rng.choice((AllocationPhase.STOPPING, AllocationPhase.RUNNING))
                 columns.note(attempt)
     for host in columns.hosts:
         if rng.random() < 0.1:
@@ -96,14 +96,14 @@ def _attempt(
     started = rng.random() < 0.9
     return Allocation(
         plan, 1, spec, band, rng.choice((0.0, 500.0, 950.0)), None,
-        Hold.RUNNING if started else Hold.STARTING, [],
+        AllocationPhase.RUNNING if started else AllocationPhase.STARTING, [],
         running_s=rng.choice((0.0, 500.0)) if started else None,
         kept_until_s=rng.choice((None, 700.0, 990.0)),
     )  # fmt: skip
 
 
 def all_seated(
-    columns: Columns, overlay: Overlay, spread: Sequence[int], group: GroupAsk
+    columns: Columns, overlay: Overlay, spread: Sequence[int], group: GroupRequest
 ) -> tuple[Seat, ...] | None:
     """Seats on these hosts, if there is room; the overlay is left as it was."""
     seats: list[Seat] = []

@@ -82,13 +82,13 @@ class ToyEngine:
             self._count(now)
             self.still[message.job, message.epoch] = isinstance(message, m.SuspendGang)
             return []
-        if isinstance(message, m.AskPace):
+        if isinstance(message, m.ReadProgress):
             self._count(now)
             steps = int(self._steps.get(message.job, 0.0))
-            return [m.Paced(message.job, message.epoch, steps, now)] if steps else []
-        if isinstance(message, m.EquipCluster):
+            return [m.ProgressReport(message.job, message.epoch, steps, now)] if steps else []
+        if isinstance(message, m.SetHosts):
             return self.equip([host.name for host in message.hosts])
-        assert isinstance(message, m.AskTruth), message
+        assert isinstance(message, m.ListTasks), message
         return [self.truth()]
 
     def equip(self, hosts: list[str]) -> list[m.Message]:
@@ -152,14 +152,14 @@ class ToyEngine:
             news += self.news_of(key)
         return news
 
-    def truth(self) -> m.EngineTruth:
+    def truth(self) -> m.TaskList:
         """What runs and what ended; not what was ordered and has not begun."""
         told = tuple(
             m.TruthTask(*key, task.life is Life.ALIVE, task.code, task.at_s)
             for key, task in sorted(self.tasks.items())
             if task.life is not Life.ORDERED
         )
-        return m.EngineTruth(told, tuple(sorted(self.down)))
+        return m.TaskList(told, tuple(sorted(self.down)))
 
     # --- what happens -------------------------------------------------------------------------------
 

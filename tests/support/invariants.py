@@ -21,7 +21,7 @@ from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.slices import asked, outer
 from topmast.fast.region.machine import RegionalPlacer
@@ -156,7 +156,7 @@ def check_placer(placer: RegionalPlacer) -> None:
     runs = Columns(state.region, placer.columns.layers)
     for allocation in state.allocations.values():
         fresh.take(allocation.plan.seats, allocation.needs())
-        if allocation.hold is Hold.CLAIMED:
+        if allocation.hold is AllocationPhase.CLAIMED:
             here = [job for job in allocation.waiting_for if job in state.allocations]
             assert here == allocation.waiting_for, f"{allocation.job} waits for the gone"
             assert here, f"{allocation.job} waits for nobody"
@@ -166,7 +166,9 @@ def check_placer(placer: RegionalPlacer) -> None:
     for job, place in state.places.items():
         fresh.take(place.plan.seats, place.needs)
         held = state.allocations.get(job)
-        assert held is None or held.hold is Hold.STOPPING, f"{job} runs and has a place kept"
+        assert held is None or held.hold is AllocationPhase.STOPPING, (
+            f"{job} runs and has a place kept"
+        )
     for name in ("free_milli", "free_cpus", "free_memory"):
         assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
         assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
@@ -190,12 +192,12 @@ def check_index(columns: Columns) -> None:
 def check_books_agree(world: World) -> None:
     """The queue's plans, the placers' allocations and the clusters' attempts are the same attempts."""
     planned = {(r.id, r.epoch) for r in world.jobs.values() if r.plan is not None}
-    allocated: dict[tuple[str, int], Hold] = {}
+    allocated: dict[tuple[str, int], AllocationPhase] = {}
     for placer in world.machines.placers.values():
         for allocation in placer.state.allocations.values():
             allocated[allocation.job, allocation.epoch] = allocation.hold
     assert planned == set(allocated)
-    launched = {name for name, hold in allocated.items() if hold is not Hold.CLAIMED}
+    launched = {name for name, hold in allocated.items() if hold is not AllocationPhase.CLAIMED}
     managed = set()
     for manager in world.machines.clusters.values():
         managed |= {(a.job, a.epoch) for a in manager.state.attempts.values()}
@@ -204,7 +206,7 @@ def check_books_agree(world: World) -> None:
         if record.plan is None:
             assert record.state in (*WAITING, *TERMINAL), f"{record.id} holds nothing"
         elif record.state in WAITING:
-            assert allocated[record.id, record.epoch] is Hold.CLAIMED
+            assert allocated[record.id, record.epoch] is AllocationPhase.CLAIMED
 
 
 def check_audit(world: World) -> None:

@@ -18,7 +18,7 @@ def test_a_cluster_that_left_the_fleet_is_not_told_of_every_minute(tmp_path: Pat
     try:
         for system in (whole, region):
             with capture_logs() as logs:
-                system._release(m.Send(ids.engine("gone"), m.AskTruth()))
+                system._release(m.Send(ids.engine("gone"), m.ListTasks()))
                 assert logs == []
                 system._release(m.Send(ids.engine("gone"), m.StopTasks("j1", 1, 0.0)))
             assert [row["event"] for row in logs] == ["no engine for a message"]

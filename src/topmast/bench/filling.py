@@ -27,7 +27,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import Machines
@@ -108,10 +108,12 @@ def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> float:
     for number, spec in enumerate(specs, 1):
         mix.saw(spec)
         mix.settle()
-        groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups)
-        ask = Ask(f"j{number}", groups, spec.topology, spec.band, preempt=False, mix=mix.current)
-        (send,) = machines.desk.handle(m.AskFleet(number, ask, terms), 0.0).sends
-        assert isinstance(send.message, m.FleetOffered)
+        groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
+        ask = PlacementRequest(
+            f"j{number}", groups, spec.topology, spec.band, preempt=False, mix=mix.current
+        )
+        (send,) = machines.fleet_placer.handle(m.RequestFleetBids(number, ask, terms), 0.0).sends
+        assert isinstance(send.message, m.FleetBids)
         plan = best_of(send.message)
         if plan is not None:
             _at(machines, ids.placer(plan.region), m.CommitPlan(plan, 1, spec, spec.band))

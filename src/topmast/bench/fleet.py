@@ -27,10 +27,10 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.model.states import Outcome
 from topmast.policies.registry import load_profile
-from topmast.ports import Outcome as Handled
+from topmast.ports import Decision as Handled
 from topmast.runtime.machines import Machines
 
 MODEL = "H100"
@@ -164,12 +164,12 @@ class Filled:
 
     # --- one decision -----------------------------------------------------------------------------
 
-    def question(self, spec: JobSpec, *, preempt: bool = False) -> m.AskFleet:
+    def question(self, spec: JobSpec, *, preempt: bool = False) -> m.RequestFleetBids:
         """What the queue would ask about a job, with the regions' demand as it is."""
         number = next(self._numbers)
-        groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec.groups)
-        ask = Ask(f"j{number}", groups, spec.topology, spec.band, preempt)
-        return m.AskFleet(number, ask, self.terms())
+        groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
+        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, preempt)
+        return m.RequestFleetBids(number, ask, self.terms())
 
     def terms(self) -> dict[str, m.RegionTerms]:
         """Demand over supply, by region."""
@@ -178,10 +178,10 @@ class Filled:
             for region, held in self._held_in.items()
         }
 
-    def decide(self, question: m.AskFleet) -> Plan | None:
+    def decide(self, question: m.RequestFleetBids) -> Plan | None:
         """The answer of the desk: the best plan over all regions, if there is one."""
-        (send,) = self.machines.desk.handle(question, self.now_s).sends
-        assert isinstance(send.message, m.FleetOffered)
+        (send,) = self.machines.fleet_placer.handle(question, self.now_s).sends
+        assert isinstance(send.message, m.FleetBids)
         return best_of(send.message)
 
     def commit(self, plan: Plan, spec: JobSpec) -> m.CommitPlan:
@@ -254,7 +254,7 @@ class Filled:
         self._tell(placer, m.AttemptCheckpointed(plan.job, 1, 1, kept_s))
 
 
-def best_of(offered: m.FleetOffered) -> Plan | None:
+def best_of(offered: m.FleetBids) -> Plan | None:
     """The plan of an answer, if there is one."""
     return next((offer.plan for offer in offered.offers.values() if offer.plan), None)
 

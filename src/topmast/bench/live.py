@@ -137,13 +137,13 @@ class Engine:
                 self.live.post(at_s, self.address, m.TaskStarted(*gang, rank, at_s))
         elif isinstance(message, m.StopTasks):
             self.end((message.job, message.epoch), 143, self.live.now_s + SWITCH_S)
-        elif not isinstance(message, m.EquipCluster):
-            assert isinstance(message, m.AskTruth)
+        elif not isinstance(message, m.SetHosts):
+            assert isinstance(message, m.ListTasks)
             tasks = tuple(
                 m.TruthTask(*gang, rank, running=True)
                 for gang, count in self.gangs.items() for rank in range(count)
             )  # fmt: skip
-            self.live.post(self.live.now_s, self.address, m.EngineTruth(tasks))
+            self.live.post(self.live.now_s, self.address, m.TaskList(tasks))
 
     def end(self, gang: tuple[str, int], code: int, at_s: float) -> None:
         """Every task of a gang exits then, if it runs."""

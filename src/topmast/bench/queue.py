@@ -200,7 +200,7 @@ class Office:
             if isinstance(fact, f.Planned) and fact.job in self._came_s:
                 self.placed += 1
                 self._decided(fact.job)
-        if isinstance(event, m.SubmitJobs | m.FleetOffered | m.Wake):
+        if isinstance(event, m.SubmitJobs | m.FleetBids | m.Wake):
             ranking = queue.pending.ranking
             for job in [job for job in self._came_s if ranking.is_passed_over(job)]:
                 self._decided(job)

@@ -38,7 +38,7 @@ from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_t
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level
-from topmast.model.plan import Ask, Reservation
+from topmast.model.plan import PlacementRequest, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Score
 from topmast.policies.options import Profile, ScoreWeights
@@ -47,7 +47,7 @@ Needs = tuple[int, int, list[compiled.Choice], Where, Level]
 """Tasks (0: not known), the threshold of whom it may stop, what a task may have, where, and the widest level."""
 
 
-class Desk(EventMachine):
+class FleetPlacer(EventMachine):
     """Answers for the ``placers`` of this process, whose columns are in one ``pool``."""
 
     def __init__(
@@ -71,20 +71,22 @@ class Desk(EventMachine):
         self._reasons_by: dict[object, dict[str, PendingReason]] = {}
         """By region, why gangs find no place in the hosts of that index."""
 
-    def _ask(self, event: m.AskFleet) -> None:
+    def _ask(self, event: m.RequestFleetBids) -> None:
         here = {r: terms for r, terms in event.terms.items() if r in self.placers}
         for region, terms in event.terms.items():
             if region not in here:
                 ask = in_region(event.ask, terms)
-                self.send(ids.placer(region), m.AskPlans(event.batch, (ask,), event.hold_s))
+                self.send(
+                    ids.placer(region), m.RequestRegionBids(event.batch, (ask,), event.hold_s)
+                )
         if here:
             offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
             if not event.ask.beside and all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
             told = {region: offered(offer) for region, offer in offers.items()}
-            self.send(ids.QUEUE, m.FleetOffered(event.batch, tuple(here), told))
+            self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
 
-    def _offers(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _offers(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
         keepers = [r for r in terms if ask.job in self.placers[r].state.places]
         kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in keepers}
@@ -96,13 +98,15 @@ class Desk(EventMachine):
             return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
 
-    def _sized(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _sized(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """The best offer for the most tasks of an elastic gang; it rather starts smaller than wait for data.
 
         O(log tasks) times `_whole`.
         """
 
-        def find(question: Ask, there: dict[str, m.RegionTerms]) -> dict[str, m.Offer] | None:
+        def find(
+            question: PlacementRequest, there: dict[str, m.RegionTerms]
+        ) -> dict[str, m.Bid] | None:
             offers = self._whole(question, there)
             return offers if any(o.plan is not None for o in offers.values()) else None
 
@@ -114,14 +118,14 @@ class Desk(EventMachine):
         best = largest(ask, lambda q: find(q, near), everything is None) if near else None
         return best or everything or self._whole(with_tasks(ask, least_of(ask)), terms)
 
-    def _whole(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _whole(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """The best offer for a gang of one size, or every region's reason."""
         common = ask.outranked is None and ask.room_gpu_s is None and not ask.shrinks
         if common and compiled.applies(ask, self.score.weights(ask)):
             return self._common(ask, terms) or self._refusals(ask, terms)
         return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
 
-    def _common(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _common(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
         held = ask.held
         if held is None or held.region not in terms:
@@ -136,16 +140,16 @@ class Desk(EventMachine):
         search = self._placer(held.region).search(self.now, ask)
         plan = search.best(in_region(ask, terms[held.region])).plan
         if plan is not None:
-            offers[held.region] = m.Offer(ask.job, plan)
+            offers[held.region] = m.Bid(ask.job, plan)
         return best_of(offers)
 
-    def _remember(self, event: m.AskFleet) -> None:
+    def _remember(self, event: m.RequestFleetBids) -> None:
         """What it takes for another question about the kin of this job to make sense."""
         ask = event.ask
         needs = self._needs(ask, event.terms)
         self.refused.note(event.kin, ask.models, *needs, kept=self._keeps(ask.held))
 
-    def _needs(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Needs:
+    def _needs(self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]) -> Needs:
         """What has to be there, and where, for a gang to be placed."""
         tasks, choices = 0, list[compiled.Choice]()
         if ask.outranked is None and not ask.reserve and compiled.is_plain(ask):
@@ -165,7 +169,7 @@ class Desk(EventMachine):
             self._kept = held
         return True
 
-    def _where(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> Where:
+    def _where(self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]) -> Where:
         """The clusters of which a question was: of one, or of all in some regions."""
         index = self.pool.index()
         bits = index.bits_of(terms)
@@ -174,13 +178,13 @@ class Desk(EventMachine):
         found = (index.cluster_number.get((region, ask.cluster)) for region in terms)
         return bits, next((number for number in found if number is not None), ANY)
 
-    def _who_fits(self, event: m.WhoFits) -> None:
+    def _who_fits(self, event: m.CheckBlocked) -> None:
         """Look for those whom more room in a region might help."""
         index = self.pool.index()
         if index is not self._index or event.clusters is None or event.region not in self.placers:
             self._index = index  # what its numbers meant is gone
             self.refused, self._kept = Refused(), None
-            self.send(ids.QUEUE, m.MayFit(None))
+            self.send(ids.QUEUE, m.Unblocked(None))
             return
         if event.freed:
             self.refused.end_of_reservation()
@@ -190,7 +194,7 @@ class Desk(EventMachine):
         if clusters and len(self.refused):
             kin = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
             if kin:
-                self.send(ids.QUEUE, m.MayFit(tuple(dict.fromkeys(kin))))
+                self.send(ids.QUEUE, m.Unblocked(tuple(dict.fromkeys(kin))))
 
     def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
         """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""
@@ -207,7 +211,7 @@ class Desk(EventMachine):
         placer.now = self.now
         return placer
 
-    def _best(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _best(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
@@ -221,26 +225,28 @@ class Desk(EventMachine):
                 return {}
             own = in_region(ask, terms[found.region])
             plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
-            return {found.region: m.Offer(ask.job, plan)}
+            return {found.region: m.Bid(ask.job, plan)}
         cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
         if cleared is None:
             return {}
         region, _ = index.clusters[cleared.cluster]
         own = in_region(ask, terms[region])
         plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
-        return {region: m.Offer(ask.job, plan)}
+        return {region: m.Bid(ask.job, plan)}
 
-    def _refusals(self, ask: Ask, terms: dict[str, m.RegionTerms]) -> dict[str, m.Offer]:
+    def _refusals(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
         """Every region's reason; where somebody is too young to be stopped, until when."""
         until_s = self._until_s(ask, terms) if ask.preempt else {}
         reasons = self._reasons(ask)
-        offers = {r: m.Offer(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
+        offers = {r: m.Bid(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
         first = self._first_start(ask, terms, offers) if ask.reserve else None
         if first is not None:
             offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
         return offers
 
-    def _until_s(self, ask: Ask, terms: Mapping[str, m.RegionTerms]) -> dict[str, float]:
+    def _until_s(
+        self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]
+    ) -> dict[str, float]:
         """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
         index = self.pool.index()
         bits = regions_with_room(index, *self._needs(ask, terms))
@@ -249,7 +255,7 @@ class Desk(EventMachine):
         until_s = index.old_enough_at_s(ask.band, self.profile.min_runtime_s, self.now)
         return {r: at_s for r, at_s in until_s.items() if bits & index.bits_of((r,))}
 
-    def _reasons(self, ask: Ask) -> dict[str, PendingReason]:
+    def _reasons(self, ask: PlacementRequest) -> dict[str, PendingReason]:
         """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""
         index = self.pool.index()
         if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
@@ -262,7 +268,7 @@ class Desk(EventMachine):
         return reasons
 
     def _first_start(
-        self, ask: Ask, terms: dict[str, m.RegionTerms], offers: dict[str, m.Offer]
+        self, ask: PlacementRequest, terms: dict[str, m.RegionTerms], offers: dict[str, m.Bid]
     ) -> Reservation | None:
         """Where the gang is expected to start first, of the regions that are full; ties by name."""
         full = PendingReason.INSUFFICIENT_CAPACITY
@@ -294,12 +300,12 @@ class Desk(EventMachine):
         return None
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
-        m.AskFleet: _ask,
-        m.WhoFits: _who_fits,
+        m.RequestFleetBids: _ask,
+        m.CheckBlocked: _who_fits,
     }
 
 
-def best_of(offers: dict[str, m.Offer]) -> dict[str, m.Offer]:
+def best_of(offers: dict[str, m.Bid]) -> dict[str, m.Bid]:
     """The offer of least score, ties by region; all of them if none has a plan."""
     plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
     if not plans:
@@ -308,7 +314,7 @@ def best_of(offers: dict[str, m.Offer]) -> dict[str, m.Offer]:
     return {best: offers[best]}
 
 
-def in_region(ask: Ask, terms: m.RegionTerms) -> Ask:
+def in_region(ask: PlacementRequest, terms: m.RegionTerms) -> PlacementRequest:
     """The question as it is put to one region."""
     return msgspec.structs.replace(
         ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from topmast.model.ids import Address
 from topmast.model.messages import Message, Send
-from topmast.ports import Outcome
+from topmast.ports import Decision
 
 
 class Fact(Struct, frozen=True, tag=True, gc=False):
@@ -33,14 +33,14 @@ class EventMachine:
         self._facts: list[Fact] = []
         self._sends: list[Send] = []
 
-    def handle(self, event: Message, now: float) -> Outcome:
+    def handle(self, event: Message, now: float) -> Decision:
         """Take one event at time ``now`` (s); returns facts, messages and the answer, if any."""
         self.now = now
         self._event = event
         self._facts = []
         self._sends = []
         reply = self.handlers[type(event)](self, event)
-        return Outcome(tuple(self._facts), tuple(self._sends), reply)
+        return Decision(tuple(self._facts), tuple(self._sends), reply)
 
     def apply(self, event: Message, fact: Struct, at_s: float) -> None:
         """Replay one recorded fact of ``event``; a fact unknown to this version raises KeyError."""

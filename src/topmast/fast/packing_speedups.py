@@ -20,7 +20,7 @@ WEIGHT = 0.5
 Kind = tuple[str, int]
 
 
-class Gains:
+class PackingSpeedups:
     """Steps per second of both, each over that alone, summed: turns make 1."""
 
     def __init__(self) -> None:

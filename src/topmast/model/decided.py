@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType
 
-from topmast.model.plan import Place, Plan
+from topmast.model.plan import Binding, Plan
 
 JOBS_NAMED = 3
 
@@ -48,7 +48,7 @@ class Decided(Struct, frozen=True, gc=False):
     rule: Rule
     rival: Rival | UnsetType = UNSET
     """The best of the other plans that were compared."""
-    bound: Place | UnsetType = UNSET
+    bound: Binding | UnsetType = UNSET
     """The only place that was asked, because the job was bound to it."""
     silent: tuple[str, ...] | UnsetType = UNSET
     """Regions that could not be asked."""
@@ -146,7 +146,7 @@ def points(score: float) -> str:
     return "0" if abs(score) < 0.0005 else f"{score:.3g}"
 
 
-def _place(place: Place) -> str:
+def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 

@@ -13,13 +13,13 @@ CopyId = str
 Address = str
 """The receiver of a message.
 
-``queue``, ``desk``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or ``grower``.
+``queue``, ``fleet_placer``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or ``grower``.
 Between processes also ``relay/NAME``, which stands for a machine of another process, and
 ``link/NAME``, which carries its messages there.
 """
 
 QUEUE: Address = "queue"
-DESK: Address = "desk"
+FLEET_PLACER: Address = "desk"
 """Asks all placers of this process at once."""
 MOVER: Address = "mover"
 GROWER: Address = "grower"

@@ -74,14 +74,14 @@ class Plan(Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys(seat.host for seat in self.seats))
 
 
-class Place(Struct, frozen=True, gc=False):
+class Binding(Struct, frozen=True, gc=False):
     """The place that a job was bound to before the search: a region, or one cluster of it."""
 
     region: str
     cluster: str | None = None
 
 
-class GroupAsk(Struct, frozen=True, gc=False):
+class GroupRequest(Struct, frozen=True, gc=False):
     """What the search needs to know of a task group."""
 
     name: str
@@ -102,7 +102,7 @@ class Reservation(Struct, frozen=True, gc=False):
     from_s: float
     """The expected start."""
     seats: tuple[Seat, ...]
-    groups: tuple[GroupAsk, ...]
+    groups: tuple[GroupRequest, ...]
 
 
 class More(Struct, frozen=True, gc=False):
@@ -121,11 +121,11 @@ class More(Struct, frozen=True, gc=False):
         return max((tasks for _, tasks in self.tasks), default=0)
 
 
-class Ask(Struct, frozen=True, gc=False):
+class PlacementRequest(Struct, frozen=True, gc=False):
     """A request to a region: where would this job run best, and at which cost?"""
 
     job: str
-    groups: tuple[GroupAsk, ...]
+    groups: tuple[GroupRequest, ...]
     topology: Topology
     band: Band
     """The effective band."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.model.job import Accelerator, JobSpec, Topology
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import ScoreWeights
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Empirical(Order, Protocol):
 class Score(Protocol):
     """Hook `score`: what a place costs, as the prices of the score's terms for one job."""
 
-    def weights(self, ask: Ask) -> ScoreWeights:
+    def weights(self, ask: PlacementRequest) -> ScoreWeights:
         """The prices to be used for this question."""
         ...
 
@@ -254,7 +254,7 @@ class PairsView(Struct, frozen=True):
     second_beside: Floats
 
 
-class CrowdView(Struct, frozen=True):
+class SharingView(Struct, frozen=True):
     """Gangs (n) for which there are idle GPUs elsewhere in their region, in columns, to be read only.
 
     ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them; ``paired``: whether one of them runs beside it. ``idle_speed``: its speed on the
@@ -274,7 +274,7 @@ class CrowdView(Struct, frozen=True):
 class JoinView(Struct, frozen=True):
     """Gangs (n) that could move to the GPUs of another, to be tried beside it, in columns, to be read only.
 
-    ``age_s`` is that of the younger of both; ``expected`` as in `PackView`; the rest as in `CrowdView`.
+    ``age_s`` is that of the younger of both; ``expected`` as in `PackView`; the rest as in `SharingView`.
     """
 
     gpus: Floats
@@ -294,7 +294,7 @@ class SizesView(Struct, frozen=True):
     """Elastic gangs (n) that could go on with another number of tasks, in columns, to be read only.
 
     ``gpus``: those that it has, which do no work while it restarts; ``gained``: how many more would be at work then, in the mean,
-    those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `CrowdView`.
+    those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `SharingView`.
     """
 
     gpus: Floats
@@ -311,7 +311,7 @@ class Rebalance(Protocol):
         """Which pairs stay together (n); the others take turns again."""
         ...
 
-    def moves(self, view: CrowdView) -> Ints:
+    def moves(self, view: SharingView) -> Ints:
         """Rows of gangs that are to move to idle GPUs, the first first."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from topmast.model.job import JobSpec, Level, Topology
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
 
 
@@ -22,7 +22,7 @@ class Consolidate:
         self._weights = profile.score
         self._options = profile.skew
 
-    def weights(self, ask: Ask) -> ScoreWeights:
+    def weights(self, ask: PlacementRequest) -> ScoreWeights:
         """The same for every question."""
         return self._weights
 

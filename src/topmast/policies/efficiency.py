@@ -13,7 +13,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from topmast.model.job import MILLI, Accelerator
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
 
 
@@ -32,7 +32,7 @@ class Efficiency:
         self._options = profile.reserve
         self._kept = frozenset(profile.reserve.models)
 
-    def weights(self, ask: Ask) -> ScoreWeights:
+    def weights(self, ask: PlacementRequest) -> ScoreWeights:
         """The profile's prices, and for each GPU model what the job would leave unused of it. O(models)."""
         listed = max((g.resources.accelerators for g in ask.groups), key=len, default=())
         if len(listed) < 2:

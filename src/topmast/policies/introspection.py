@@ -6,7 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from topmast.policies.base import Bools, CrowdView, Ints, JoinView, MovedView, PairsView, SizesView
+from topmast.policies.base import (
+    Bools,
+    Ints,
+    JoinView,
+    MovedView,
+    PairsView,
+    SharingView,
+    SizesView,
+)
 from topmast.policies.options import Profile
 
 
@@ -26,7 +34,7 @@ class Introspective:
         together = view.first_beside / view.first_alone + view.second_beside / view.second_alone
         return np.asarray(together >= self._options.gain, np.bool_)
 
-    def moves(self, view: CrowdView) -> Ints:
+    def moves(self, view: SharingView) -> Ints:
         """Which gangs had better move, the best first: what more is done by all, for what it costs. O(n log n).
 
         Idle GPUs do its work; those that it had do that of the others there, if there are any. Nobody is to do less than before.

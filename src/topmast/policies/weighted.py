@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
 
 
@@ -17,6 +17,6 @@ class Weighted:
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.score
 
-    def weights(self, ask: Ask) -> ScoreWeights:
+    def weights(self, ask: PlacementRequest) -> ScoreWeights:
         """The same for every question."""
         return self._weights

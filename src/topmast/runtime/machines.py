@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from topmast.fast.cluster.machine import RECONCILE_S, ClusterManager
 from topmast.fast.cluster.packing import Packing, PackingManager
-from topmast.fast.fleet_placer import Desk
+from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.machine import RegionalPlacer
@@ -51,9 +51,9 @@ class Machines:
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()
-        self.desk = Desk(self.placers, self.pool, profile, self._score)
+        self.fleet_placer = FleetPlacer(self.placers, self.pool, profile, self._score)
         self.relays: dict[str, Relay] = {}
-        self.known: dict[ids.Address, Machine] = {ids.DESK: self.desk}
+        self.known: dict[ids.Address, Machine] = {ids.FLEET_PLACER: self.fleet_placer}
         """Those that were spoken to, by address; `at` makes the others."""
         if ids.QUEUE not in self._elsewhere:
             self.known[ids.QUEUE] = self.queue
@@ -98,4 +98,4 @@ class Machines:
 
     def addressed(self) -> Iterator[tuple[str, Machine]]:
         """Every machine that keeps something, in the order in which they were first spoken to."""
-        yield from [item for item in self.known.items() if item[0] != ids.DESK]
+        yield from [item for item in self.known.items() if item[0] != ids.FLEET_PLACER]

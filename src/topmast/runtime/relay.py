@@ -18,10 +18,10 @@ from topmast.fast.machine import EventMachine, Fact
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
-from topmast.ports import Outcome
+from topmast.ports import Decision
 
 MAY_BE_LOST: tuple[type[m.Message], ...] = (
-    m.AskPlans, m.PlansOffered, m.DropHolds, m.EnlargeAttempt, m.Progress,
+    m.RequestRegionBids, m.RegionBids, m.DropLeases, m.ScaleUpAttempt, m.Progress,
 )  # fmt: skip
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 
@@ -89,13 +89,13 @@ class Relay(EventMachine):
         self.state = _State()
         self._speaks = False
 
-    def handle(self, event: m.Message, now: float) -> Outcome:
+    def handle(self, event: m.Message, now: float) -> Decision:
         """Take what concerns the link itself; any other event is for the machine elsewhere."""
         if type(event) in self.handlers:
             return super().handle(event, now)
         self.now, self._event, self._facts, self._sends = now, event, [], []
         self._post(event)
-        return Outcome(tuple(self._facts), tuple(self._sends))
+        return Decision(tuple(self._facts), tuple(self._sends))
 
     # --- sending --------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from topmast.fast.region.explain.changes.trials import Spot
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.dataset import ReplicaState
 from topmast.model.job import Accelerator, Band, JobSpec
-from topmast.model.plan import Ask, Place, Plan
+from topmast.model.plan import Binding, PlacementRequest, Plan
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection, by_size
 from topmast.model.units import format_bytes, format_duration
 from topmast.policies.options import Preemption
@@ -48,7 +48,7 @@ class Question(Struct, frozen=True):
     """What a region is asked about a job, and what the job's data costs there."""
 
     region: str
-    ask: Ask
+    ask: PlacementRequest
     cost: DataCost
 
     @property
@@ -65,7 +65,7 @@ class World(Struct, frozen=True):
     spec: JobSpec
     record: JobRecord | None
     now: float
-    bound: Place | None = None
+    bound: Binding | None = None
     """The only place that the job may have."""
 
     def costs(self) -> dict[str, DataCost]:
@@ -78,7 +78,11 @@ class World(Struct, frozen=True):
         return {r: cost if r == bound.region else elsewhere for r, cost in costs.items()}
 
     def within_bounds(
-        self, placer: RegionalPlacer, ask: Ask, verdict: ClusterVerdict, plan: Plan | None
+        self,
+        placer: RegionalPlacer,
+        ask: PlacementRequest,
+        verdict: ClusterVerdict,
+        plan: Plan | None,
     ) -> tuple[ClusterVerdict, Plan | None]:
         """A verdict as it is, or that the job was sent to another cluster."""
         only = None if self.bound is None else self.bound.cluster
@@ -124,7 +128,7 @@ class World(Struct, frozen=True):
         return replace(self, spec=replace(self.spec, **fields))
 
 
-def _name_of(place: Place) -> str:
+def _name_of(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 

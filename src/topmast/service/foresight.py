@@ -18,8 +18,8 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.decided import Decided
 from topmast.model.job import JobSpec
-from topmast.model.messages import Offer
-from topmast.model.plan import Ask, Plan
+from topmast.model.messages import Bid
+from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import PendingReason
 from topmast.policies.options import Preemption
 
@@ -128,10 +128,10 @@ def _offers(
     record: JobRecord,
     asking: Asking,
     regions: list[str],
-) -> dict[str, Offer]:
+) -> dict[str, Bid]:
     """What the regions would answer: of those in this process the best one, as the desk tells."""
     question = _question(queue, record, asking)
-    offers: dict[str, Offer] = {}
+    offers: dict[str, Bid] = {}
     when = asking.copies and when_matters(queue, record, asking.costs, asking.free_best)
     for region in regions:
         ask = queue.in_region(question, region, asking.costs[region])
@@ -146,13 +146,13 @@ def _offers(
     return {**(kept or _best_of(here, record.spec.elastic is not None)), **apart}
 
 
-def _best_of(offers: dict[str, Offer], elastic: bool) -> dict[str, Offer]:
+def _best_of(offers: dict[str, Bid], elastic: bool) -> dict[str, Bid]:
     """The best offer, as the desk tells; all of them if none has a plan."""
     best = winner((offer.plan for offer in offers.values()), elastic)
     return offers if best is None else {best.region: offers[best.region]}
 
 
-def _question(queue: GlobalQueue, record: JobRecord, asking: Asking) -> Ask:
+def _question(queue: GlobalQueue, record: JobRecord, asking: Asking) -> PlacementRequest:
     """The question of the queue at this step, but that nothing is reserved."""
     over_quota, moves = asking.candidate.over_quota, asking.moves
     outranked = None

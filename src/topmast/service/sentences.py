@@ -9,7 +9,7 @@ from msgspec import Struct
 from topmast.fast.queue.record import JobRecord
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
-from topmast.model.plan import Place, Plan, Reservation
+from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import WAITING
 from topmast.service.foresight import Foreseen
@@ -30,7 +30,7 @@ class Scene(Struct, frozen=True):
     over_quota: bool = False
     stops: bool = False
     may_borrow: bool = False
-    bound: Place | None = None
+    bound: Binding | None = None
 
 
 def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
@@ -93,7 +93,7 @@ def _no_room(scene: Scene, detail: str) -> str:
     return text + more
 
 
-def _place(place: Place) -> str:
+def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 

@@ -17,7 +17,7 @@ from topmast.fast.region.search.search import choices_of
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.model.reason import PendingReason
 from topmast.model.units import format_bytes, format_gpus
 
@@ -90,7 +90,7 @@ def _task_in_words(group: TaskGroup) -> str:
     return f"{gpus} {models}" if listed else "no GPU"
 
 
-def _where(spaces: Sequence[Space], ask: Ask) -> str | None:
+def _where(spaces: Sequence[Space], ask: PlacementRequest) -> str | None:
     """A cluster that could hold the gang with nothing else on it."""
     for space in spaces:
         for cluster, rows in sorted(space.columns.clusters.items()):
@@ -102,7 +102,7 @@ def _where(spaces: Sequence[Space], ask: Ask) -> str | None:
 # --- one task by itself -------------------------------------------------------------------------------
 
 
-def _alone(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> Iterator[str]:
+def _alone(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> Iterator[str]:
     """The groups of which no host could take even one task, and what is too much of it."""
     for at, group in enumerate(ask.groups):
         choices = choices_of(ask)
@@ -114,7 +114,7 @@ def _alone(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> Iterator[str]:
 
 
 def _too_much(
-    spaces: Sequence[Space], ask: Ask, group: GroupAsk, told: TaskGroup
+    spaces: Sequence[Space], ask: PlacementRequest, group: GroupRequest, told: TaskGroup
 ) -> tuple[str, str]:
     """The field of which one task asks too much, with the most that there is."""
     gpus, most_gpus = _with_gpus(spaces, ask, group)
@@ -146,7 +146,7 @@ def _too_much(
 
 
 def _with_gpus(
-    spaces: Sequence[Space], ask: Ask, group: GroupAsk
+    spaces: Sequence[Space], ask: PlacementRequest, group: GroupRequest
 ) -> tuple[list[np.ndarray[tuple[int], np.dtype[np.bool_]]], int]:
     """Which hosts have the GPUs of one task, and the most GPUs of its models that a host has."""
     listed = group.resources.accelerators
@@ -168,7 +168,7 @@ def _with_gpus(
 # --- all together -------------------------------------------------------------------------------------
 
 
-def _largest(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> str:
+def _largest(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> str:
     """What is too much of the whole gang, with the largest that would fit."""
     level = spec.topology.required
     within = "cluster" if level is None else level.name.lower()
@@ -187,11 +187,11 @@ def _largest(spaces: Sequence[Space], ask: Ask, spec: JobSpec) -> str:
     )
 
 
-def _gpus(ask: Ask, at: int) -> int:
+def _gpus(ask: PlacementRequest, at: int) -> int:
     return gpus_of_task(ask.groups[at].resources, choices_of(ask)[0])
 
 
-def _most_tasks(spaces: Sequence[Space], ask: Ask, at: int) -> tuple[int, str] | None:
+def _most_tasks(spaces: Sequence[Space], ask: PlacementRequest, at: int) -> tuple[int, str] | None:
     """The most tasks of one group with which the gang would fit, and in which cluster."""
 
     def where(count: int) -> str | None:

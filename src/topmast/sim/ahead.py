@@ -27,18 +27,18 @@ class Checkpoints:
     def go_ahead_in(self, loop: Loop) -> None:
         """Have the loop ask for news before such questions."""
         loop.ahead = {
-            m.AskFleet: self._of_fleet,
-            m.AskPlans: self._of_plans,
-            m.EnlargeAttempt: self._of_growth,
+            m.RequestFleetBids: self._of_fleet,
+            m.RequestRegionBids: self._of_plans,
+            m.ScaleUpAttempt: self._of_growth,
         }
 
-    def _of_fleet(self, event: m.AskFleet) -> Sequence[tuple[str, m.Message]]:
+    def _of_fleet(self, event: m.RequestFleetBids) -> Sequence[tuple[str, m.Message]]:
         return self._news() if event.ask.preempt or event.ask.shrinks else ()
 
-    def _of_plans(self, event: m.AskPlans) -> Sequence[tuple[str, m.Message]]:
+    def _of_plans(self, event: m.RequestRegionBids) -> Sequence[tuple[str, m.Message]]:
         return self._news() if any(ask.preempt or ask.shrinks for ask in event.asks) else ()
 
-    def _of_growth(self, event: m.EnlargeAttempt) -> Sequence[tuple[str, m.Message]]:
+    def _of_growth(self, event: m.ScaleUpAttempt) -> Sequence[tuple[str, m.Message]]:
         return self._news()
 
     def _news(self) -> Sequence[tuple[str, m.Message]]:

@@ -136,12 +136,12 @@ class SimulatedEngine:
             self._suspend(message)
         elif isinstance(message, m.ResumeGang):
             self._resume(message)
-        elif isinstance(message, m.AskPace):
+        elif isinstance(message, m.ReadProgress):
             self._tell_pace(message)
-        elif isinstance(message, m.EquipCluster):
+        elif isinstance(message, m.SetHosts):
             self._equip(message)
         else:
-            assert isinstance(message, m.AskTruth), message
+            assert isinstance(message, m.ListTasks), message
             self._news.append(self.truth())
         self._tell()
 
@@ -198,7 +198,7 @@ class SimulatedEngine:
         self._exit(attempt, 0)
         self._tell()
 
-    def _equip(self, order: m.EquipCluster) -> None:
+    def _equip(self, order: m.SetHosts) -> None:
         """Other hosts from now on: whoever breaks or repairs one will find it here."""
         for host in order.hosts:
             self._hosts[host.name] = self
@@ -309,7 +309,7 @@ class SimulatedEngine:
         if attempt.fails:
             self._heap.put(self._clock.now_s, Priority.NEWS, self._fail, attempt)
 
-    def _tell_pace(self, order: m.AskPace) -> None:
+    def _tell_pace(self, order: m.ReadProgress) -> None:
         attempt = self._ordered(order.job, order.epoch)
         if attempt is None or self._sharing is None:
             return
@@ -317,7 +317,7 @@ class SimulatedEngine:
         done_s = self._resumes.get(job, 0.0) + attempt.progress.done_s(attempt.own_s(now))
         step = int(done_s * self._sharing.steps_per_s(job))
         if step:
-            self._news.append(m.Paced(job, order.epoch, step, now))
+            self._news.append(m.ProgressReport(job, order.epoch, step, now))
 
     def _ordered(self, job: str, epoch: int) -> Attempt | None:
         attempt = self.attempts.get(job)
@@ -449,14 +449,14 @@ class SimulatedEngine:
                 news.append(m.Checkpointed(job, attempt.gang.epoch, step, kept[1]))
         return news
 
-    def truth(self) -> m.EngineTruth:
+    def truth(self) -> m.TaskList:
         """Everything that runs, and the hosts that are down."""
         tasks = tuple(
             m.TruthTask(attempt.gang.job, attempt.gang.epoch, rank, running=True)
             for attempt in self.attempts.values()
             for rank in attempt.left
         )
-        return m.EngineTruth(tasks, tuple(self.down))
+        return m.TaskList(tasks, tuple(self.down))
 
 
 def _slots(gang: m.StartGang) -> Iterator[tuple[str, int]]:

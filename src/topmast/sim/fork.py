@@ -14,7 +14,7 @@ from msgspec import Struct
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.slices import outer, outside
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
@@ -207,7 +207,7 @@ class Fork:
         news: list[tuple[str, m.Message]] = []
         partners = _partners(placer)
         for allocation in placer.state.allocations.values():
-            if allocation.hold is Hold.CLAIMED:
+            if allocation.hold is AllocationPhase.CLAIMED:
                 continue
             cluster, job, epoch = outer(allocation.plan.cluster), allocation.job, allocation.epoch
             here = attempts.setdefault(cluster, {})
@@ -216,10 +216,10 @@ class Fork:
             if beside and beside in here:
                 _put_together(here[job], here[beside])
             self._adopt(region, allocation, partners.get(job))
-            if allocation.hold is Hold.STARTING:
+            if allocation.hold is AllocationPhase.STARTING:
                 seats, address = allocation.plan.seats, ids.cluster(cluster)
                 news += [(address, m.TaskStarted(job, epoch, s.rank, self.from_s)) for s in seats]
-            elif allocation.hold is Hold.STOPPING:
+            elif allocation.hold is AllocationPhase.STOPPING:
                 grace_s = allocation.spec.checkpoint.grace_s
                 news.append((ids.engine(cluster), m.StopTasks(job, epoch, grace_s)))
         specs = {cluster.name: cluster for cluster in placer.state.region.clusters}
@@ -329,9 +329,12 @@ def work_kept_s(record: JobRecord) -> float:
 
 def _attempt(region: str, allocation: Allocation) -> Attempt:
     """An attempt as its manager would know it."""
-    starting = allocation.hold is Hold.STARTING
+    starting = allocation.hold is AllocationPhase.STARTING
     task = TaskPhase.WAITING if starting else TaskPhase.RUNNING
-    phases = {Hold.STARTING: AttemptPhase.STARTING, Hold.RUNNING: AttemptPhase.RUNNING}
+    phases = {
+        AllocationPhase.STARTING: AttemptPhase.STARTING,
+        AllocationPhase.RUNNING: AttemptPhase.RUNNING,
+    }
     return Attempt(
         job=allocation.job,
         epoch=allocation.epoch,
@@ -349,7 +352,9 @@ def _attempt(region: str, allocation: Allocation) -> Attempt:
 
 def _partners(placer: RegionalPlacer) -> dict[str, Allocation]:
     """By job, the attempt that has the same GPUs. O(attempts)."""
-    held = {a.job: a for a in placer.state.allocations.values() if a.hold is not Hold.CLAIMED}
+    held = {
+        a.job: a for a in placer.state.allocations.values() if a.hold is not AllocationPhase.CLAIMED
+    }
     found: dict[str, Allocation] = {}
     for guest in held.values():
         host = held.get(guest.plan.beside or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from topmast.model import ids
 from topmast.model.ids import Address
-from topmast.model.messages import AskPlans, Message, PlansOffered
+from topmast.model.messages import Message, RegionBids, RequestRegionBids
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.loop import Loop
@@ -18,7 +18,7 @@ from topmast.sim.streams import Streams
 
 RESEND_S = 1.0
 """How long a sender waits for an acknowledgement before it sends again, beside the way and back."""
-HOME = (ids.QUEUE, ids.DESK)
+HOME = (ids.QUEUE, ids.FLEET_PLACER)
 PLACER = "placer/"
 
 
@@ -54,7 +54,7 @@ class Links:
         takes_s = self._way_s(region)
         while settings.loss and chance.random() < settings.loss:
             self.lost += 1
-            if isinstance(message, AskPlans | PlansOffered):
+            if isinstance(message, RequestRegionBids | RegionBids):
                 return
             takes_s += RESEND_S + 2 * settings.latency_s
         key = (sender, to)

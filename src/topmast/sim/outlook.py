@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.fast.queue import facts as f
-from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import TERMINAL, WAITING, JobState, Outcome
@@ -67,7 +67,7 @@ class Outlook:
         for placer in fork.machines.placers.values():
             for held in placer.state.allocations.values():
                 job = self._jobs.get(held.job)
-                if held.hold is not Hold.CLAIMED and job is not None:
+                if held.hold is not AllocationPhase.CLAIMED and job is not None:
                     job.since_s = self.from_s
 
     def _launched(self, to: str, event: Any, facts: Sequence[Struct], now: float) -> None:

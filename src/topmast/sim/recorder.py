@@ -19,7 +19,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.ids import Address
 from topmast.model.job import JobSpec
-from topmast.model.plan import Place
+from topmast.model.plan import Binding
 from topmast.model.states import TERMINAL, JobState, Outcome
 from topmast.sim.books import (
     FAILURES,
@@ -156,7 +156,7 @@ class Recorder:
             elif isinstance(fact, f.Bound):
                 self._belongs(fact.job, fact.place, now)
 
-    def _belongs(self, number: str, place: Place | None, now: float) -> None:
+    def _belongs(self, number: str, place: Binding | None, now: float) -> None:
         job = self.jobs.get(number)
         if job is None:
             return

@@ -119,7 +119,7 @@ class Simulation:
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
         if Links.wanted(settings):
             self.loop.carrier = self.links
-            self.machines.desk.placers = {}  # every region is another process
+            self.machines.fleet_placer.placers = {}  # every region is another process
         self.mover = SimulatedMover(
             self.clock, self.heap, self.loop.post, self._copied, self.recorder.replica_went
         )

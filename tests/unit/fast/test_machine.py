@@ -9,7 +9,7 @@ from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.cluster.packing import PackingManager
-from topmast.fast.fleet_placer import Desk
+from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue.facts import QueueFact
 from topmast.fast.region.facts import PlacerFact
@@ -44,7 +44,7 @@ def test_every_event_of_a_machine_can_be_journalled(name: str) -> None:
 
 def test_every_event_has_a_machine_that_handles_it() -> None:
     """An event in the union that nobody handles would be a message into the void."""
-    handled: set[Any] = set(Desk.handlers)
+    handled: set[Any] = set(FleetPlacer.handlers)
     for make, _ in MACHINES.values():
         handled |= set(make().handlers)
     assert handled == set(get_args(m.Event))

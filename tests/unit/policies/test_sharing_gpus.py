@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import job
-from topmast.fast.packing_speedups import MEASURED, Gains, kind_of
+from topmast.fast.packing_speedups import MEASURED, PackingSpeedups, kind_of
 from topmast.policies.base import JoinView, MovedView, PackView, SizesView
 from topmast.policies.introspection import Introspective
 from topmast.policies.options import ElasticOptions, Profile, RebalanceOptions
@@ -123,7 +123,7 @@ def test_pairs_are_tried_by_what_is_known_of_them(
 
 def test_what_is_expected_of_a_pair_is_what_such_pairs_did() -> None:
     """By kinds, of which the number of GPUs is a part; another GPU model is another story."""
-    gains = Gains()
+    gains = PackingSpeedups()
     a, b, wide = ("a", 1), ("b", 1), ("a", 4)
     assert gains.expected(a, b, "V100") is None
     gains.note(a, b, "V100", 1.5)
@@ -138,7 +138,7 @@ def test_what_is_expected_of_a_pair_is_what_such_pairs_did() -> None:
 
 def test_kinds_never_seen_together_are_judged_by_what_they_did_beside_others() -> None:
     """Once each was measured a few times: one bad pair may be the other's fault."""
-    gains = Gains()
+    gains = PackingSpeedups()
     for number in range(MEASURED):
         assert gains.expected(("busy", 1), ("idle", 1), "V100") is None
         gains.note(("busy", 1), (f"x{number}", 1), "V100", 0.8)
@@ -148,7 +148,7 @@ def test_kinds_never_seen_together_are_judged_by_what_they_did_beside_others() -
 
 def test_of_jobs_that_do_not_say_what_they_do_nothing_is_learned() -> None:
     """Two that say nothing need not be alike."""
-    gains = Gains()
+    gains = PackingSpeedups()
     assert kind_of(job(), 1) is None
     assert kind_of(job(work="bert"), 2) == ("bert", 2)
     gains.note(None, ("b", 1), "V100", 0.5)

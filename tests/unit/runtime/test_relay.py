@@ -12,7 +12,7 @@ from topmast.runtime.codec import decode_event, decode_facts, encode_event, enco
 from topmast.runtime.relay import LOST_HISTORY, Relay
 
 
-class Desk:
+class FleetPlacer:
     """A relay with a journal: what it decides can be read back into another one."""
 
     def __init__(self, *, paired: bool = True) -> None:
@@ -94,20 +94,20 @@ class Arrival:
 )
 def test_each_message_is_applied_once_and_in_order(case: Arrival) -> None:
     """Duplicates are dropped, gaps wait, and a receipt tells how far it is."""
-    desk = Desk()
+    fleet_placer = FleetPlacer()
     for batch, want in zip(case.batches, case.want, strict=True):
-        receipt, sends = desk.tell(news(*batch))
+        receipt, sends = fleet_placer.tell(news(*batch))
         assert jobs(sends) == want
         assert isinstance(receipt, m.Receipt)
         assert not receipt.refused
     assert receipt == m.Receipt("ours", case.applied)
-    desk.restart()
-    assert jobs(desk.tell(news(*range(1, case.applied + 1)))[1]) == []
+    fleet_placer.restart()
+    assert jobs(fleet_placer.tell(news(*range(1, case.applied + 1)))[1]) == []
 
 
 def test_what_is_applied_is_written_down_after_what_it_causes() -> None:
     """The number comes last in the cascade, so that one commit has the messages and the number."""
-    relay = Desk().relay
+    relay = FleetPlacer().relay
     outcome = relay.handle(news(1, 2), 1.0)
     assert [s.to for s in outcome.sends] == [ids.QUEUE, ids.QUEUE, ids.relay("east")]
     assert outcome.sends[-1].message == m.Heard(2)
@@ -118,50 +118,50 @@ def test_what_is_applied_is_written_down_after_what_it_causes() -> None:
 
 def test_what_must_arrive_is_said_again_until_it_is_heard() -> None:
     """After a restart all goes out again in order, but for what the other side has."""
-    desk = Desk()
+    fleet_placer = FleetPlacer()
     for name in ("j1", "j2", "j3"):
-        _, sends = desk.tell(stop(name))
+        _, sends = fleet_placer.tell(stop(name))
         assert [s.to for s in sends] == [ids.link("east")]
-    desk.tell(m.Acked(1))
-    said = [s.message for s in desk.relay.handle(m.Recovered(), 1.0).sends]
+    fleet_placer.tell(m.Acked(1))
+    said = [s.message for s in fleet_placer.relay.handle(m.Recovered(), 1.0).sends]
     assert said == [m.Forward(2, stop("j2")), m.Forward(3, stop("j3"))]
     # That something was heard is not worth a record: it is said again, and dropped there.
-    assert len(desk.restart()) == 3
-    desk.tell(m.Acked(3))
-    assert desk.relay.state.outbox == []
+    assert len(fleet_placer.restart()) == 3
+    fleet_placer.tell(m.Acked(3))
+    assert fleet_placer.relay.state.outbox == []
 
 
 def test_a_new_message_does_not_overtake_the_old_at_a_start() -> None:
     """Nothing is said before the relay has recovered; then the oldest comes first."""
-    desk = Desk()
-    desk.tell(stop("old"))
-    desk.relay = Relay("east")
-    for event, facts in desk.written:
+    fleet_placer = FleetPlacer()
+    fleet_placer.tell(stop("old"))
+    fleet_placer.relay = Relay("east")
+    for event, facts in fleet_placer.written:
         for fact in decode_facts("relay/east", facts):
-            desk.relay.apply(decode_event(event), fact, 1.0)
-    assert desk.tell(stop("new"))[1] == []
-    _, sends = desk.tell(m.Recovered())
+            fleet_placer.relay.apply(decode_event(event), fact, 1.0)
+    assert fleet_placer.tell(stop("new"))[1] == []
+    _, sends = fleet_placer.tell(m.Recovered())
     assert [s.message for s in sends] == [m.Forward(1, stop("old")), m.Forward(2, stop("new"))]
 
 
 def test_questions_are_asked_once_and_leave_no_trace() -> None:
     """They change no books; an answer that never comes is the asker's business."""
-    desk = Desk()
-    before = len(desk.written)
-    _, sends = desk.tell(m.AskPlans(1, ()))
-    assert [s.message for s in sends] == [m.Forward(0, m.AskPlans(1, ()))]
-    assert len(desk.written) == before
-    assert desk.restart() == []
+    fleet_placer = FleetPlacer()
+    before = len(fleet_placer.written)
+    _, sends = fleet_placer.tell(m.RequestRegionBids(1, ()))
+    assert [s.message for s in sends] == [m.Forward(0, m.RequestRegionBids(1, ()))]
+    assert len(fleet_placer.written) == before
+    assert fleet_placer.restart() == []
 
 
 def test_a_relay_survives_in_a_snapshot() -> None:
     """Counters, names and what was not heard."""
-    desk = Desk()
-    desk.tell(m.SetHost("east-1-0", HostState.CORDONED))
-    desk.tell(news(1, 2))
+    fleet_placer = FleetPlacer()
+    fleet_placer.tell(m.SetHost("east-1-0", HostState.CORDONED))
+    fleet_placer.tell(news(1, 2))
     again = Relay("east")
-    again.restore(desk.relay.snapshot())
-    assert again.state == desk.relay.state
+    again.restore(fleet_placer.relay.snapshot())
+    assert again.state == fleet_placer.relay.state
 
 
 # --- who is who -------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class Stranger:
 )
 def test_nobody_else_is_heard(case: Stranger) -> None:
     """Neither a new journal at the old address nor the old one of before."""
-    receipt, sends = Desk().tell(case.batch)
+    receipt, sends = FleetPlacer().tell(case.batch)
     assert isinstance(receipt, m.Receipt)
     assert case.want in receipt.refused
     assert sends == []
@@ -195,15 +195,15 @@ def test_nobody_else_is_heard(case: Stranger) -> None:
 
 def test_nothing_is_taken_before_the_other_side_was_reached() -> None:
     """Who answers at the configured address is the peer, not whoever speaks first."""
-    desk = Desk(paired=False)
-    receipt, sends = desk.tell(news(1))
+    fleet_placer = FleetPlacer(paired=False)
+    receipt, sends = fleet_placer.tell(news(1))
     assert isinstance(receipt, m.Receipt)
     assert receipt.refused
     assert sends == []
-    assert desk.tell(news())[0] == m.Receipt("ours", 0)
-    assert desk.tell(m.Pair("theirs", 0))[0] is None
-    assert jobs(desk.tell(news(1))[1]) == ["j1"]
-    assert isinstance(desk.tell(m.Pair("somebody", 0))[0], Conflict)
+    assert fleet_placer.tell(news())[0] == m.Receipt("ours", 0)
+    assert fleet_placer.tell(m.Pair("theirs", 0))[0] is None
+    assert jobs(fleet_placer.tell(news(1))[1]) == ["j1"]
+    assert isinstance(fleet_placer.tell(m.Pair("somebody", 0))[0], Conflict)
 
 
 def test_nobody_is_paired_with_a_relay_that_has_no_name_yet() -> None:
@@ -215,20 +215,20 @@ def test_nobody_is_paired_with_a_relay_that_has_no_name_yet() -> None:
 
 def test_an_old_copy_of_the_other_journal_severs_the_link_for_good() -> None:
     """It acknowledged what it does not have any more: what it says next may be old numbers anew."""
-    desk = Desk()
-    desk.tell(stop("j1"))
-    desk.tell(m.Acked(1))
-    assert isinstance(desk.tell(m.Pair("theirs", 0))[0], Conflict)
-    desk.restart()
-    assert isinstance(desk.tell(m.Pair("theirs", 1))[0], Conflict)
-    receipt, _ = desk.tell(news(1))
+    fleet_placer = FleetPlacer()
+    fleet_placer.tell(stop("j1"))
+    fleet_placer.tell(m.Acked(1))
+    assert isinstance(fleet_placer.tell(m.Pair("theirs", 0))[0], Conflict)
+    fleet_placer.restart()
+    assert isinstance(fleet_placer.tell(m.Pair("theirs", 1))[0], Conflict)
+    receipt, _ = fleet_placer.tell(news(1))
     assert isinstance(receipt, m.Receipt)
     assert receipt.refused == LOST_HISTORY
 
 
 def test_the_name_of_a_stream_is_given_once() -> None:
     """A restart offers another name; the journal has one already."""
-    desk = Desk()
-    desk.restart()
-    receipt, _ = desk.tell(m.OpenStream("another"))
+    fleet_placer = FleetPlacer()
+    fleet_placer.restart()
+    receipt, _ = fleet_placer.tell(m.OpenStream("another"))
     assert receipt == m.Receipt("ours", 0)

@@ -16,7 +16,7 @@ from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.reason import ChangeKind
 from topmast.model.states import WAITING, HostState, JobState
 from topmast.model.views import Explanation
-from topmast.ports import Outcome
+from topmast.ports import Decision
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet import hosts, with_reach
 
@@ -248,7 +248,7 @@ def test_a_plan_that_was_refused_is_counted_and_shown() -> None:
     placer = world.placer("east")
     really = placer.handle
 
-    def meanwhile(event: m.Message, now: float) -> Outcome:
+    def meanwhile(event: m.Message, now: float) -> Decision:
         if isinstance(event, m.CommitPlan) and event.epoch == 1:
             really(m.SetHost(event.plan.hosts[0], HostState.CORDONED), now)
         return really(event, now)

@@ -57,7 +57,7 @@ class GangStopping(Fact, frozen=True):
     suspects: tuple[str, ...] = ()
 
 
-class Prodded(Fact, frozen=True):
+class StopRepeated(Fact, frozen=True, tag="Prodded"):
     """The engine was told again to stop the gang."""
 
     job: str
@@ -65,7 +65,7 @@ class Prodded(Fact, frozen=True):
     deadline_s: float
 
 
-class Marked(Fact, frozen=True):
+class CheckpointRecorded(Fact, frozen=True, tag="Marked"):
     """The job checkpointed at ``step``."""
 
     job: str
@@ -143,6 +143,6 @@ class Unpacked(Fact, frozen=True):
 
 
 ClusterFact = (
-    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | Prodded | Marked | Closed
+    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated | CheckpointRecorded | Closed
     | Refused | Joined | Suspended | Continued | Measured | Packed | PackKept | Unpacked
 )  # fmt: skip

@@ -15,14 +15,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.cluster.facts import (
+    CheckpointRecorded,
     Closed,
     ClusterSet,
     GangStopping,
     GangUp,
-    Marked,
     Opened,
-    Prodded,
     Refused,
+    StopRepeated,
     TaskDown,
     TaskUp,
 )
@@ -76,7 +76,7 @@ class ClusterManager(EventMachine):
             self.decide(ClusterSet())
             if before is not None and before.hosts != event.cluster.hosts:
                 self._down = {host: True for host in self._down if host in self._hosts}
-                self.send(ids.engine(self.name), m.EquipCluster(event.cluster.hosts))
+                self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
         """Say again what the engine may not have heard, then compare with what it runs."""
@@ -92,7 +92,7 @@ class ClusterManager(EventMachine):
     def _ask_truth(self) -> None:
         self._truth_asked_s = self.now
         self._asked_after = self._orders
-        self.send(ids.engine(self.name), m.AskTruth())
+        self.send(ids.engine(self.name), m.ListTasks())
 
     # --- launching ----------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class ClusterManager(EventMachine):
     def _checkpointed(self, event: m.Checkpointed) -> None:
         attempt = self._attempt(event.job, event.epoch)
         if attempt and (attempt.kept_until_s is None or event.at_s > attempt.kept_until_s):
-            self.decide(Marked(event.job, event.epoch, event.step, event.at_s))
+            self.decide(CheckpointRecorded(event.job, event.epoch, event.step, event.at_s))
             self._tell(m.AttemptCheckpointed(event.job, event.epoch, event.step, event.at_s))
 
     def _resumed(self, event: m.Resumed) -> None:
@@ -312,7 +312,7 @@ class ClusterManager(EventMachine):
         limit_s = attempt.limit_s()
         if attempt.phase is AttemptPhase.STOPPING:
             if attempt.deadline_s <= self.now:
-                self.decide(Prodded(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
+                self.decide(StopRepeated(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
                 self._stop_tasks(attempt, grace_s=0.0)
         elif limit_s is not None and limit_s <= self.now:
             limit = attempt.spec.time_limit_s
@@ -324,7 +324,7 @@ class ClusterManager(EventMachine):
 
     # --- the engine's truth -------------------------------------------------------------------
 
-    def _truth(self, event: m.EngineTruth) -> None:
+    def _truth(self, event: m.TaskList) -> None:
         """Reconcile: account what ended unheard, fail what the engine lost, reap what nobody owns."""
         for host in event.down_hosts:
             self._host_down(m.HostDown(host))
@@ -418,12 +418,12 @@ class ClusterManager(EventMachine):
         attempt.exit_code, attempt.suspects = fact.exit_code, fact.suspects
         self._watch(attempt)
 
-    def _apply_prodded(self, fact: Prodded, event: m.Message) -> None:
+    def _apply_prodded(self, fact: StopRepeated, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.deadline_s = fact.deadline_s
         self._watch(attempt)
 
-    def _apply_marked(self, fact: Marked, event: m.Message) -> None:
+    def _apply_marked(self, fact: CheckpointRecorded, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.kept_until_s, attempt.step = fact.at_s, fact.step
         if (turns := attempt.turns) is not None:
@@ -471,7 +471,7 @@ class ClusterManager(EventMachine):
         m.Resumed: _resumed,
         m.HostDown: _host_down,
         m.HostUp: _host_up,
-        m.EngineTruth: _truth,
+        m.TaskList: _truth,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         ClusterSet: _apply_cluster,
@@ -480,8 +480,8 @@ class ClusterManager(EventMachine):
         TaskDown: _apply_down,
         GangUp: _apply_gang_up,
         GangStopping: _apply_stopping,
-        Prodded: _apply_prodded,
-        Marked: _apply_marked,
+        StopRepeated: _apply_prodded,
+        CheckpointRecorded: _apply_marked,
         Closed: _apply_closed,
         Refused: _apply_refused,
     }

@@ -19,7 +19,7 @@ from topmast.fast.cluster.machine import RECONCILE_S
 from topmast.fast.cluster.room import slots_of
 from topmast.fast.cluster.turns import SlicingManager
 from topmast.fast.machine import Fact
-from topmast.fast.packing_speedups import Gains, Kind, kind_of
+from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
@@ -77,7 +77,7 @@ class PackingManager(SlicingManager):
         """The rates that the placer was told."""
         self._looks: dict[str, int] = {}
         """Whose rate it is to be told, and for how many more quanta that is looked for."""
-        self._gains = Gains()
+        self._gains = PackingSpeedups()
         self._models: dict[str, str] = {}
         self._models_of: tuple[HostSpec, ...] = ()
 
@@ -86,7 +86,7 @@ class PackingManager(SlicingManager):
     def _measure(self, attempt: Attempt) -> None:
         """Ask how far a gang has come: one window ends, and the next begins."""
         if self.packing is not None and attempt.phase is AttemptPhase.RUNNING:
-            self.send(ids.engine(self.name), m.AskPace(attempt.job, attempt.epoch))
+            self.send(ids.engine(self.name), m.ReadProgress(attempt.job, attempt.epoch))
 
     def _stand_still(self, attempt: Attempt) -> None:
         self._measure(attempt)
@@ -99,7 +99,7 @@ class PackingManager(SlicingManager):
         super()._go_on(attempt)
         self._measure(attempt)
 
-    def _paced(self, event: m.Paced) -> None:
+    def _paced(self, event: m.ProgressReport) -> None:
         attempt = self._attempt(event.job, event.epoch)
         turns = None if attempt is None else attempt.turns
         if attempt is None or turns is None or attempt.phase is not AttemptPhase.RUNNING:
@@ -348,7 +348,7 @@ class PackingManager(SlicingManager):
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         **SlicingManager.handlers,
         m.Wake: _wake,
-        m.Paced: _paced,
+        m.ProgressReport: _paced,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         **SlicingManager.appliers,

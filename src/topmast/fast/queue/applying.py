@@ -115,7 +115,7 @@ def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
     queue.pending.reopen()  # the quota that it had taken is there for others again
 
 
-def _forgiven(queue: QueueState, fact: f.Forgiven, event: m.Message) -> None:
+def _forgiven(queue: QueueState, fact: f.AvoidHostsCleared, event: m.Message) -> None:
     record = queue.jobs[fact.job]
     queue.pending.remove(record.id)
     record.avoid_hosts = ()
@@ -290,7 +290,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Bound: _bound,
     f.Planned: _planned,
     f.Unplanned: _unplanned,
-    f.Forgiven: _forgiven,
+    f.AvoidHostsCleared: _forgiven,
     f.Promoted: _promoted,
     f.Moved: _moved,
     f.Migrates: _migrates,

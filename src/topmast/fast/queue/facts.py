@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from topmast.fast.machine import Fact
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.decided import Decided
-from topmast.model.plan import Place, Plan
+from topmast.model.plan import Binding, Plan
 from topmast.model.states import JobState
 
 
@@ -30,14 +30,14 @@ class Admitted(Fact, frozen=True):
     """
 
     first_number: int
-    places: tuple[Place | None, ...] = ()
+    places: tuple[Binding | None, ...] = ()
 
 
 class Bound(Fact, frozen=True):
     """A waiting job was sent to another place, or told to stay; None: it may run anywhere."""
 
     job: str
-    place: Place | None
+    place: Binding | None
 
 
 class Planned(Fact, frozen=True):
@@ -60,7 +60,7 @@ class Unplanned(Fact, frozen=True):
     why: str
 
 
-class Forgiven(Fact, frozen=True):
+class AvoidHostsCleared(Fact, frozen=True, tag="Forgiven"):
     """No other place was found: a job may run again on the hosts that it avoided."""
 
     job: str
@@ -178,7 +178,7 @@ class DeletionDone(Fact, frozen=True):
 
 
 QueueFact = (
-    FleetSet | HostsMoved | Admitted | Planned | Unplanned | Forgiven | Moved | Migrates | CancelWanted | Ended
+    FleetSet | HostsMoved | Admitted | Planned | Unplanned | AvoidHostsCleared | Moved | Migrates | CancelWanted | Ended
     | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
     | ReplicaDropped | DatasetRemoved | DeletionBegun | DeletionDone
     | PackedWith | AttemptsSkipped

@@ -145,7 +145,7 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
 def release_place(queue: QueueViews, record: JobRecord) -> None:
     """Have the place given up that its last region keeps for a job, which does not come."""
     if record.moves and record.region is not None:
-        drop = m.DropHolds((record.id,), places=True)
+        drop = m.DropLeases((record.id,), places=True)
         queue.send(ids.placer(record.region), drop)
 
 

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.decided import Decided
 from topmast.model.job import MILLI, Band, JobSpec
-from topmast.model.plan import Place, Plan
+from topmast.model.plan import Binding, Plan
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
@@ -60,7 +60,7 @@ class JobRecord(Struct, gc=False):
     model: str | None = None
     hosts: tuple[str, ...] = ()
     gpus_milli: int | None = None
-    bound: Place | None = None
+    bound: Binding | None = None
     bindings: int = 0
     stopped_s: float | None = None
     uncounted_s: float = 0.0

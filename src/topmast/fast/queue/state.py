@@ -20,7 +20,7 @@ from topmast.fast.queue.backlog.topology_policy import Shapes
 from topmast.fast.queue.cycle.auction import Asking
 from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
-from topmast.fast.queue.cycle.early_binding import Binding
+from topmast.fast.queue.cycle.early_binding import EarlyBinding
 from topmast.fast.queue.cycle.liveness import Reach
 from topmast.fast.queue.cycle.prefetch import Ahead
 from topmast.fast.queue.data.catalogue import Catalogue, DatasetRecord
@@ -89,7 +89,7 @@ class QueueState(EventMachine):
         self.profile = profile
         self.pair_speeds = pair_speeds
         self.order = order
-        self.binding = Binding(profile.bind, bind)
+        self.binding = EarlyBinding(profile.bind, bind)
         self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.homes: dict[str, str] = {}

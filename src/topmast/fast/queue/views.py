@@ -11,7 +11,7 @@ from topmast.fast.queue.state import QueueState
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Ask, More, Reservation
+from topmast.model.plan import More, PlacementRequest, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
@@ -101,9 +101,9 @@ class QueueViews(QueueState):
         cluster: str | None = None,
         more: More | None = None,
         shrinks: bool = False,
-    ) -> Ask:
+    ) -> PlacementRequest:
         """The question about a job, as far as it is the same for all regions."""
-        return Ask(
+        return PlacementRequest(
             job=job,
             groups=self.entitlements.asked_for(spec.groups),
             topology=self.shapes.topology_of(spec),
@@ -133,7 +133,7 @@ class QueueViews(QueueState):
         job: str = "",
         avoid_hosts: tuple[str, ...] = (),
         held: Reservation | None = None,
-    ) -> Ask:
+    ) -> PlacementRequest:
         """The question put to one region."""
         ask = self.question(
             spec, over_quota, choices,
@@ -141,7 +141,7 @@ class QueueViews(QueueState):
         )  # fmt: skip
         return self.in_region(ask, region, cost)
 
-    def in_region(self, ask: Ask, region: str, cost: DataCost) -> Ask:
+    def in_region(self, ask: PlacementRequest, region: str, cost: DataCost) -> PlacementRequest:
         """A question with what its region adds to it."""
         terms = self.terms(region, cost)
         return msgspec.structs.replace(

@@ -31,7 +31,7 @@ from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing import pairs as guests
 from topmast.model import messages as m
 from topmast.model.job import Band
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
 from topmast.policies.options import Preemption
 
@@ -40,7 +40,7 @@ class RegionAnswers(RegionState):
     """Questions to the state; none of them writes it."""
 
     def verdicts(
-        self, ask: Ask, now: float, *, preempt: bool = True
+        self, ask: PlacementRequest, now: float, *, preempt: bool = True
     ) -> list[tuple[ClusterVerdict, Plan | None]]:
         """What a search finds in every cluster, by name: on free GPUs, else with preemption.
 
@@ -61,14 +61,16 @@ class RegionAnswers(RegionState):
             answers.append((verdicts.of(name, found), found))
         return answers
 
-    def _in_layers(self, search: Search, ask: Ask, cluster: str) -> Plan | None:
+    def _in_layers(self, search: Search, ask: PlacementRequest, cluster: str) -> Plan | None:
         """The best plan in a cluster, the lower layer where two are as good."""
         ask = asked(ask, self.columns.layers)
         names = (inner(cluster, layer) for layer in range(self.columns.layers))
         plans = [plan for name in names if (plan := search.best(ask, name).plan) is not None]
         return min(plans, key=lambda plan: (plan.score, layer_of(plan.cluster)), default=None)
 
-    def barred(self, ask: Ask, now: float, why: Rejection, detail: str) -> list[ClusterVerdict]:
+    def barred(
+        self, ask: PlacementRequest, now: float, why: Rejection, detail: str
+    ) -> list[ClusterVerdict]:
         """What there is to say of every cluster, by name, when the region is ruled out."""
         verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
         return [verdicts.barred(name, why, detail) for name in self.columns.cluster_names()]
@@ -78,7 +80,7 @@ class RegionAnswers(RegionState):
         return victims_of(self.search(now), plan)
 
     def place(
-        self, ask: Ask, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
+        self, ask: PlacementRequest, now: float, *, preempt: bool = True, gone: tuple[str, ...] = ()
     ) -> Spot | None:
         """Where the gang has a place, once the jobs ``gone`` are. As `Trials.place`."""
         search = self.search(now, ask)
@@ -91,7 +93,7 @@ class RegionAnswers(RegionState):
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
-    def changes(self, ask: Ask, now: float, *, preempt: bool = True) -> list[Change]:
+    def changes(self, ask: PlacementRequest, now: float, *, preempt: bool = True) -> list[Change]:
         """What would have to change here for a gang that has no place. As `region_changes`."""
         held_here = ask.held is not None and ask.held.region == self.region
         trials = Trials(
@@ -107,10 +109,10 @@ class RegionAnswers(RegionState):
         held, default_s = self.state.allocations, self.profile.default_duration_s
         return {job: expected_end_s(held[job], default_s, now) for job in held}
 
-    def _may_preempt(self, ask: Ask) -> bool:
+    def _may_preempt(self, ask: PlacementRequest) -> bool:
         return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
 
-    def offer(self, ask: Ask) -> m.Offer:
+    def offer(self, ask: PlacementRequest) -> m.Bid:
         """The best plan for a job, or why there is none. A place that is kept for it goes first."""
         kept = self.kept_offer(ask)
         if kept is not None:
@@ -122,12 +124,12 @@ class RegionAnswers(RegionState):
             return self._offer(ask)
         return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))
 
-    def _offered(self, ask: Ask) -> m.Offer | None:
+    def _offered(self, ask: PlacementRequest) -> m.Bid | None:
         """An offer with a plan, if there is one."""
         offer = self._offer(ask)
         return None if offer.plan is None else offer
 
-    def _offer(self, ask: Ask) -> m.Offer:
+    def _offer(self, ask: PlacementRequest) -> m.Bid:
         """The best plan for a gang of one size, or why there is none."""
         if self._may_sit_beside(ask):
             return self._offer_beside(ask)
@@ -136,16 +138,16 @@ class RegionAnswers(RegionState):
             held = search.allocations
             search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
             made = room_by_shrinking(search, ask)
-            return self.refusal(ask, None) if made is None else m.Offer(ask.job, made)
+            return self.refusal(ask, None) if made is None else m.Bid(ask.job, made)
         if ask.room_gpu_s is not None:
             plan = room_for(search, ask)
-            return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
+            return self.refusal(ask, None) if plan is None else m.Bid(ask.job, plan)
         found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
         if found.plan is not None:
-            return m.Offer(ask.job, found.plan)
+            return m.Bid(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
 
-    def _may_sit_beside(self, ask: Ask) -> bool:
+    def _may_sit_beside(self, ask: PlacementRequest) -> bool:
         """Whether seats reserved here for another job can be taken for a moment, to search without them.
 
         Not where victims are looked for: what stopping them would free is not counted beside such seats.
@@ -155,15 +157,15 @@ class RegionAnswers(RegionState):
         here = ask.held is not None and ask.held.region == self.region
         return plain and here and applies(ask, self.score.weights(ask))
 
-    def _offer_beside(self, ask: Ask) -> m.Offer:
+    def _offer_beside(self, ask: PlacementRequest) -> m.Bid:
         """The best plan that leaves the reserved seats alone, without a copy of the columns."""
         held = ask.held
         assert held is not None
         with kept_out(self.columns, held):
             plan = self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask).plan
-        return self.refusal(ask, None) if plan is None else m.Offer(ask.job, plan)
+        return self.refusal(ask, None) if plan is None else m.Bid(ask.job, plan)
 
-    def kept_offer(self, ask: Ask) -> m.Offer | None:
+    def kept_offer(self, ask: PlacementRequest) -> m.Bid | None:
         """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
         place = self.state.places.get(ask.job)
         if place is None or not suits(place, ask, self.columns):
@@ -172,7 +174,7 @@ class RegionAnswers(RegionState):
         if plan is None:
             return None
         plan = msgspec.structs.replace(plan, region_version=self.state.version)
-        return m.Offer(ask.job, plan, kept=True)
+        return m.Bid(ask.job, plan, kept=True)
 
     def departures(self, hosts: tuple[str, ...], now: float) -> tuple[Departure, ...]:
         """What becomes of each attempt on hosts of this region that are drained."""
@@ -180,15 +182,15 @@ class RegionAnswers(RegionState):
         search.allocations = self.state.allocations
         return departures(search, in_all(map(outer, hosts), self.columns.layers))
 
-    def refusal(self, ask: Ask, too_young_until_s: float | None) -> m.Offer:
+    def refusal(self, ask: PlacementRequest, too_young_until_s: float | None) -> m.Bid:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
         reason = pending_reason(self.columns, ask)
         first = None
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self.first_start(ask)
-        return m.Offer(ask.job, None, reason, too_young_until_s, first)
+        return m.Bid(ask.job, None, reason, too_young_until_s, first)
 
-    def _outranking(self, search: Search, ask: Ask) -> Found:
+    def _outranking(self, search: Search, ask: PlacementRequest) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
         held = self.state.allocations
         lowest = msgspec.structs.replace(ask, band=Band.CRITICAL)
@@ -209,7 +211,9 @@ class RegionAnswers(RegionState):
             return search.best(lowest)
         return Found(_sparing(last_first[: found[0]], found[1], stopping))
 
-    def first_start(self, ask: Ask, not_before_s: float = -math.inf) -> Reservation | None:
+    def first_start(
+        self, ask: PlacementRequest, not_before_s: float = -math.inf
+    ) -> Reservation | None:
         """Where and when the gang is expected to start first; it is known that not before a time."""
         ends = ends_of(self.state.allocations, self.profile.default_duration_s, self.now)
         look = partial(self._first_start, ask, ends, self.now, not_before_s)
@@ -217,13 +221,13 @@ class RegionAnswers(RegionState):
             return look()  # what is held for a moment is not in the version of the books
         return self.first_starts.find(ask, self.state.version, ends, look)
 
-    def expected_start(self, ask: Ask, now: float) -> Reservation | None:
+    def expected_start(self, ask: PlacementRequest, now: float) -> Reservation | None:
         """The same for people who look: nothing is remembered."""
         ends = ends_of(self.state.allocations, self.profile.default_duration_s, now)
         return self._first_start(ask, ends, now)
 
     def _first_start(
-        self, ask: Ask, ends: Ends, now: float, not_before_s: float = -math.inf
+        self, ask: PlacementRequest, ends: Ends, now: float, not_before_s: float = -math.inf
     ) -> Reservation | None:
         search = self.search(now, ask)
         free = msgspec.structs.replace(ask, preempt=False)

@@ -25,9 +25,9 @@ from topmast.fast.region.facts import (
     SuspicionOver,
     Up,
 )
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.slices import inside, outer
-from topmast.fast.region.reservation.bookings import Place
+from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing.pairs import inherit
 from topmast.model import messages as m
@@ -57,7 +57,7 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
         start_s=placer.now,
         time_left_s=event.time_left_s,
         expected_s=event.expected_s,
-        hold=Hold.CLAIMED,
+        hold=AllocationPhase.CLAIMED,
         waiting_for=list(fact.waiting_for),
     )
     placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
@@ -68,7 +68,7 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
 def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     placer.claims.pop(fact.job, None)
-    allocation.hold = Hold.STARTING
+    allocation.hold = AllocationPhase.STARTING
     allocation.start_s = placer.now
     placer.columns.note(allocation)
 
@@ -76,8 +76,8 @@ def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
 def _up(placer: RegionState, fact: Up, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     allocation.running_s = placer.now
-    if allocation.hold is Hold.STARTING:
-        allocation.hold = Hold.RUNNING
+    if allocation.hold is AllocationPhase.STARTING:
+        allocation.hold = AllocationPhase.RUNNING
     placer.columns.note(allocation)
 
 
@@ -93,7 +93,7 @@ def _paired(placer: RegionState, fact: PairedWith, event: m.Message) -> None:
 
 def _stopping(placer: RegionState, fact: Stopping, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
-    allocation.hold = Hold.STOPPING
+    allocation.hold = AllocationPhase.STOPPING
     allocation.why = fact.why
     placer.columns.note(allocation)
 
@@ -111,7 +111,7 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
 
 def _booked(placer: RegionState, fact: PlaceBooked, event: m.Message) -> None:
     needs = placer.state.allocations[fact.job].needs()
-    placer.state.places[fact.job] = Place(fact.plan, needs, fact.until_s)
+    placer.state.places[fact.job] = Booking(fact.plan, needs, fact.until_s)
     placer.columns.take(fact.plan.seats, needs)
     placer.state.version += 1
 

@@ -18,7 +18,7 @@ from topmast.fast.region.facts import (
     Stopping,
     Up,
 )
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.slices import in_all, outer, outside
 from topmast.fast.region.preemption.moving import GOING
 from topmast.fast.region.preemption.shrinking import larger_place
@@ -70,16 +70,16 @@ def stop(
 def stop_attempt(placer: RegionAnswers, event: m.StopAttempt) -> None:
     """End an attempt, as far as it has come."""
     allocation = placer.held(event.job, event.epoch)
-    if allocation is None or allocation.hold is Hold.STOPPING:
+    if allocation is None or allocation.hold is AllocationPhase.STOPPING:
         return
-    if allocation.hold is Hold.CLAIMED:
+    if allocation.hold is AllocationPhase.CLAIMED:
         free(placer, allocation, event.why, event.cause)
     else:
         stop(placer, allocation, event.why, event.cause)
     announce(placer)
 
 
-def enlarge(placer: RegionAnswers, event: m.EnlargeAttempt) -> None:
+def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
     """Give an attempt more tasks, if there is room now and that is worth a restart."""
     allocation = placer.held(event.job, event.epoch)
     if allocation is None or not allocation.spec.preemptible:
@@ -216,7 +216,7 @@ def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) 
         if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
     }
     for job, host in host_of.items():
-        if held[job].hold is Hold.CLAIMED:
+        if held[job].hold is AllocationPhase.CLAIMED:
             free(placer, held[job], Outcome.PREEMPTED, f"host {host} is drained")
     if not any(held[job].hold in GOING for job in host_of if job in held):
         return
@@ -260,7 +260,7 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
     if placer.columns.layers == 1 or (allocation.paired or "") == event.beside:
         return
     placer.decide(PairedWith(event.job, event.beside))
-    if not event.beside and other is not None and other.hold is Hold.RUNNING:
+    if not event.beside and other is not None and other.hold is AllocationPhase.RUNNING:
         placer.crowd.note_parted(placer, event.job, other.job)
         if not other.paired:  # both were told
             _rebalance(placer)

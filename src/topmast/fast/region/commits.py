@@ -10,7 +10,7 @@ from topmast.fast.region.facts import (
     PlaceGivenUp,
     SlotsTaken,
 )
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import inside, outer
 from topmast.fast.region.timesharing.pairs import why_not
@@ -77,7 +77,7 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
         held = placer.state.allocations.get(victim.job)
         if held is None:
             continue  # gone by itself: its slots are free
-        if held.epoch != victim.epoch or held.hold is Hold.STOPPING:
+        if held.epoch != victim.epoch or held.hold is AllocationPhase.STOPPING:
             return f"victim {victim.job} is another attempt or being stopped"
         trial.give_back(held.plan.seats, held.needs())
     for host in plan.hosts:

@@ -11,10 +11,10 @@ from topmast.fast.region.inventory.slices import asked, offered
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 
 
-def ask(placer: RegionAnswers, event: m.AskPlans) -> None:
+def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
     """Answer a batch of questions, in their order."""
     layers = placer.columns.layers
     if layers > 1:
@@ -24,19 +24,19 @@ def ask(placer: RegionAnswers, event: m.AskPlans) -> None:
     else:
         offers = tuple(placer.offer(ask) for ask in event.asks)
     told = tuple(offered(offer) for offer in offers)
-    placer.send(ids.QUEUE, m.PlansOffered(event.batch, placer.region, placer.state.version, told))
+    placer.send(ids.QUEUE, m.RegionBids(event.batch, placer.region, placer.state.version, told))
     announce(placer)
 
 
-def _in_order(placer: RegionAnswers, event: m.AskPlans) -> tuple[m.Offer, ...]:
+def _in_order(placer: RegionAnswers, event: m.RequestRegionBids) -> tuple[m.Bid, ...]:
     """Each answer knows what the earlier ones hold. O(searches); what was refused is refused again in O(1)."""
-    offers: list[m.Offer] = []
+    offers: list[m.Bid] = []
     planned: dict[str, bool] = {}
-    refused: dict[Ask, m.Offer] = {}
+    refused: dict[PlacementRequest, m.Bid] = {}
     held_milli = event.held_milli
     for ask in event.asks:
         if ask.job in planned:
-            offers.append(m.Offer(ask.job, None))
+            offers.append(m.Bid(ask.job, None))
             continue
         if event.gpus:
             ask = replace(ask, balance=held_milli / MILLI / event.gpus)
@@ -56,20 +56,20 @@ def _in_order(placer: RegionAnswers, event: m.AskPlans) -> tuple[m.Offer, ...]:
     return tuple(offers)
 
 
-def _offer_held(placer: RegionAnswers, event: m.AskPlans, ask: Ask) -> m.Offer:
+def _offer_held(placer: RegionAnswers, event: m.RequestRegionBids, ask: PlacementRequest) -> m.Bid:
     """An offer that is kept for a while; not if data must come first, for that takes longer."""
     _let_go(placer, ask.job)
     offer = placer.offer(ask)
     if offer.plan is None:
         placer.holds.denied = placer.holds.denied or len(placer.holds) > 0
     elif not ask.data_bytes and not ask.data_s:
-        ticket = m.HoldTicket(f"{event.batch}.{ask.job}", placer.now + event.hold_s)
+        ticket = m.OfferLease(f"{event.batch}.{ask.job}", placer.now + event.hold_s)
         placer.holds.take(placer.columns, ticket.id, ask, offer.plan, ticket.expires_s)
         offer = replace(offer, hold=ticket)
     return offer
 
 
-def drop_holds(placer: RegionAnswers, event: m.DropHolds) -> None:
+def drop_holds(placer: RegionAnswers, event: m.DropLeases) -> None:
     """Hold nothing for these jobs any more; those who found no place meanwhile may find one now."""
     for job in event.jobs:
         if event.places and job in placer.state.places:

@@ -6,17 +6,17 @@ import msgspec
 from msgspec import Struct
 
 from topmast.fast.machine import EventMachine
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
-from topmast.fast.region.reservation.bookings import Place
+from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.reservation.first_starts import FirstStarts, without
-from topmast.fast.region.reservation.leases import Holds
+from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.fast.region.search.search import Search
-from topmast.fast.region.timesharing.rebalancer import Crowd
+from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.model.states import HostState
 from topmast.policies.base import Rebalance, Score
 from topmast.policies.options import Preemption, Profile
@@ -37,7 +37,7 @@ class Books(Struct):
     down: dict[str, bool] = {}
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
-    places: dict[str, Place] = {}
+    places: dict[str, Booking] = {}
     """By job, seats kept for attempts that are being moved."""
     places_used: int = 0
     places_missed: int = 0
@@ -60,11 +60,11 @@ class RegionState(EventMachine):
         self.profile = profile
         self.score = score
         self.rebalance = rebalance
-        self.crowd = Crowd()
+        self.crowd = SharingRebalancer()
         self.pool = pool or Pool()
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)
-        self.holds = Holds()
+        self.holds = OfferLeases()
         self.first_starts = FirstStarts()
         self.pool.put(self.columns)
         self.freed = False
@@ -75,7 +75,7 @@ class RegionState(EventMachine):
         self.claims: dict[str, Allocation] = {}
         """Attempts whose victims still hold some of their slots."""
 
-    def search(self, now: float, ask: Ask | None = None) -> Search:
+    def search(self, now: float, ask: PlacementRequest | None = None) -> Search:
         """A search over the region as it is now, at the prices for one question or the usual ones."""
         state, profile = self.state, self.profile
         weights = profile.score if ask is None else self.score.weights(ask)
@@ -153,5 +153,5 @@ class RegionState(EventMachine):
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=Books)
         held = self.state.allocations
-        self.claims = {job: a for job, a in held.items() if a.hold is Hold.CLAIMED}
+        self.claims = {job: a for job, a in held.items() if a.hold is AllocationPhase.CLAIMED}
         self.configure_columns(self.state.region)

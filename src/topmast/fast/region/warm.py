@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.kernels import GOES
 from topmast.fast.region.preemption.victims import hunt
@@ -35,7 +35,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.model.states import HostState
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -84,7 +84,9 @@ def _load_what_seldom_happens(
 ) -> None:
     """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
     attempt = _hold(columns, held, search, 0.0, preempt=False)
-    single = Ask("", (GroupAsk("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True)
+    single = PlacementRequest(
+        "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True
+    )
     assert search.best(single).plan is not None
     index = columns.lookup
     cost = np.zeros(len(index.clusters))
@@ -128,13 +130,13 @@ def _hold(
     plan = search.best(_ask(cpus, preempt)).plan
     assert plan is not None
     spec = JobSpec("", (TaskGroup("g", 2, _needs(cpus), "true"),), band=Band.OPPORTUNISTIC)
-    attempt = Allocation(plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, Hold.RUNNING, [])
+    attempt = Allocation(plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, AllocationPhase.RUNNING, [])
     held[plan.job] = attempt
     columns.hold(attempt)
     return attempt
 
 
-def _look_for_room(columns: Columns, ask: Ask) -> None:
+def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
     """When there will be room, and whom room that came free may help."""
     index = columns.lookup
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
@@ -151,19 +153,21 @@ def _needs(cpus: float) -> Resources:
     return Resources((Accelerator("G", 2 * MILLI),), cpus)
 
 
-def _mixed_ask(preempt: bool) -> Ask:
+def _mixed_ask(preempt: bool) -> PlacementRequest:
     """Two groups and a share: trainers, a reader without GPUs, an evaluation."""
     share = Resources((Accelerator("G", MILLI // 2),))
     groups = (
-        GroupAsk("g", 1, Resources((Accelerator("G", 2 * MILLI),))),
-        GroupAsk("r", 1, Resources(cpus=1.0)),
-        GroupAsk("e", 1, share),
+        GroupRequest("g", 1, Resources((Accelerator("G", 2 * MILLI),))),
+        GroupRequest("r", 1, Resources(cpus=1.0)),
+        GroupRequest("e", 1, share),
     )
-    return Ask("", groups, Topology(), Band.NORMAL, preempt)
+    return PlacementRequest("", groups, Topology(), Band.NORMAL, preempt)
 
 
-def _ask(cpus: float, preempt: bool) -> Ask:
-    return Ask("", (GroupAsk("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt)
+def _ask(cpus: float, preempt: bool) -> PlacementRequest:
+    return PlacementRequest(
+        "", (GroupRequest("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from topmast.model.messages.base import Message
 from topmast.model.plan import Seat
 
 
-class EquipCluster(Message, frozen=True):
+class SetHosts(Message, frozen=True, tag="EquipCluster"):
     """From now on the cluster has these hosts and no others; the others run nothing any more."""
 
     hosts: tuple[HostSpec, ...]
@@ -50,15 +50,15 @@ class ResumeGang(Message, frozen=True):
     epoch: int
 
 
-class AskPace(Message, frozen=True):
-    """How far has the attempt come? Answered by ``Paced``, if it has reported a step."""
+class ReadProgress(Message, frozen=True, tag="AskPace"):
+    """How far has the attempt come? Answered by ``ProgressReport``, if it has reported a step."""
 
     job: str
     epoch: int
 
 
-class AskTruth(Message, frozen=True):
-    """What do you run? Answered by ``EngineTruth``."""
+class ListTasks(Message, frozen=True, tag="AskTruth"):
+    """What do you run? Answered by ``TaskList``."""
 
 
 class TaskReport(Struct, frozen=True):
@@ -118,7 +118,7 @@ class Resumed(Message, frozen=True):
     step: int
 
 
-class Paced(Message, frozen=True):
+class ProgressReport(Message, frozen=True, tag="Paced"):
     """The attempt was at a step (mini-batch) at a time."""
 
     job: str
@@ -153,7 +153,7 @@ class TruthTask(Struct, frozen=True):
     report: TaskReport = TaskReport()
 
 
-class EngineTruth(Message, frozen=True):
+class TaskList(Message, frozen=True, tag="EngineTruth"):
     """Everything an engine runs, or ran and has not forgotten, and its hosts that are down."""
 
     tasks: tuple[TruthTask, ...]

@@ -19,18 +19,18 @@ from topmast.model.messages.clusters import (
 )
 from topmast.model.messages.engines import Progress
 from topmast.model.messages.placers import (
-    AskPlans,
     AssignHosts,
     CapacityChanged,
     CommitPlan,
     ConfigureRegion,
-    DropHolds,
-    EnlargeAttempt,
+    DropLeases,
     HostsMoved,
     OutOfService,
     PlanCommitted,
     PlanRefused,
-    PlansOffered,
+    RegionBids,
+    RequestRegionBids,
+    ScaleUpAttempt,
     SetHost,
     StopAttempt,
 )
@@ -73,13 +73,13 @@ class Acked(Message, frozen=True):
 
 
 ToPlacer = (
-    ConfigureRegion | AskPlans | CommitPlan | StopAttempt | EnlargeAttempt | SetHost | DropHolds
+    ConfigureRegion | RequestRegionBids | CommitPlan | StopAttempt | ScaleUpAttempt | SetHost | DropLeases
     | AssignHosts
 )  # fmt: skip
 """What a queue may say to a placer in another process."""
 
 ToQueue = (
-    PlansOffered | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
+    RegionBids | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
     | AttemptSuspended | AttemptContinued | AttemptPacked | OutOfService
 )  # fmt: skip

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Band, JobSpec
 from topmast.model.messages.base import Message
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState, Outcome
 
@@ -18,15 +18,15 @@ class ConfigureRegion(Message, frozen=True):
     region: RegionSpec
 
 
-class AskPlans(Message, frozen=True):
-    """Where would these jobs run best? Answered by ``PlansOffered`` with the same batch number.
+class RequestRegionBids(Message, frozen=True, tag="AskPlans"):
+    """Where would these jobs run best? Answered by ``RegionBids`` with the same batch number.
 
     If offers are held, later questions of the batch take them into account. A job that already has
     an offer is not searched again: its answer has no plan and no reason.
     """
 
     batch: int
-    asks: tuple[Ask, ...]
+    asks: tuple[PlacementRequest, ...]
     hold_s: float = 0.0
     """Hold what is offered for so long; 0: hold nothing."""
     held_milli: int = 0
@@ -35,7 +35,7 @@ class AskPlans(Message, frozen=True):
     """GPUs present, over which the balance is taken."""
 
 
-class HoldTicket(Struct, frozen=True):
+class OfferLease(Struct, frozen=True):
     """A hold of what was offered."""
 
     id: str
@@ -44,29 +44,29 @@ class HoldTicket(Struct, frozen=True):
 
 
 class RegionTerms(Struct, frozen=True, gc=False):
-    """What differs from region to region in a request for one job (see ``Ask``)."""
+    """What differs from region to region in a request for one job (see ``PlacementRequest``)."""
 
     data_bytes: int = 0
     data_s: float = 0.0
     balance: float = 0.0
 
 
-class AskFleet(Message, frozen=True):
-    """Where would this job run best, in these regions? Answered by ``FleetOffered``.
+class RequestFleetBids(Message, frozen=True, tag="AskFleet"):
+    """Where would this job run best, in these regions? Answered by ``FleetBids``.
 
-    Regions of other processes answer with ``PlansOffered``, and hold what they offer for
+    Regions of other processes answer with ``RegionBids``, and hold what they offer for
     ``hold_s``.
     """
 
     batch: int
-    ask: Ask
+    ask: PlacementRequest
     terms: dict[str, RegionTerms]
     kin: int = 0
     """The job's placement class. A refusal is remembered for the whole class."""
     hold_s: float = 0.0
 
 
-class Offer(Struct, frozen=True, gc=False):
+class Bid(Struct, frozen=True, gc=False):
     """A region's answer for one job: its best plan, or why there is none."""
 
     job: str
@@ -76,28 +76,28 @@ class Offer(Struct, frozen=True, gc=False):
     """When time alone would change the answer (a victim grows old enough)."""
     reservation: Reservation | None = None
     """Where and when the job would start first, if that was asked."""
-    hold: HoldTicket | None = None
+    hold: OfferLease | None = None
     kept: bool | UnsetType = UNSET
     """The plan is a place that was kept for the job."""
 
 
-class FleetOffered(Message, frozen=True):
+class FleetBids(Message, frozen=True, tag="FleetOffered"):
     """The answer of several regions."""
 
     batch: int
     regions: tuple[str, ...]
-    offers: dict[str, Offer]
+    offers: dict[str, Bid]
     """By region: the best region's plan alone; without a plan, the answer of each region."""
 
 
-class PlansOffered(Message, frozen=True):
+class RegionBids(Message, frozen=True, tag="PlansOffered"):
     """A region's answers to a batch."""
 
     batch: int
     region: str
     version: int
     """The state of the region that the answers rest on."""
-    offers: tuple[Offer, ...]
+    offers: tuple[Bid, ...]
 
 
 class CommitPlan(Message, frozen=True):
@@ -142,7 +142,7 @@ class StopAttempt(Message, frozen=True):
     cause: str = ""
 
 
-class EnlargeAttempt(Message, frozen=True):
+class ScaleUpAttempt(Message, frozen=True, tag="EnlargeAttempt"):
     """Offer idle GPUs to an elastic job: restart its attempt with more tasks, if that pays.
 
     This is a hint: where there is no room, or if it is lost, nothing happens. The attempt ends as
@@ -212,8 +212,8 @@ class OutOfService(Message, frozen=True):
     """By model."""
 
 
-class WhoFits(Message, frozen=True):
-    """There is more room: which refused jobs might fit now? Answered by ``MayFit``, if there are
+class CheckBlocked(Message, frozen=True, tag="WhoFits"):
+    """There is more room: which refused jobs might fit now? Answered by ``Unblocked``, if there are
     any.
     """
 
@@ -223,14 +223,14 @@ class WhoFits(Message, frozen=True):
     """The room is that of a reservation that has ended."""
 
 
-class MayFit(Message, frozen=True):
+class Unblocked(Message, frozen=True, tag="MayFit"):
     """Jobs of these placement classes are searched again."""
 
     kin: tuple[int, ...] | None
     """Numbers of placement classes; None for all."""
 
 
-class DropHolds(Message, frozen=True):
+class DropLeases(Message, frozen=True, tag="DropHolds"):
     """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
 
     jobs: tuple[str, ...]

@@ -166,13 +166,13 @@ def test_a_question_is_lost_with_its_request_and_orders_are_not(sides: tuple[Sid
     queue, east = sides
     east.fate += ["lost"] * 10_000
     eventually(lambda: not queue.end.up, "the line is known to be dead")
-    queue.post("relay/east", m.AskPlans(1, ()))
+    queue.post("relay/east", m.RequestRegionBids(1, ()))
     queue.post("relay/east", stop(1))
     east.fate.clear()
     eventually(lambda: queue.end.up and east.got, "the order arrives")
-    queue.post("relay/east", m.AskPlans(2, ()))
+    queue.post("relay/east", m.RequestRegionBids(2, ()))
     eventually(lambda: len(east.got) == 2, "so does a question, now")
-    assert east.got == [stop(1), m.AskPlans(2, ())]
+    assert east.got == [stop(1), m.RequestRegionBids(2, ())]
 
 
 def test_each_side_takes_only_what_the_other_may_say(sides: tuple[Side, Side]) -> None:

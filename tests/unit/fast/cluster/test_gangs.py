@@ -257,7 +257,7 @@ def test_an_end_that_the_truth_tells_has_its_time() -> None:
     manager.now = 50.0
     manager.ask_truth()
     ends = (m.TruthTask("j1", 1, rank, running=False, code=0, at_s=20.0 + rank) for rank in (0, 1))
-    manager.tell(m.EngineTruth(tuple(ends)))
+    manager.tell(m.TaskList(tuple(ends)))
     assert manager.end().end_s == 21.0
 
 

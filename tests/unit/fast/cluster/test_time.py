@@ -91,6 +91,6 @@ def test_the_engine_is_asked_for_its_truth_while_anything_is_there(phase: str) -
     if phase == "stopping":
         manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
     manager.wake_at(1_000.0)
-    assert len(manager.ordered(m.AskTruth)) == 1
+    assert len(manager.ordered(m.ListTasks)) == 1
     manager.wake_at(1_000.0 + 3 * RECONCILE_S)
-    assert len(manager.ordered(m.AskTruth)) == 4
+    assert len(manager.ordered(m.ListTasks)) == 4

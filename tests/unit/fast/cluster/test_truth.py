@@ -71,14 +71,14 @@ def test_the_engine_is_believed(case: Truth) -> None:
         manager.launch()
     manager.tell(*case.heard)
     manager.ask_truth()
-    manager.tell(m.EngineTruth(case.tasks, case.down))
+    manager.tell(m.TaskList(case.tasks, case.down))
     attempt = manager.machine.state.attempts.get("j1")
     assert (attempt.phase if attempt else None) is case.want_phase
     if case.want_outcome is not None:
         assert manager.end().outcome is case.want_outcome
     assert tuple(manager.ordered(m.StopTasks)) == case.want_stops
     decided = len(manager.facts)
-    manager.tell(m.EngineTruth(case.tasks, case.down))
+    manager.tell(m.TaskList(case.tasks, case.down))
     assert len(manager.facts) == decided, "hearing it twice changes nothing"
 
 
@@ -87,10 +87,10 @@ def test_a_truth_from_before_an_order_is_no_answer_to_it() -> None:
     manager = Manager()
     manager.launch()
     manager.ask_truth()
-    manager.tell(STOP, m.EngineTruth((), ()))
+    manager.tell(STOP, m.TaskList((), ()))
     assert manager.told(m.AttemptEnded) == []
     manager.ask_truth()
-    manager.tell(m.EngineTruth((), ()))
+    manager.tell(m.TaskList((), ()))
     assert manager.end().outcome is Outcome.PREEMPTED
 
 
@@ -99,12 +99,12 @@ def test_a_host_that_the_engine_has_again_is_told_of() -> None:
     manager = Manager()
     manager.launch()
     manager.tell(m.HostDown("east-1-1"))
-    manager.tell(m.EngineTruth((), ("east-1-1",)))
+    manager.tell(m.TaskList((), ("east-1-1",)))
     assert [news.up for news in manager.told(m.HostChanged)] == [False, False]
-    manager.tell(m.EngineTruth((), ()))
+    manager.tell(m.TaskList((), ()))
     assert manager.told(m.HostChanged)[-1] == m.HostChanged("east-1-1", up=True)
     count = len(manager.told(m.HostChanged))
-    manager.tell(m.EngineTruth((), ()))
+    manager.tell(m.TaskList((), ()))
     assert len(manager.told(m.HostChanged)) == count
 
 
@@ -113,7 +113,7 @@ def test_an_engine_with_a_dead_host_is_asked_although_nothing_runs() -> None:
     manager = Manager()
     manager.tell(m.HostDown("east-1-1"))
     manager.wake_at(60.0)
-    assert len(manager.ordered(m.AskTruth)) == 1
+    assert len(manager.ordered(m.ListTasks)) == 1
     manager.tell(m.HostUp("east-1-1"))
     assert manager.machine.next_wakeup_s() is None
 
@@ -123,7 +123,7 @@ def test_a_new_process_learns_which_hosts_are_back() -> None:
     manager = Manager()
     manager.tell(m.HostDown("east-1-1"))
     manager.machine.restore(manager.machine.snapshot())
-    manager.tell(m.Recovered(), m.EngineTruth((), ("east-1-0",)))
+    manager.tell(m.Recovered(), m.TaskList((), ("east-1-0",)))
     assert manager.told(m.HostChanged)[-2:] == [
         m.HostChanged("east-1-0", up=False), m.HostChanged("east-1-1", up=True),
     ]  # fmt: skip
@@ -144,10 +144,10 @@ class Recovery:
 @pytest.mark.parametrize(
     "case",
     [
-        Recovery("nothing was there", (exited(0), exited(1)), (m.AskTruth,)),
-        Recovery("it was being launched", (started(0),), (m.StartGang, m.AskTruth)),
-        Recovery("it ran", UP, (m.AskTruth,)),
-        Recovery("it was being stopped", (*UP, STOP), (m.StopTasks, m.AskTruth)),
+        Recovery("nothing was there", (exited(0), exited(1)), (m.ListTasks,)),
+        Recovery("it was being launched", (started(0),), (m.StartGang, m.ListTasks)),
+        Recovery("it ran", UP, (m.ListTasks,)),
+        Recovery("it was being stopped", (*UP, STOP), (m.StopTasks, m.ListTasks)),
     ],
     ids=lambda case: case.story,
 )

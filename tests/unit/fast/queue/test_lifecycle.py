@@ -353,7 +353,7 @@ def test_a_refused_plan_puts_the_job_back_in_its_line() -> None:
     planned = world.queue
     world.deliver(ids.QUEUE, m.SubmitJobs((job(),)))
     batch = planned.handle(m.Wake(), world.now).sends
-    offers = world.machines.desk.handle(batch[0].message, world.now).sends
+    offers = world.machines.fleet_placer.handle(batch[0].message, world.now).sends
     planned.handle(offers[0].message, world.now)
     assert world.jobs["j1"].plan is not None
     planned.handle(m.PlanRefused("j1", 1, "host east-1-0 takes no work"), world.now)

@@ -30,7 +30,7 @@ from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.ids import attempt_name
-from topmast.model.messages import EngineTruth, HostDown, HostUp, Paced, StartGang, TaskLost
+from topmast.model.messages import HostDown, HostUp, ProgressReport, StartGang, TaskList, TaskLost
 from topmast.ports import Clock, Post
 
 LOOK_S = 0.05
@@ -129,7 +129,7 @@ class LocalEngine:
         self._do(partial(self._ask_pace, attempt_name(job, epoch)))
 
     def ask_truth(self) -> None:
-        """Post an `EngineTruth`, once the hosts that run have been heard."""
+        """Post an `TaskList`, once the hosts that run have been heard."""
         self._do(self._ask_truth)
 
     def equip(self, hosts: Sequence[HostSpec]) -> None:
@@ -471,7 +471,7 @@ class LocalEngine:
         steps = [step for t in self._tasks.of_attempt(attempt) if (step := self._tasks.step_of(t))]
         if steps:
             job, epoch = files.split_attempt(attempt)
-            self._post(Paced(job, epoch, max(steps), now))
+            self._post(ProgressReport(job, epoch, max(steps), now))
 
     def _poke(self, attempt: str) -> None:
         self._stops.wake(attempt)
@@ -496,4 +496,4 @@ class LocalEngine:
             for host in self._hosts.values()
             if host.name in self._configured and host.state is HostState.DOWN
         ]
-        self._post(EngineTruth(self._tasks.truth(), tuple(down)))
+        self._post(TaskList(self._tasks.truth(), tuple(down)))

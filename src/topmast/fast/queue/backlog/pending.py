@@ -24,7 +24,7 @@ from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.tenancy.entitlements import Wanted
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band, JobSpec, Topology
-from topmast.model.plan import Place
+from topmast.model.plan import Binding
 from topmast.model.reason import PendingReason
 from topmast.policies.base import Order, QueueView
 from topmast.policies.options import ShareOptions
@@ -85,7 +85,7 @@ def shape_of(
     spec: JobSpec,
     topology: Topology,
     avoid_hosts: tuple[str, ...],
-    bound: Place | None = None,
+    bound: Binding | None = None,
     granted: int | None = None,
     beside: str = "",
 ) -> Shape:

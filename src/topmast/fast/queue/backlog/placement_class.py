@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from msgspec import Struct
 
 from topmast.model.job import Band, JobSpec, Resources, Topology
-from topmast.model.plan import Place, Reservation
+from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
 
 Likeness = tuple[Hashable, ...]
@@ -108,7 +108,7 @@ def likeness_of(
     spec: JobSpec,
     topology: Topology,
     avoid_hosts: tuple[str, ...],
-    bound: Place | None,
+    bound: Binding | None,
     over_quota: bool,
     granted: int | None = None,
     beside: str = "",

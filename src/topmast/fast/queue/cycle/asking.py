@@ -16,7 +16,7 @@ from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.options import Preemption, WhenBlocked
 
@@ -125,8 +125,8 @@ def ask(
     if here:
         terms = {region: queue.terms(region, costs[region]) for region in here}
         kin = queue.pending.line(record.id).kin[candidate.over_quota]
-        whole = m.AskFleet(queue.batch, question, terms, kin.number, queue.reach.hold_s())
-        queue.send(ids.DESK, whole)
+        whole = m.RequestFleetBids(queue.batch, question, terms, kin.number, queue.reach.hold_s())
+        queue.send(ids.FLEET_PLACER, whole)
     if len(here) < len(regions):
         _ask_apart(queue, asking, question)
 
@@ -152,7 +152,7 @@ def _question(
     room_gpu_s: float | None = None,
     when: bool = False,
     shrinks: bool = False,
-) -> Ask:
+) -> PlacementRequest:
     """The question about a candidate, as far as it is the same for all regions. ``when``: there will be room.
 
     Nobody has to go for more tasks of an elastic gang than the fewest that will do.
@@ -176,10 +176,10 @@ def _question(
 # --- regions apart ------------------------------------------------------------------------------------
 
 
-def _ask_apart(queue: QueueViews, asking: Asking, question: Ask) -> None:
+def _ask_apart(queue: QueueViews, asking: Asking, question: PlacementRequest) -> None:
     """Take what regions apart have answered already; ask the others, and about who comes next."""
     alone = _is_alone(queue.jobs[question.job], question)
-    silent: dict[str, Ask] = {}
+    silent: dict[str, PlacementRequest] = {}
     for region in [r for r in asking.awaited if r in queue.reach.apart]:
         own = queue.in_region(question, region, asking.costs[region])
         held_milli = queue.ledger.by_region.get(region, 0)
@@ -197,13 +197,13 @@ def _ask_apart(queue: QueueViews, asking: Asking, question: Ask) -> None:
         asks = _batch(queue, region, own, upcoming)
         held_milli = queue.ledger.by_region.get(region, 0)
         if left := queue.ahead.ask(region, asking.batch, asks, held_milli, queue.now):
-            queue.send(ids.placer(region), m.DropHolds(left, quiet=True))
+            queue.send(ids.placer(region), m.DropLeases(left, quiet=True))
         gpus, hold_s = queue.gpus_by_region.get(region, 0), queue.reach.hold_s()
-        plans = m.AskPlans(asking.batch, asks, hold_s, held_milli, gpus)
+        plans = m.RequestRegionBids(asking.batch, asks, hold_s, held_milli, gpus)
         queue.send(ids.placer(region), plans)
 
 
-def _is_alone(record: JobRecord, question: Ask) -> bool:
+def _is_alone(record: JobRecord, question: PlacementRequest) -> bool:
     """Whether an answer concerns this job in this moment only: nobody else is asked about with it."""
     special = question.reserve or question.outranked is not None or question.room_gpu_s is not None
     return special or question.shrinks or record.moves or bool(question.beside)
@@ -211,7 +211,7 @@ def _is_alone(record: JobRecord, question: Ask) -> bool:
 
 def _upcoming(
     queue: QueueViews, first: Candidate, count: int
-) -> list[tuple[Ask, dict[str, DataCost], bool]]:
+) -> list[tuple[PlacementRequest, dict[str, DataCost], bool]]:
     """Questions about who comes next, with what data costs, and whether others may be stopped for it."""
     found = []
     for candidate in following(queue.pending.ranking, first, count):
@@ -237,9 +237,9 @@ def _upcoming(
 def _batch(
     queue: QueueViews,
     region: str,
-    first: Ask,
-    upcoming: list[tuple[Ask, dict[str, DataCost], bool]],
-) -> tuple[Ask, ...]:
+    first: PlacementRequest,
+    upcoming: list[tuple[PlacementRequest, dict[str, DataCost], bool]],
+) -> tuple[PlacementRequest, ...]:
     """What one region is asked; where it is full, with victims in the same breath."""
     asks = [first]
     for question, costs, stops in upcoming[: queue.ahead.jobs(region) - 1]:

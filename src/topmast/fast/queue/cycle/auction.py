@@ -15,8 +15,8 @@ from msgspec import UNSET, Struct, UnsetType
 from topmast.fast.queue.backlog.pending import Candidate
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.model.decided import Decided, Rival, Rule
-from topmast.model.messages import Offer
-from topmast.model.plan import Place, Plan, Reservation
+from topmast.model.messages import Bid
+from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
@@ -45,7 +45,7 @@ class Asking(Struct, gc=False):
     costs: dict[str, DataCost]
     changes: int
     held: Reservation | None = None
-    offers: dict[str, Offer] = {}
+    offers: dict[str, Bid] = {}
     free_best: Plan | None = None
     silent: tuple[str, ...] = ()
     moves: bool = False
@@ -142,7 +142,7 @@ def decided_by(
     plan: Plan,
     *,
     elastic: bool,
-    bound: Place | None = None,
+    bound: Binding | None = None,
     absent: Iterable[str] = (),
 ) -> Decided:
     """Why a plan was chosen: the rule, and the best of the others. ``absent``: regions that could not be asked."""

@@ -64,7 +64,7 @@ def _drift(queue: QueueViews) -> None:
 def _offer_freed(queue: QueueViews) -> None:
     """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
     for region, cluster in queue.backfill.take_freed():
-        queue.send(ids.DESK, m.WhoFits(region, (cluster,), freed=True))
+        queue.send(ids.FLEET_PLACER, m.CheckBlocked(region, (cluster,), freed=True))
     if not queue.backfill.is_given:
         queue.pending.reopen_refused()  # for the first who finds no room again gets the next one
 
@@ -83,7 +83,7 @@ def advance(queue: QueueViews) -> None:
         candidate = queue.pending.next()
         if candidate is None:
             for region, jobs in queue.ahead.release():
-                queue.send(ids.placer(region), m.DropHolds(jobs, quiet=True))
+                queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
             if queue.elastic.may_grow:
                 enlarge(queue)
             return
@@ -91,7 +91,7 @@ def advance(queue: QueueViews) -> None:
         consider(queue, candidate)
 
 
-def offered(queue: QueueViews, event: m.PlansOffered) -> None:
+def offered(queue: QueueViews, event: m.RegionBids) -> None:
     """A region apart has answered."""
     if queue.reach.hear(event.region):
         queue.pending.reopen()
@@ -104,7 +104,7 @@ def offered(queue: QueueViews, event: m.PlansOffered) -> None:
     advance(queue)
 
 
-def fleet_offered(queue: QueueViews, event: m.FleetOffered) -> None:
+def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     """The regions of this process have answered."""
     asking = queue.asking
     if asking is None or event.batch != asking.batch:
@@ -150,7 +150,7 @@ def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     queue.ahead.spoil(event.region)
     queue.elastic.room_came = True
     if len(queue.pending.ranking):
-        queue.send(ids.DESK, m.WhoFits(event.region, event.clusters))
+        queue.send(ids.FLEET_PLACER, m.CheckBlocked(event.region, event.clusters))
 
 
 def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
@@ -158,7 +158,7 @@ def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
     queue.rounds.serves(event.region, event.gpus)
 
 
-def may_fit(queue: QueueViews, event: m.MayFit) -> None:
+def may_fit(queue: QueueViews, event: m.Unblocked) -> None:
     """Ask again about these, or about all."""
     if event.kin is None:
         queue.pending.reopen()

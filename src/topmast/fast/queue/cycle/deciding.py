@@ -102,7 +102,7 @@ def auction(queue: QueueViews, asking: Asking) -> None:
             return
         case Step.REFUSE:
             if record.avoid_hosts:
-                queue.decide(f.Forgiven(record.id))
+                queue.decide(f.AvoidHostsCleared(record.id))
             elif asking.changes == queue.pending.changes:  # else it is asked about once more
                 _found_no_place(queue, record, asking)
             return

@@ -16,7 +16,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
-from topmast.model.plan import Place
+from topmast.model.plan import Binding
 from topmast.policies.base import Bind, BindView, Bools, Floats, Ints
 from topmast.policies.options import BindOptions
 
@@ -61,14 +61,14 @@ class Loads:
                 self._signalled = self._milli.copy()
 
 
-class Binding:
+class EarlyBinding:
     """Sends jobs to places. Without ``bind`` it sends nobody anywhere."""
 
     def __init__(self, options: BindOptions, bind: Bind | None) -> None:
         self.options = options
         self._bind = bind
         self._clusters: list[tuple[str, ClusterSpec]] = []
-        self._row_of: dict[Place, int] = {}
+        self._row_of: dict[Binding, int] = {}
         self._region: Ints = np.zeros(0, np.int64)
         self._gpus: Floats = np.zeros(0)
         self._regions: list[str] = []
@@ -86,7 +86,7 @@ class Binding:
         self._clusters = [
             (r.name, c) for r in regions for c in sorted(r.clusters, key=lambda c: c.name)
         ]
-        self._row_of = {Place(r, c.name): i for i, (r, c) in enumerate(self._clusters)}
+        self._row_of = {Binding(r, c.name): i for i, (r, c) in enumerate(self._clusters)}
         self._region = np.array([self._regions.index(r) for r, _ in self._clusters], np.int64)
         self._gpus = np.array([float(sum(h.gpus for h in c.hosts)) for _, c in self._clusters])
         self._able = {}
@@ -99,11 +99,11 @@ class Binding:
 
     def places(
         self, specs: Sequence[JobSpec], first: int, catalogue: Catalogue, now: float
-    ) -> tuple[Place | None, ...]:
+    ) -> tuple[Binding | None, ...]:
         """Where new jobs, numbered from ``first``, have to wait; each knows of those before it."""
         if self._bind is None:
             return ()
-        found: list[Place | None] = []
+        found: list[Binding | None] = []
         more: Ints = np.zeros(len(self._clusters), np.int64)
         for offset, spec in enumerate(specs):
             place = self._choose(spec, first + offset, 0, None, catalogue, now, more)
@@ -112,7 +112,7 @@ class Binding:
             found.append(place)
         return tuple(found)
 
-    def again(self, record: JobRecord, catalogue: Catalogue, now: float) -> Place | None:
+    def again(self, record: JobRecord, catalogue: Catalogue, now: float) -> Binding | None:
         """Where a job that waited long, or whose place is gone, has to wait from now on."""
         return self._choose(
             record.spec, record.number, record.bindings, record.bound, catalogue, now, None
@@ -135,11 +135,11 @@ class Binding:
         spec: JobSpec,
         number: int,
         times: int,
-        bound: Place | None,
+        bound: Binding | None,
         catalogue: Catalogue,
         now: float,
         more: Ints | None,
-    ) -> Place | None:
+    ) -> Binding | None:
         """Ask the policy; None, so anywhere, if no cluster could hold the job. O(clusters)."""
         if self._bind is None:
             return None
@@ -162,7 +162,7 @@ class Binding:
             load=milli[rows] / MILLI / np.maximum(self._gpus[rows], 1.0),
         )
         region, cluster = self._clusters[int(rows[self._bind.choose(view)])]
-        return Place(region, None if self._bind.whole_region else cluster.name)
+        return Binding(region, None if self._bind.whole_region else cluster.name)
 
     def _eligible(self, spec: JobSpec, catalogue: Catalogue) -> tuple[Ints, Bools]:
         """The clusters that could hold a job, and which of them have all its data."""

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from topmast.fast.queue.backlog.pending import Candidate
 from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.cycle.liveness import HOLD_S
-from topmast.model.messages import Offer
-from topmast.model.plan import Ask
+from topmast.model.messages import Bid
+from topmast.model.plan import PlacementRequest
 
 MOST_JOBS = 1_000
 """More would make a message too large, and a region too slow to answer in time."""
@@ -31,8 +31,8 @@ FIRST_JOBS = 8
 class Rung(Struct, frozen=True):
     """One answer. ``kind``: what was asked, but for the job and the balance of its region."""
 
-    kind: Ask
-    offer: Offer
+    kind: PlacementRequest
+    offer: Bid
 
     @property
     def is_held(self) -> bool:
@@ -48,7 +48,7 @@ class Ladder(Struct):
     """
 
     batch: int
-    asks: tuple[Ask, ...]
+    asks: tuple[PlacementRequest, ...]
     held_milli: int
     until_s: float
     rungs: list[Rung] = []
@@ -85,7 +85,12 @@ class Ahead:
         return self._full.get(region, False)
 
     def ask(
-        self, region: str, batch: int, asks: tuple[Ask, ...], held_milli: int, now: float
+        self,
+        region: str,
+        batch: int,
+        asks: tuple[PlacementRequest, ...],
+        held_milli: int,
+        now: float,
     ) -> tuple[str, ...]:
         """A batch goes out; returns the jobs for whom nothing need be held any more. O(batch)."""
         before = self._ladders.get(region)
@@ -94,7 +99,7 @@ class Ahead:
         self._ladders[region] = Ladder(batch, asks, held_milli, now + HOLD_S / 2)
         return () if before is None else before.held()
 
-    def hear(self, region: str, batch: int, offers: tuple[Offer, ...]) -> None:
+    def hear(self, region: str, batch: int, offers: tuple[Bid, ...]) -> None:
         """The answers to a batch, as many as there are; those to an older one are ignored. O(batch)."""
         ladder = self._ladders.get(region)
         if ladder is None or ladder.batch != batch or ladder.rungs:
@@ -103,7 +108,7 @@ class Ahead:
         ladder.used = 1
         self._full[region] = any(o.reason is not None for o in offers)
 
-    def answer(self, region: str, ask: Ask, held_milli: int, now: float) -> Offer | None:
+    def answer(self, region: str, ask: PlacementRequest, held_milli: int, now: float) -> Bid | None:
         """What the region would answer now; None if it must be asked. O(batch)."""
         ladder = self._ladders.get(region)
         if ladder is None or self.most_jobs == 1 or not ladder.stands(held_milli, now):
@@ -164,11 +169,11 @@ def following(ranking: Ranking, first: Candidate, count: int) -> list[Candidate]
     return list(islice((c for c in ordered if c.job != first.job), count))
 
 
-def _kind(ask: Ask) -> Ask:
+def _kind(ask: PlacementRequest) -> PlacementRequest:
     return replace(ask, job="", balance=0.0)
 
 
-def _offer_to(job: str, offer: Offer) -> Offer:
+def _offer_to(job: str, offer: Bid) -> Bid:
     """The same place for another job that asks for the same; it stays held in the name of the first."""
     if offer.job == job:
         return offer

@@ -87,7 +87,7 @@ def enlarge(queue: QueueViews) -> None:
         if tasks > plan.tasks_of(group.name):
             told += 1
             elastic.asked_s[record.id] = queue.now
-            order = m.EnlargeAttempt(record.id, record.epoch, tasks)
+            order = m.ScaleUpAttempt(record.id, record.epoch, tasks)
             queue.send(ids.placer(plan.region), order)
 
 

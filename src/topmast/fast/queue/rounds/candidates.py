@@ -20,7 +20,7 @@ class Pairs(Struct, frozen=True):
     speeds: Floats
 
 
-class Contender(Struct):
+class RoundCandidate(Struct):
     """A job that wants GPUs in the round that begins.
 
     ``at``: the model (number) on which it runs, -1 for one that waits. ``stays``: it may not be stopped now.
@@ -51,7 +51,7 @@ class Account(Struct):
     isolated_speed: float = 0.0
 
 
-class Stage(Struct, frozen=True):
+class RoundCapacity(Struct, frozen=True):
     """What there is to grant: ``gpus`` (m) of the fleet by model, and ``free_milli`` (m) of them, in thousandths,
     that contenders may have. ``tenant_weights``: of tenants, by number.
     ``pairs``: tells which contenders may have the same GPUs; asked when fractions are computed.
@@ -73,9 +73,9 @@ class Grant(Struct, frozen=True):
 
 
 def view_of(
-    contenders: Sequence[Contender],
+    contenders: Sequence[RoundCandidate],
     accounts: Sequence[Account],
-    stage: Stage,
+    stage: RoundCapacity,
     now: float,
     pairs: Pairs | None,
 ) -> SharesView:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.queue.rounds.candidates import Account, Contender, Pairs
+from topmast.fast.queue.rounds.candidates import Account, Pairs, RoundCandidate
 from topmast.model.job import MILLI
 from topmast.policies.base import Floats, PairSpeeds
 
@@ -19,7 +19,7 @@ LEAST_PART = 1e-6
 """Smaller parts of the time are what a solver leaves over."""
 
 
-class Mates(Struct, frozen=True):
+class JobPair(Struct, frozen=True):
     """Two contenders, by row, with a part of the time together. ``together_on``: the model where they run so now, or -1.
 
     ``number``: of the older one.
@@ -60,7 +60,7 @@ class PairBooks:
             account.received_s *= kept
 
     def note(
-        self, contenders: Sequence[Contender], pairs: Pairs | None, fractions: Floats | None
+        self, contenders: Sequence[RoundCandidate], pairs: Pairs | None, fractions: Floats | None
     ) -> None:
         """Fractions were computed anew. O(pairs)."""
         ran = [(key, a) for key, a in self._accounts.items() if a.received_s.max() > LEAST_PART]
@@ -72,7 +72,7 @@ class PairBooks:
             self.of(one, other, fractions.shape[1])
             self._accounts[min(one, other), max(one, other)].fractions = fractions[at]
 
-    def among(self, contenders: Sequence[Contender]) -> list[Mates]:
+    def among(self, contenders: Sequence[RoundCandidate]) -> list[JobPair]:
         """The pairs of contenders that have a part of the time. O(pairs)."""
         row_of = {c.record.id: row for row, c in enumerate(contenders)}
         found = []
@@ -83,11 +83,11 @@ class PairBooks:
             first, second = contenders[rows[0]], contenders[rows[1]]
             together = first.at if first.partner == other and second.partner == one else -1
             number = min(first.record.number, second.record.number)
-            found.append(Mates(rows, number, together, account))
+            found.append(JobPair(rows, number, together, account))
         return found
 
     def priorities(
-        self, mates: Sequence[Mates], models: int, since_s: float, half_s: float
+        self, mates: Sequence[JobPair], models: int, since_s: float, half_s: float
     ) -> Floats:
         """Fractions due over fractions received (p x m), as of single jobs."""
         rows = [
@@ -98,7 +98,9 @@ class PairBooks:
         return np.array(rows, np.float64).reshape(len(mates), models)
 
 
-def pairs_of(contenders: Sequence[Contender], models: Sequence[str], table: PairSpeeds) -> Pairs:
+def pairs_of(
+    contenders: Sequence[RoundCandidate], models: Sequence[str], table: PairSpeeds
+) -> Pairs:
     """Who may share: gangs of one form whose speeds together are known, and are worth more than turns.
 
     What is no more than turns is left out, for turns can do it. O(n^2 m).
@@ -123,7 +125,7 @@ def pairs_of(contenders: Sequence[Contender], models: Sequence[str], table: Pair
     )
 
 
-def _form(contender: Contender) -> object:
+def _form(contender: RoundCandidate) -> object:
     """What two must have in common to sit on the same GPUs, task by task; None: it shares with nobody."""
     spec, width = contender.record.spec, int(contender.kind.milli.max(initial=0))
     group = spec.groups[0]
@@ -134,8 +136,8 @@ def _form(contender: Contender) -> object:
 
 
 def _speeds(
-    one: Contender,
-    other: Contender,
+    one: RoundCandidate,
+    other: RoundCandidate,
     models: Sequence[str],
     table: PairSpeeds,
     known: dict[object, Floats],
@@ -157,7 +159,7 @@ def _speeds(
 
 
 def settle(
-    contenders: Sequence[Contender], chosen: Sequence[int], mate_of: Sequence[int]
+    contenders: Sequence[RoundCandidate], chosen: Sequence[int], mate_of: Sequence[int]
 ) -> Beside:
     """Who goes to whose GPUs. Of two that part one stays where it is. O(contenders)."""
     row_of = {c.record.id: row for row, c in enumerate(contenders)}

@@ -16,8 +16,14 @@ from typing import Any
 import numpy as np
 
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.candidates import Account, Contender, Grant, Stage, view_of
-from topmast.fast.queue.rounds.pairs import Mates, PairBooks, settle
+from topmast.fast.queue.rounds.candidates import (
+    Account,
+    Grant,
+    RoundCandidate,
+    RoundCapacity,
+    view_of,
+)
+from topmast.fast.queue.rounds.pairs import JobPair, PairBooks, settle
 from topmast.model.errors import TopmastError
 from topmast.policies.base import Floats, Ints, Parts, Share
 from topmast.policies.options import ShareOptions
@@ -168,9 +174,9 @@ class Rounds:
 
     def begin(
         self,
-        contenders: Sequence[Contender],
+        contenders: Sequence[RoundCandidate],
         outside: Sequence[JobRecord],
-        stage: Stage,
+        stage: RoundCapacity,
         now: float,
     ) -> dict[str, int]:
         """Grant the GPUs anew; returns which model (number) is granted to whom.
@@ -210,7 +216,9 @@ class Rounds:
             account.received_s *= kept
         self._together.age(kept)
 
-    def _solve(self, contenders: Sequence[Contender], stage: Stage, now: float) -> None:
+    def _solve(
+        self, contenders: Sequence[RoundCandidate], stage: RoundCapacity, now: float
+    ) -> None:
         """Compute fractions; where that fails, the last ones go on."""
         assert self.share is not None
         accounts = [self._accounts[c.record.id] for c in contenders]
@@ -235,7 +243,7 @@ class Rounds:
         self._together.note(contenders, pairs, parts.pair_fractions)
 
     def _note(
-        self, contenders: Sequence[Contender], accounts: Sequence[Account], parts: Parts
+        self, contenders: Sequence[RoundCandidate], accounts: Sequence[Account], parts: Parts
     ) -> None:
         before, self.named = (
             self.named,
@@ -251,7 +259,7 @@ class Rounds:
         """How long all rounds were, in terms of what is remembered."""
         return self._span_s + self.options.round_s / 2
 
-    def _priorities(self, contenders: Sequence[Contender], gpus: Ints) -> Floats:
+    def _priorities(self, contenders: Sequence[RoundCandidate], gpus: Ints) -> Floats:
         """Fractions due over fractions received (n x m).
 
         As if every job had run for half a round on every model before: so no fraction received is 0. One
@@ -274,8 +282,8 @@ class Rounds:
 
     def _grant(
         self,
-        contenders: Sequence[Contender],
-        mates: Sequence[Mates],
+        contenders: Sequence[RoundCandidate],
+        mates: Sequence[JobPair],
         priority: Floats,
         paired: Floats,
         free: Ints,
@@ -307,7 +315,7 @@ class Rounds:
                         mate_of[rows[0]], mate_of[rows[1]] = rows[1], rows[0]
         return chosen, mate_of
 
-    def _order(self, contenders: Sequence[Contender], models: int) -> list[int]:
+    def _order(self, contenders: Sequence[RoundCandidate], models: int) -> list[int]:
         """Which model is given away first: the fastest; knowing nothing of that, each in its turn."""
         if not self.options.aware:
             return [(self.count + number) % models for number in range(models)]
@@ -318,8 +326,8 @@ class Rounds:
 
     def _queue(
         self,
-        contenders: Sequence[Contender],
-        mates: Sequence[Mates],
+        contenders: Sequence[RoundCandidate],
+        mates: Sequence[JobPair],
         priority: Floats,
         model: int,
     ) -> list[int]:
@@ -333,7 +341,7 @@ class Rounds:
 
     def _take_turns(
         self,
-        contenders: Sequence[Contender],
+        contenders: Sequence[RoundCandidate],
         priority: Floats,
         chosen: Sequence[int],
         hosts: Mapping[str, str],
@@ -371,7 +379,7 @@ class Rounds:
 
 
 def _grant_who_stays(
-    contenders: Sequence[Contender], chosen: list[int], mate_of: list[int], room: list[int]
+    contenders: Sequence[RoundCandidate], chosen: list[int], mate_of: list[int], room: list[int]
 ) -> None:
     """Who may not be stopped keeps its GPUs; two that have the same take them once."""
     row_of = {c.record.id: row for row, c in enumerate(contenders) if c.stays}

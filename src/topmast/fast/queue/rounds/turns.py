@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.candidates import Contender, Pairs, Stage
+from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.pairs import pairs_of
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
@@ -27,7 +27,7 @@ def begin_round(queue: QueueViews) -> None:
     contenders, outside = _contenders(queue, list(weights))
     gpus = _gpus(queue)
     free_milli = _free(queue, contenders, gpus)
-    stage = Stage(
+    stage = RoundCapacity(
         queue.kinds.models, gpus, free_milli, np.array(list(weights.values())),
         lambda: _pairs(queue, contenders),
     )  # fmt: skip
@@ -52,7 +52,7 @@ def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
     return other if other is not None and other.beside == record.id else None
 
 
-def _pairs(queue: QueueViews, contenders: list[Contender]) -> Pairs | None:
+def _pairs(queue: QueueViews, contenders: list[RoundCandidate]) -> Pairs | None:
     """Who may have the same GPUs at the same time; None where nobody does, or nothing is known."""
     if not queue.profile.shares.pairs or queue.pair_speeds is None:
         return None
@@ -73,12 +73,14 @@ def _model_of(queue: QueueViews, record: JobRecord) -> int:
     return models.index(plan.model) if plan is not None and one else -1
 
 
-def _contenders(queue: QueueViews, tenants: list[str]) -> tuple[list[Contender], list[JobRecord]]:
+def _contenders(
+    queue: QueueViews, tenants: list[str]
+) -> tuple[list[RoundCandidate], list[JobRecord]]:
     """Who may want GPUs in this round, and who stands outside: jobs without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
     going = [r for r in queue.placed.values() if r.state is not JobState.CANCELLING]
     waiting = [queue.jobs[job] for job in queue.pending.in_order()]
-    contenders: list[Contender] = []
+    contenders: list[RoundCandidate] = []
     outside: list[JobRecord] = []
     for record in sorted((*going, *waiting), key=lambda record: record.number):
         kind = queue.kinds.of(record.spec)
@@ -87,7 +89,7 @@ def _contenders(queue: QueueViews, tenants: list[str]) -> tuple[list[Contender],
             outside.append(record)
         elif record.plan is not None or _may_run(queue, record):
             contenders.append(
-                Contender(
+                RoundCandidate(
                     record, kind, _left_s(queue, record, at), queue.weight_of(record),
                     number_of[record.spec.tenant], at, at >= 0 and _stays(queue, record),
                     partner.id if (partner := partner_of(queue, record)) is not None else "",
@@ -140,7 +142,7 @@ def _gpus(queue: QueueViews) -> Ints:
     return np.array([found[model] for model in queue.kinds.models], np.int64)
 
 
-def _free(queue: QueueViews, contenders: list[Contender], gpus: Ints) -> Ints:
+def _free(queue: QueueViews, contenders: list[RoundCandidate], gpus: Ints) -> Ints:
     """Thousandths of GPUs by model that contenders may have: all that nobody else holds."""
     free = gpus * MILLI
     among = {contender.record.id for contender in contenders}

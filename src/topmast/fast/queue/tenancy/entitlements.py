@@ -9,7 +9,7 @@ import msgspec
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
-from topmast.model.plan import GroupAsk, More, Plan
+from topmast.model.plan import GroupRequest, More, Plan
 from topmast.model.reason import PendingReason
 from topmast.model.units import format_bytes
 
@@ -28,7 +28,7 @@ class Entitlements:
         self._model_of: dict[str, str] = {}
         self._memory_of: dict[str, int] = {}
         """By model, the memory of a GPU in bytes; models of which it is not known are not there."""
-        self._asked: dict[tuple[TaskGroup, ...], tuple[GroupAsk, ...]] = {}
+        self._asked: dict[tuple[TaskGroup, ...], tuple[GroupRequest, ...]] = {}
 
     def configure(self, fleet: Fleet) -> None:
         """Take up a fleet. O(hosts)."""
@@ -148,7 +148,7 @@ class Entitlements:
         lists = (self.named(group.resources).accelerators for group in spec.groups)
         return max(lists, key=len, default=())
 
-    def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupAsk, ...]:
+    def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupRequest, ...]:
         """Task groups as a search knows them, every model named, with the fewest tasks that will do.
 
         Made once for gangs alike. O(groups).
@@ -158,7 +158,7 @@ class Entitlements:
             if len(self._asked) >= KINDS_KEPT:
                 self._asked = {}
             known = self._asked[groups] = tuple(
-                GroupAsk(g.name, g.least, self.named(g.resources)) for g in groups
+                GroupRequest(g.name, g.least, self.named(g.resources)) for g in groups
             )
         return known
 

@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from topmast.fast.region.explain.space import Space
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.inventory.slices import outer
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of
 from topmast.fast.region.search.search import Search, choices_of, levels_of
 from topmast.model.job import MILLI
-from topmast.model.plan import Ask, GroupAsk, Plan
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, VictimVerdict
 
 ON_THE_WAY = (
@@ -34,7 +34,7 @@ REASONS_KEPT = 1_000
 class Verdicts:
     """What one search found, cluster by cluster. What clusters share is computed once."""
 
-    def __init__(self, search: Search, ask: Ask, *, preempt: bool) -> None:
+    def __init__(self, search: Search, ask: PlacementRequest, *, preempt: bool) -> None:
         self.search = search
         self.ask = ask
         self.columns = search.columns
@@ -109,7 +109,7 @@ class Verdicts:
         return tuple(Count(r, reasons[r]) for r in sorted(r for r in reasons if r is not None))
 
     def _spares(self, allocation: Allocation) -> Rejection | None:
-        if allocation.hold not in (Hold.STARTING, Hold.RUNNING):
+        if allocation.hold not in (AllocationPhase.STARTING, AllocationPhase.RUNNING):
             return Rejection.STOPPING
         if allocation.band >= self.ask.band:
             return Rejection.BAND_NOT_LOWER
@@ -140,12 +140,14 @@ def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
     return tuple(found)
 
 
-def verdict(search: Search, ask: Ask, cluster: str, found: Plan | None) -> ClusterVerdict:
+def verdict(
+    search: Search, ask: PlacementRequest, cluster: str, found: Plan | None
+) -> ClusterVerdict:
     """What the search found in one cluster, ``found`` being its best plan. As `Verdicts.of`."""
     return Verdicts(search, ask, preempt=True).of(cluster, found)
 
 
-def pending_reason(columns: Columns, ask: Ask) -> PendingReason:
+def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
     """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
 
     What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
@@ -159,7 +161,7 @@ def pending_reason(columns: Columns, ask: Ask) -> PendingReason:
     return reason
 
 
-def _reason(columns: Columns, ask: Ask) -> PendingReason:
+def _reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
     empty = Space(columns.empty())
     if any(roomy_hosts(empty, ask, rows).any() for rows in columns.clusters.values()):
         return PendingReason.INSUFFICIENT_CAPACITY
@@ -169,12 +171,12 @@ def _reason(columns: Columns, ask: Ask) -> PendingReason:
     return PendingReason.NO_MATCHING_HARDWARE
 
 
-def fits_when_empty(columns: Columns, ask: Ask, cluster: str) -> bool:
+def fits_when_empty(columns: Columns, ask: PlacementRequest, cluster: str) -> bool:
     """Whether some domain of the cluster could hold the gang with nothing else on it."""
     return bool(roomy_hosts(Space(columns.empty()), ask, columns.clusters[cluster]).any())
 
 
-def roomy_hosts(space: Space, ask: Ask, rows: Ints) -> Bools:
+def roomy_hosts(space: Space, ask: PlacementRequest, rows: Ints) -> Bools:
     """Which hosts of a cluster (rows) stand in a domain that could take each group of the gang.
 
     Of the widest level allowed: it has room if a tighter one in it has. O(rows x choices x groups).
@@ -191,12 +193,12 @@ def roomy_hosts(space: Space, ask: Ask, rows: Ints) -> Bools:
     return roomy
 
 
-def largest_gpus(columns: Columns, ask: Ask, cluster: str) -> float:
+def largest_gpus(columns: Columns, ask: PlacementRequest, cluster: str) -> float:
     """The most GPUs that a gang of the hungriest group's tasks could hold, within the topology asked."""
     return _largest_gpus(Space(columns.empty()), ask, columns.clusters[cluster])
 
 
-def _largest_gpus(empty: Space, ask: Ask, rows: Ints) -> float:
+def _largest_gpus(empty: Space, ask: PlacementRequest, rows: Ints) -> float:
     best = 0
     for choice in choices_of(ask) if len(rows) else ():
         group = max(ask.groups, key=lambda g: gpus_of_task(g.resources, choice))
@@ -206,13 +208,13 @@ def _largest_gpus(empty: Space, ask: Ask, rows: Ints) -> float:
     return best / MILLI
 
 
-def _domain_of(columns: Columns, ask: Ask, rows: Ints) -> Ints:
+def _domain_of(columns: Columns, ask: PlacementRequest, rows: Ints) -> Ints:
     """The domains of hosts at the widest level that the gang may span, numbered from 0 (rows)."""
     numbers = columns.domain[levels_of(ask)[-1]][rows]
     return np.asarray(numbers - numbers.min(), dtype=np.int64)
 
 
-def _passes(columns: Columns, ask: Ask, group: GroupAsk) -> list[Bools]:
+def _passes(columns: Columns, ask: PlacementRequest, group: GroupRequest) -> list[Bools]:
     """Which hosts pass each question of `ON_THE_WAY` for one task of a group (questions x hosts)."""
     resources, count = group.resources, len(columns.hosts)
     has, may, free = (np.zeros(count, dtype=np.bool_) for _ in range(3))

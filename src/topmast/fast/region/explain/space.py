@@ -14,7 +14,7 @@ from topmast.fast.region.inventory.columns import Columns, Ints, tasks_per_host
 from topmast.fast.region.search.packing import seat_gang
 from topmast.fast.region.search.search import Domain, choices_of, domains
 from topmast.model.job import Resources
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 
 DOMAINS_SEATED = 8
 """Of a gang of several groups, so many domains are tried: in each it has to be seated."""
@@ -41,7 +41,7 @@ class Space:
             self._room[key] = np.where(self.columns.available, tasks, 0)
         return self._room[key]
 
-    def place_for(self, ask: Ask) -> Domain | None:
+    def place_for(self, ask: PlacementRequest) -> Domain | None:
         """A domain that takes the gang, the tightest; None if there is none.
 
         Exact for a gang of one group; of several, a domain may be missed. O(clusters x choices x

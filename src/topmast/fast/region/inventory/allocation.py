@@ -11,7 +11,7 @@ from topmast.model.plan import Plan
 from topmast.model.states import Outcome
 
 
-class Hold(StrEnum):
+class AllocationPhase(StrEnum):
     """Why the slots are held."""
 
     CLAIMED = "claimed"
@@ -34,7 +34,7 @@ class Allocation(Struct, gc=False):
     band: Band
     start_s: float
     time_left_s: float | None
-    hold: Hold
+    hold: AllocationPhase
     waiting_for: list[str]
     running_s: float | None = None
     kept_until_s: float | None = None

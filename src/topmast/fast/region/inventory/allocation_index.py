@@ -1,4 +1,4 @@
-"""The attempts of an index: rows and entries of `Holdings`, given out and taken back."""
+"""The attempts of an index: rows and entries of `AllocationTable`, given out and taken back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory import allocation_table as holdings
-from topmast.fast.region.inventory.allocation import Allocation, Hold
-from topmast.fast.region.inventory.allocation_table import NONE, Holdings, Table
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
 from topmast.fast.region.preemption.kernels import OPEN_LIMIT, Scratch
 from topmast.fast.region.search.kernels import I64, Arrays
 from topmast.model.job import MILLI
@@ -22,7 +22,7 @@ SPARE = 256
 """Rows and entries to begin with."""
 
 
-class Holders:
+class AllocationIndex:
     """Keeps the entries of attempts; ``arrays`` are those of the index."""
 
     def __init__(self, arrays: Arrays, regions: Sequence[str]) -> None:
@@ -126,10 +126,10 @@ class Holders:
     def _described(self, allocation: Allocation) -> tuple[bool, int, float, float, bool, float]:
         """The first fields of `ATTEMPT`, in its order: up to kept_s."""
         expected_s = np.nan if allocation.expected_s is None else allocation.expected_s
-        stopping = allocation.hold is Hold.STOPPING
+        stopping = allocation.hold is AllocationPhase.STOPPING
         kept_s = allocation.kept_from_s()
         kept_s = np.inf if kept_s is None else kept_s
-        going = allocation.hold in (Hold.STARTING, Hold.RUNNING)
+        going = allocation.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
         evictable = allocation.spec.preemptible and going
         band, start_s = int(allocation.band), allocation.start_s
         return evictable, band, start_s, expected_s, stopping, kept_s
@@ -153,11 +153,11 @@ class Holders:
         return entry
 
 
-def _empty(hosts: int, bins: int) -> Holdings:
+def _empty(hosts: int, bins: int) -> AllocationTable:
     """Nobody holds anything."""
     levels = len(holdings.THRESHOLDS)
     nobody = (NONE, NONE, -np.inf, np.inf, np.inf)
-    return Holdings(
+    return AllocationTable(
         attempts=np.zeros(SPARE, holdings.ATTEMPT),
         entries=np.zeros(SPARE, holdings.ENTRY),
         hosts=np.full(hosts, np.array(nobody, holdings.HOST)),

@@ -72,7 +72,7 @@ def threshold_of(band: int) -> int:
     return int(np.searchsorted(THRESHOLDS, int(band)))
 
 
-class Holdings(NamedTuple):
+class AllocationTable(NamedTuple):
     """The tables; `holders.py` owns them and lets them grow."""
 
     attempts: Table
@@ -94,7 +94,7 @@ def weight_of(band: int) -> float:
 
 
 @inner
-def _link(a: Arrays, h: Holdings, entry: int) -> None:
+def _link(a: Arrays, h: AllocationTable, entry: int) -> None:
     """Put an entry at the end of its host's list. O(1)."""
     host = h.entries[entry].host
     last = h.hosts[host].last
@@ -107,7 +107,7 @@ def _link(a: Arrays, h: Holdings, entry: int) -> None:
 
 
 @inner
-def _unlink(a: Arrays, h: Holdings, entry: int) -> None:
+def _unlink(a: Arrays, h: AllocationTable, entry: int) -> None:
     """Take an entry out of its host's list. O(1)."""
     host, before, after = h.entries[entry].host, h.entries[entry].before, h.entries[entry].after
     if before == NONE:
@@ -121,7 +121,7 @@ def _unlink(a: Arrays, h: Holdings, entry: int) -> None:
 
 
 @inner
-def _count_cleared(a: Arrays, h: Holdings, host: int, threshold: int) -> int:
+def _count_cleared(a: Arrays, h: AllocationTable, host: int, threshold: int) -> int:
     """Wholly free GPUs once everybody below a threshold is gone. O(entries, squared for shares)."""
     count: int = a.whole[host]
     entry = h.hosts[host].first
@@ -137,7 +137,7 @@ def _count_cleared(a: Arrays, h: Holdings, host: int, threshold: int) -> int:
 
 
 @inner
-def _frees_slot(a: Arrays, h: Holdings, host: int, share: int, threshold: int) -> bool:
+def _frees_slot(a: Arrays, h: AllocationTable, host: int, share: int, threshold: int) -> bool:
     """Whether a slot is free without those below a threshold; told for its first such entry only."""
     slot = h.entries[share].slot
     milli = a.free_milli[slot]
@@ -157,7 +157,7 @@ def _frees_slot(a: Arrays, h: Holdings, host: int, share: int, threshold: int) -
 
 
 @inner
-def _count_in(a: Arrays, h: Holdings, host: int, change: int) -> None:
+def _count_in(a: Arrays, h: AllocationTable, host: int, change: int) -> None:
     for k in range(h.cleared.shape[0]):
         for level in range(4):
             start = a.hist_start[a.section[level, host]]
@@ -171,7 +171,7 @@ def _count_whole_in(a: Arrays, host: int, change: int) -> None:
 
 
 @kernel
-def refresh(a: Arrays, h: Holdings, host: int) -> None:
+def refresh(a: Arrays, h: AllocationTable, host: int) -> None:
     """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries).
 
     Raises `RuntimeError` when more GPUs would come free than there are: ``cleared_hist`` has no place for
@@ -210,13 +210,13 @@ def refresh(a: Arrays, h: Holdings, host: int) -> None:
 
 
 @kernel
-def refresh_each(a: Arrays, h: Holdings, hosts: I64) -> None:
+def refresh_each(a: Arrays, h: AllocationTable, hosts: I64) -> None:
     """Count some hosts anew. O(their slots and entries)."""
     for host in hosts:
         refresh(a, h, host)
 
 
-# The next three run several times for every job, and take the fields of `Arrays` and `Holdings` one by one: a tuple
+# The next three run several times for every job, and take the fields of `Arrays` and `AllocationTable` one by one: a tuple
 # of arrays costs several times as much to hand over from Python.
 
 
@@ -232,7 +232,7 @@ def link_all_of(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
         members, member_start, by_cluster,
     )  # fmt: skip
-    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
     entry = h.attempts[attempt].entry
     while entry != NONE:
         _link(a, h, entry)
@@ -254,7 +254,7 @@ def remove(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
         members, member_start, by_cluster,
     )  # fmt: skip
-    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
     count, entry = 0, h.attempts[attempt].entry
     while entry != NONE:
         _unlink(a, h, entry)
@@ -278,12 +278,12 @@ def refresh_all_of(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
         members, member_start, by_cluster,
     )  # fmt: skip
-    h = Holdings(attempts, entries, hosts, cleared, cleared_hist)
+    h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
     _refresh_hosts(a, h, attempt)
 
 
 @inner
-def _refresh_hosts(a: Arrays, h: Holdings, attempt: int) -> None:
+def _refresh_hosts(a: Arrays, h: AllocationTable, attempt: int) -> None:
     entry = h.attempts[attempt].entry
     while entry != NONE:
         if h.entries[entry].slot == NONE:
@@ -292,7 +292,7 @@ def _refresh_hosts(a: Arrays, h: Holdings, attempt: int) -> None:
 
 
 @kernel
-def serve(a: Arrays, h: Holdings, host: int, available: bool) -> None:
+def serve(a: Arrays, h: AllocationTable, host: int, available: bool) -> None:
     """Put a host in or out of service. O(levels)."""
     if a.available[host] != available:
         a.available[host] = available
@@ -302,7 +302,7 @@ def serve(a: Arrays, h: Holdings, host: int, available: bool) -> None:
 
 
 @kernel
-def count_all(a: Arrays, h: Holdings) -> None:
+def count_all(a: Arrays, h: AllocationTable) -> None:
     """Count everything anew. O(slots + entries)."""
     a.hist[:] = 0
     h.cleared_hist[:] = 0
@@ -314,7 +314,9 @@ def count_all(a: Arrays, h: Holdings) -> None:
 
 
 @kernel
-def older_at(h: Holdings, of_region: I64, count: int, k: int, now: float, min_s: float) -> F64:
+def older_at(
+    h: AllocationTable, of_region: I64, count: int, k: int, now: float, min_s: float
+) -> F64:
     """By region: when the next attempt below a threshold becomes old enough to be stopped. O(A)."""
     first_s = np.full(count, np.inf)
     for v in range(of_region.shape[0]):

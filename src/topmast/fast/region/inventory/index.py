@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.allocation_index import Holders
+from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.search.kernels import I64, Arrays, Question, recount
 from topmast.fast.region.search.limited_kernels import Loads
@@ -89,7 +89,7 @@ class Index:
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""
         self.arrays = self._arrays()
-        self.holders = Holders(self.arrays, [p.region for p in parts])
+        self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
             part.adopt(self, int(self.first_row[number]))
             for allocation in part.allocations.values() if part.watched else ():

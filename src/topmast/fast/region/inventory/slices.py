@@ -15,7 +15,7 @@ import msgspec
 from topmast.fast.region.inventory.pair_seats import booked, shown
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, RegionSpec
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 
 MARK = "#"
 
@@ -116,7 +116,7 @@ def _at(seat: Seat, host: str) -> Seat:
     return Seat(seat.group, seat.rank, host, seat.slots, seat.slot_milli)
 
 
-def offered(offer: m.Offer) -> m.Offer:
+def offered(offer: m.Bid) -> m.Bid:
     """An offer as it leaves the placer."""
     if offer.plan is None:
         return offer
@@ -124,7 +124,7 @@ def offered(offer: m.Offer) -> m.Offer:
     return offer if plan is offer.plan else msgspec.structs.replace(offer, plan=plan)
 
 
-def asked(ask: Ask, layers: int) -> Ask:
+def asked(ask: PlacementRequest, layers: int) -> PlacementRequest:
     """A question as it is put to the columns: a host to avoid is avoided in every layer."""
     if layers == 1 or not ask.avoid_hosts:
         return ask

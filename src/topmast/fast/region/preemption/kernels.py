@@ -18,7 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.allocation_table import NONE, THRESHOLDS, Holdings, weight_of
+from topmast.fast.region.inventory.allocation_table import (
+    NONE,
+    THRESHOLDS,
+    AllocationTable,
+    weight_of,
+)
 from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.kernels import (
     F64,
@@ -82,7 +87,7 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def price_of(h: Holdings, p: Terms, v: int) -> float:
+def price_of(h: AllocationTable, p: Terms, v: int) -> float:
     """What stopping an attempt costs; infinite if it may not be stopped."""
     if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
         return INFINITE
@@ -98,7 +103,7 @@ def price_of(h: Holdings, p: Terms, v: int) -> float:
 
 
 @inner
-def floor_of(h: Holdings, p: Terms, host: int, gpus: int) -> float:
+def floor_of(h: AllocationTable, p: Terms, host: int, gpus: int) -> float:
     """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
     # All count as the lowest band: at least a fifth of what they would.
     lightest = h.hosts[host].lightest / 5.0 if p.flat else h.hosts[host].lightest
@@ -107,14 +112,14 @@ def floor_of(h: Holdings, p: Terms, host: int, gpus: int) -> float:
 
 
 @inner
-def _second_of(h: Holdings, p: Terms, host: int) -> float:
+def _second_of(h: AllocationTable, p: Terms, host: int) -> float:
     """The least price of a GPU of weight 1 on the host."""
     price: float = p.price * (max(0.0, p.now - h.hosts[host].latest_s) + p.restart_s)
     return price
 
 
 @inner
-def _rate_of(h: Holdings, p: Terms, host: int) -> float:
+def _rate_of(h: AllocationTable, p: Terms, host: int) -> float:
     """A price per GPU that no victim on the host can be below."""
     weight = h.hosts[host].weight
     if weight == np.inf:
@@ -124,13 +129,13 @@ def _rate_of(h: Holdings, p: Terms, host: int) -> float:
 
 
 @inner
-def _parts(h: Holdings, entry: int) -> float:
+def _parts(h: AllocationTable, entry: int) -> float:
     return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
 
 
 @inner
 def offers_of(
-    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, chosen: NDArray[np.bool_],
 ) -> int:  # fmt: skip
     """What it costs to let a host take 0 to so many tasks, written to ``price`` (tasks + 1).
@@ -161,7 +166,9 @@ def offers_of(
 
 
 @inner
-def _items(a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, items: I64) -> tuple[int, bool]:
+def _items(
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64
+) -> tuple[int, bool]:
     """The main entries of the host whose attempts go or might go, and whether shares are among them."""
     count, odd = 0, False
     entry = h.hosts[host].first
@@ -179,7 +186,7 @@ def _items(a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, items: I64) 
 
 @inner
 def _by_knapsack(
-    h: Holdings, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
+    h: AllocationTable, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
     items: I64, costs: F64, chosen: NDArray[np.bool_],
 ) -> None:  # fmt: skip
     """Exactly, by the number of GPUs freed; a set of items is the bits of a number."""
@@ -202,7 +209,7 @@ def _by_knapsack(
 
 @inner
 def _fill_knapsack(
-    h: Holdings, s: Scratch, items: I64, costs: F64, least: F64, who: I64
+    h: AllocationTable, s: Scratch, items: I64, costs: F64, least: F64, who: I64
 ) -> None:  # fmt: skip
     """The ``least`` price to free just so many GPUs, and ``who`` goes then. O(items * GPUs)."""
     least[0] = 0.0
@@ -225,7 +232,7 @@ def _fill_knapsack(
 
 @inner
 def _room_without(
-    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
     going: NDArray[np.bool_],
 ) -> tuple[int, int]:  # fmt: skip
     """Tasks that fit, and GPUs wholly free, once the ``going`` (items) are gone. O(entries ** 2)."""
@@ -253,7 +260,9 @@ def _room_without(
 
 
 @inner
-def _slot_is_freed(a: Arrays, h: Holdings, host: int, share: int, gone: NDArray[np.bool_]) -> int:
+def _slot_is_freed(
+    a: Arrays, h: AllocationTable, host: int, share: int, gone: NDArray[np.bool_]
+) -> int:
     """1 if those ``gone`` free a slot wholly, told for the first of its entries only."""
     slot = h.entries[share].slot
     milli = a.free_milli[slot]
@@ -269,7 +278,7 @@ def _slot_is_freed(a: Arrays, h: Holdings, host: int, share: int, gone: NDArray[
 
 @inner
 def _by_sets(
-    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
 ) -> None:  # fmt: skip
     """Exactly, by every set of items."""
@@ -303,7 +312,7 @@ def _highest(values: F64) -> float:
 
 @inner
 def _by_rate(
-    a: Arrays, h: Holdings, p: Terms, s: Scratch, host: int, gpus: int,
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
     stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
 ) -> None:  # fmt: skip
     """Not exactly: the cheapest by GPU go until the tasks fit, then whoever need not go stays."""
@@ -342,7 +351,7 @@ def _by_rate(
 
 
 @inner
-def _by_rising_rate(h: Holdings, items: I64, costs: F64, order: I64) -> None:
+def _by_rising_rate(h: AllocationTable, items: I64, costs: F64, order: I64) -> None:
     """Sort items by their price per GPU, ties to the first: in place, for `np.argsort` takes long to compile. O(items ** 2)."""
     rates = np.zeros(items.shape[0])
     for i in range(items.shape[0]):
@@ -355,7 +364,7 @@ def _by_rising_rate(h: Holdings, items: I64, costs: F64, order: I64) -> None:
 
 
 @inner
-def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
+def _spread_out(h: AllocationTable, s: Scratch, hosts: I64) -> None:
     """Add up the parts that attempts have on these hosts. O(entries)."""
     for start in (True, False):
         for host in hosts:
@@ -370,7 +379,7 @@ def _spread_out(h: Holdings, s: Scratch, hosts: I64) -> None:
 
 
 @inner
-def _most_items(h: Holdings, hosts: I64) -> int:
+def _most_items(h: AllocationTable, hosts: I64) -> int:
     most = 0
     for host in hosts:
         most = max(most, _entries_of(h, host))
@@ -378,7 +387,7 @@ def _most_items(h: Holdings, hosts: I64) -> int:
 
 
 @inner
-def _entries_of(h: Holdings, host: int) -> int:
+def _entries_of(h: AllocationTable, host: int) -> int:
     """The attempts on a host, each by its main entry. O(entries)."""
     count = 0
     entry = h.hosts[host].first
@@ -390,7 +399,14 @@ def _entries_of(h: Holdings, host: int) -> int:
 
 @kernel
 def section_offer(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64
+    a: Arrays,
+    h: AllocationTable,
+    q: Question,
+    p: Terms,
+    s: Scratch,
+    gpus: int,
+    hosts: I64,
+    taken: I64,
 ) -> tuple[float, float, int]:
     """Seat the gang on ``hosts`` (m) at the least price: a bound from below, the truth, whom to branch on.
 
@@ -462,7 +478,7 @@ def _cheapest(prices: F64, tasks: int, taken: I64) -> float:
 
 @inner
 def _truth(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
     items: I64,
 ) -> tuple[float, int]:  # fmt: skip
     """What the victims really cost, with all the GPUs that they free; and who paid least of his price."""
@@ -483,7 +499,7 @@ def _truth(
 
 
 @inner
-def _whole_prices(h: Holdings, p: Terms, s: Scratch, hosts: I64) -> tuple[float, int]:
+def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple[float, int]:
     """The prices of the victims, each once; and of those on several hosts the one with most to pay."""
     prices, most_due, branch = 0.0, -1.0, NONE
     for host in hosts:
@@ -507,7 +523,7 @@ def _whole_prices(h: Holdings, p: Terms, s: Scratch, hosts: I64) -> tuple[float,
 
 
 @inner
-def _holds(h: Holdings, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
+def _holds(h: AllocationTable, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
     """Whether a section could hold the gang if all who may go were gone. O(W)."""
     start = a.hist_start[section]
     room = 0
@@ -527,7 +543,9 @@ def _least_change(stranded: F64, gpus: int) -> float:
 
 
 @inner
-def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: float) -> float:
+def _host_floor(
+    a: Arrays, h: AllocationTable, p: Terms, host: int, need: int, change: float
+) -> float:
     """A price that the whole gang on one host cannot be below; infinite if it cannot sit there. O(1)."""
     if not p.usable[host] or h.cleared[p.threshold, host] < need:
         return INFINITE
@@ -539,7 +557,7 @@ def _host_floor(a: Arrays, h: Holdings, p: Terms, host: int, need: int, change: 
 
 
 @inner
-def _candidates(a: Arrays, h: Holdings, q: Question, p: Terms) -> I64:
+def _candidates(a: Arrays, h: AllocationTable, q: Question, p: Terms) -> I64:
     """Clusters and choices of which some host could hold the whole gang: cluster, choice, section."""
     found = np.zeros((a.by_cluster.shape[0] * q.choice_model.shape[0], 3), np.int64)
     count = 0
@@ -564,7 +582,7 @@ def _host_price(q: Question, cluster: int, choice: int) -> float:
 
 @kernel
 def best_host(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch
 ) -> tuple[float, int, int, int]:
     """The best single host for the whole gang: score, cluster, choice, host; ties to the first.
 
@@ -607,7 +625,7 @@ def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
 
 
 @inner
-def _floors(a: Arrays, h: Holdings, q: Question, p: Terms, candidates: I64) -> F64:
+def _floors(a: Arrays, h: AllocationTable, q: Question, p: Terms, candidates: I64) -> F64:
     """The floors of all hosts of the candidates, one after the other. O(H)."""
     count = 0
     for i in range(candidates.shape[0]):
@@ -642,7 +660,14 @@ def _place_at(a: Arrays, candidates: I64, position: int) -> tuple[int, int]:
 
 @inner
 def _score_on(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, candidates: I64, at: int, host: int
+    a: Arrays,
+    h: AllocationTable,
+    q: Question,
+    p: Terms,
+    s: Scratch,
+    candidates: I64,
+    at: int,
+    host: int,
 ) -> float:
     """The score of the whole gang on one host. O(a host's offers)."""
     cluster, choice = candidates[at, 0], candidates[at, 1]
@@ -663,7 +688,7 @@ def _score_on(
 
 @inner
 def _price_by_gpus(
-    h: Holdings, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
+    h: AllocationTable, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
 ) -> float:
     """What the offer of a host for one task says, where only whole GPUs count; NaN where shares are in the way.
 
@@ -692,7 +717,7 @@ def _price_by_gpus(
 
 @kernel
 def best_section(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, best: float
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, best: float
 ) -> tuple[float, int, int, int, int, int]:
     """The best section for a gang on several hosts: score below ``best``, cluster, choice, level, section.
 
@@ -733,7 +758,9 @@ def best_section(
 
 
 @inner
-def _section_floor(a: Arrays, h: Holdings, q: Question, p: Terms, hosts: I64, gpus: int) -> float:
+def _section_floor(
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, hosts: I64, gpus: int
+) -> float:
     """A price that the gang on these hosts cannot be below. O(hosts + W * tasks per host)."""
     room, widest = 0, 0
     floor = INFINITE
@@ -759,7 +786,7 @@ def _section_floor(a: Arrays, h: Holdings, q: Question, p: Terms, hosts: I64, gp
 
 @kernel
 def victims_on(
-    a: Arrays, h: Holdings, q: Question, p: Terms, s: Scratch, host: int, gpus: int
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, host: int, gpus: int
 ) -> I64:
     """The attempts that go for a gang on one host. O(a host's offers)."""
     items = np.zeros(_entries_of(h, host), np.int64)
@@ -776,7 +803,7 @@ def victims_on(
 
 
 @kernel
-def marked(h: Holdings, s: Scratch, hosts: I64) -> I64:
+def marked(h: AllocationTable, s: Scratch, hosts: I64) -> I64:
     """The attempts on these hosts that the last `section_offer` found must go, each once. O(entries)."""
     found = np.zeros(hosts.shape[0] * max(1, _most_items(h, hosts)), np.int64)
     count = 0

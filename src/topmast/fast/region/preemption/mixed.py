@@ -31,7 +31,7 @@ from topmast.fast.region.search.mixed import (
 )
 from topmast.fast.region.search.mixed_kernels import HAIR, Kinds
 from topmast.model.job import Level
-from topmast.model.plan import Ask, Plan
+from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
 
 MOST_BRANCHES = 128
@@ -82,7 +82,7 @@ class Displacement:
     def __init__(
         self,
         columns: Columns,
-        ask: Ask,
+        ask: PlacementRequest,
         weights: ScoreWeights,
         question: Question,
         attempts: Attempts,

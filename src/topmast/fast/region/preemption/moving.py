@@ -2,7 +2,7 @@
 
 Whoever is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
 in the same region, on the GPU model that it has. A move for a gang has to be worth it: what it costs
-(lost work, restarts, a worse place) against what room for the gang is worth (`Ask.room_gpu_s`).
+(lost work, restarts, a worse place) against what room for the gang is worth (`PlacementRequest.room_gpu_s`).
 
 Nobody is moved to where somebody else who moves is now: a place is free already, or the mover's own.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import victims
@@ -23,14 +23,14 @@ from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import Search, choices_of
 from topmast.model.job import MILLI, Accelerator, Band, Resources
-from topmast.model.plan import Ask, GroupAsk, Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 from topmast.policies.options import Profile
 
 SETS_TRIED = 16
 """Sets of movers for which places are sought, each the cheapest without those who found none before."""
 SINGLES_TRIED = 64
 """Attempts of which each is tried as the only mover, the cheapest first."""
-GOING = (Hold.STARTING, Hold.RUNNING)
+GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 
 
 class Departure(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Departure(Struct, frozen=True):
 # --- room for a gang -----------------------------------------------------------------------------------
 
 
-def room_for(search: Search, ask: Ask) -> Plan | None:
+def room_for(search: Search, ask: PlacementRequest) -> Plan | None:
     """The plan of a gang that fits nowhere, with those who move for it; None if no move is worth it.
 
     First sets: the victims of least score among all who may be moved, by the search of preemption; then
@@ -81,7 +81,7 @@ def room_for(search: Search, ask: Ask) -> Plan | None:
     return None
 
 
-def is_worth(profile: Profile, ask: Ask, plan: Plan) -> bool:
+def is_worth(profile: Profile, ask: PlacementRequest, plan: Plan) -> bool:
     """Whether room for the gang is worth more than moving costs, times what the profile demands."""
     worth = profile.score.preemption * (ask.room_gpu_s or 0.0) / 3600.0
     return moving_cost(plan) * profile.defragment_gain < worth
@@ -92,7 +92,7 @@ def moving_cost(plan: Plan) -> float:
     return plan.terms["preemption"] + plan.terms.get("migration", 0.0)
 
 
-def _movable(search: Search, ask: Ask) -> list[Allocation]:
+def _movable(search: Search, ask: PlacementRequest) -> list[Allocation]:
     """Who may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
     profile, now = search.profile, search.now
     limit_gpu_s = ask.room_gpu_s or 0.0
@@ -116,7 +116,7 @@ def is_whole(columns: Columns, allocation: Allocation) -> bool:
     )
 
 
-def _may_make_room(columns: Columns, ask: Ask, allocation: Allocation) -> bool:
+def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocation) -> bool:
     """Whether some host of an attempt could take more tasks without it: necessary for a single mover."""
     needs = ask.groups[0].resources
     if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
@@ -134,7 +134,7 @@ def _may_make_room(columns: Columns, ask: Ask, allocation: Allocation) -> bool:
 
 
 def _moving(
-    search: Search, ask: Ask, among: Mapping[str, Allocation]
+    search: Search, ask: PlacementRequest, among: Mapping[str, Allocation]
 ) -> tuple[Plan | None, str | None]:
     """The cheapest plan that moves some of these; or, without one, who had better stay, if anybody."""
     cleared = _cleared(search, ask, among)
@@ -148,7 +148,7 @@ def _moving(
     return None, max(plan.victims, key=lambda v: (v.lost_gpu_s, v.job)).job
 
 
-def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan | None:
+def _cleared(search: Search, ask: PlacementRequest, among: Mapping[str, Allocation]) -> Plan | None:
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
@@ -165,7 +165,9 @@ def _cleared(search: Search, ask: Ask, among: Mapping[str, Allocation]) -> Plan 
     return apart.best(msgspec.structs.replace(ask, band=Band.CRITICAL, preempt=True)).plan
 
 
-def _with_places(search: Search, ask: Ask, cleared: Plan) -> tuple[Plan | None, str | None]:
+def _with_places(
+    search: Search, ask: PlacementRequest, cleared: Plan
+) -> tuple[Plan | None, str | None]:
     """The plan with a place for each who moves, the largest first; or who finds none."""
     profile, now = search.profile, search.now
     trial = search.columns.trial()
@@ -212,13 +214,13 @@ def place_for(search: Search, trial: Columns, allocation: Allocation) -> Plan | 
     return found
 
 
-def as_it_runs(columns: Columns, allocation: Allocation) -> Ask:
+def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
     """The question about a place like the one that an attempt has: on the same GPU model, for as many tasks."""
     first: dict[str, Seat] = {}
     for seat in allocation.plan.seats:
         first.setdefault(seat.group, seat)
     groups = tuple(
-        GroupAsk(
+        GroupRequest(
             g.name,
             allocation.plan.tasks_of(g.name) if g.is_elastic else g.count,
             _held(columns, allocation, g.resources, first[g.name]),
@@ -226,7 +228,7 @@ def as_it_runs(columns: Columns, allocation: Allocation) -> Ask:
         for g in allocation.spec.groups
     )
     spec = allocation.spec
-    return Ask(allocation.job, groups, spec.topology, allocation.band, preempt=False)
+    return PlacementRequest(allocation.job, groups, spec.topology, allocation.band, preempt=False)
 
 
 def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat) -> Resources:
@@ -286,11 +288,11 @@ def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
 
 def _stays(allocation: Allocation) -> str:
     """Why an attempt is not moved, wherever there is room, as a clause about the job; empty if it may be."""
-    if allocation.hold is Hold.STOPPING:
+    if allocation.hold is AllocationPhase.STOPPING:
         return "it is already stopping"
     if not allocation.spec.preemptible:
         return "it may not be preempted, so it runs to its end"
-    if allocation.hold is Hold.CLAIMED:
+    if allocation.hold is AllocationPhase.CLAIMED:
         return "it has not started, so it goes back to the queue"
     return ""
 

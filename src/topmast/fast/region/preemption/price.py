@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import weight_of
 from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.search.fewest import fewest
 from topmast.fast.region.search.packing import seat_gang
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import GroupAsk, Seat, Victim
+from topmast.model.plan import GroupRequest, Seat, Victim
 from topmast.policies.options import Profile
 
 SPARED_ANEW = 32
@@ -26,7 +26,7 @@ def eligible_victims(
         for a in allocations.values()
         if a.band < band
         and a.spec.preemptible
-        and a.hold in (Hold.STARTING, Hold.RUNNING)
+        and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
         and a.start_s + profile.min_runtime_s <= now
     ]
 
@@ -60,7 +60,7 @@ class Chooser:
                 self.on_host.setdefault(row, []).append(number)
 
     def choose(
-        self, rows: Ints, groups: tuple[GroupAsk, ...], choice: int
+        self, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
     ) -> tuple[tuple[Seat, ...], tuple[Victim, ...]] | None:
         """Seats on ``rows`` and the victims that free them, or None.
 
@@ -105,7 +105,7 @@ class Chooser:
         gone: list[int],
         seats: tuple[Seat, ...],
         rows: Ints,
-        groups: tuple[GroupAsk, ...],
+        groups: tuple[GroupRequest, ...],
         choice: int,
     ) -> tuple[list[int], tuple[Seat, ...]]:
         """Spare those whose room is not used; of the others, try the dearest with the gang seated anew."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
 from topmast.fast.region.preemption.price import cost_gpu_s
@@ -23,7 +23,7 @@ from topmast.fast.region.search.scoring import total
 from topmast.fast.region.search.search import Search, choices_of
 from topmast.fast.region.search.sizes import largest
 from topmast.model.job import Band, TaskGroup, speed_of_size
-from topmast.model.plan import Ask, More, Plan, Seat, Victim
+from topmast.model.plan import More, PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
 
 SINGLES_TRIED = 32
@@ -33,7 +33,7 @@ SINGLES_TRIED = 32
 # --- smaller --------------------------------------------------------------------------------------------
 
 
-def room_by_shrinking(search: Search, ask: Ask) -> Plan | None:
+def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
     """The plan of a gang for which elastic attempts give tasks away; None if that makes no room.
 
     First each attempt alone, the cheapest first; then as few as will do, from the cheapest on: often not the set of
@@ -59,7 +59,7 @@ def room_by_shrinking(search: Search, ask: Ask) -> Plan | None:
     return None if found is None else found[1]
 
 
-def _lacking_milli(columns: Columns, ask: Ask) -> int:
+def _lacking_milli(columns: Columns, ask: PlacementRequest) -> int:
     """Thousandths of GPUs that the gang needs, at least, beyond all that are free. O(slots + choices x groups)."""
     wanted = [
         sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
@@ -94,7 +94,9 @@ def _may_shrink(search: Search, band: Band, allocation: Allocation) -> bool:
     return settled and spare and is_whole(search.columns, allocation)
 
 
-def _with_smaller(search: Search, ask: Ask, among: Sequence[Allocation]) -> Plan | None:
+def _with_smaller(
+    search: Search, ask: PlacementRequest, among: Sequence[Allocation]
+) -> Plan | None:
     """The gang's best plan when these have given tasks away, each as few as need be; None if it finds no room."""
     trial = search.columns.trial()
     for allocation in among:
@@ -122,7 +124,9 @@ def _with_smaller(search: Search, ask: Ask, among: Sequence[Allocation]) -> Plan
     return _priced(search, found, among, places)
 
 
-def _sized(columns: Columns, allocation: Allocation, band: Band, up_to_now: bool = False) -> Ask:
+def _sized(
+    columns: Columns, allocation: Allocation, band: Band, up_to_now: bool = False
+) -> PlacementRequest:
     """The question about a place with the fewest tasks that an attempt keeps; ``up_to_now``: or with more."""
     ask, elastic = as_it_runs(columns, allocation), allocation.spec.elastic
     assert elastic is not None
@@ -161,7 +165,7 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
     O(log tasks) searches.
     """
     elastic = allocation.spec.elastic
-    if elastic is None or allocation.hold is not Hold.RUNNING:
+    if elastic is None or allocation.hold is not AllocationPhase.RUNNING:
         return None
     if not is_whole(search.columns, allocation):
         return None

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.allocation_index import Holders
+from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.allocation_table import NONE, THRESHOLDS, threshold_of
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
@@ -15,7 +15,7 @@ from topmast.fast.region.preemption.kernels import GOES, HAIR, STAYS, UNDECIDED,
 from topmast.fast.region.search.compiled import Choice, choices_in, question_of
 from topmast.fast.region.search.kernels import NOWHERE, Arrays, Question
 from topmast.model.job import Band
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
 
 NODES_LIMIT = 200
@@ -34,7 +34,7 @@ class Cleared(Struct, frozen=True):
 
 def cheapest(
     index: Index,
-    ask: Ask,
+    ask: PlacementRequest,
     profile: Profile,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
@@ -49,7 +49,7 @@ def cheapest(
 
 def hunt(
     index: Index,
-    ask: Ask,
+    ask: PlacementRequest,
     profile: Profile,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
@@ -64,7 +64,7 @@ def hunt(
 
 def cheapest_among(
     index: Index,
-    ask: Ask,
+    ask: PlacementRequest,
     profile: Profile,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
@@ -83,7 +83,9 @@ def cheapest_among(
     return Hunt(index, question, terms, choices).best()
 
 
-def _terms(index: Index, ask: Ask, profile: Profile, weights: ScoreWeights, now: float) -> Terms:
+def _terms(
+    index: Index, ask: PlacementRequest, profile: Profile, weights: ScoreWeights, now: float
+) -> Terms:
     """On which terms attempts may be stopped for this gang."""
     holders, usable = index.holders, index.arrays.available
     if ask.avoid_hosts:
@@ -116,7 +118,7 @@ class Hunt:
     ) -> None:
         self.index = index
         self.arrays: Arrays = index.arrays
-        self.holders: Holders = index.holders
+        self.holders: AllocationIndex = index.holders
         self.question = question
         self.terms = terms
         self.choices = choices

@@ -13,10 +13,10 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search.scoring import accelerators_of
 from topmast.fast.region.search.search import choices_of
 from topmast.model.job import Resources
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation
 
 
-class Place(Struct):
+class Booking(Struct):
     """Seats kept for a job, and what its tasks need, by group."""
 
     plan: Plan
@@ -24,7 +24,7 @@ class Place(Struct):
     until_s: float
 
 
-def suits(place: Place, ask: Ask, columns: Columns) -> bool:
+def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     """Whether a job can have the place that is kept for it. O(its seats)."""
     plan = place.plan
     rows = [columns.index.get(host) for host in plan.hosts]
@@ -40,7 +40,7 @@ def suits(place: Place, ask: Ask, columns: Columns) -> bool:
     return not any(trial.overdrawn(seat, place.needs[seat.group]) for seat in plan.seats)
 
 
-def _may_use(ask: Ask, model: str) -> bool:
+def _may_use(ask: PlacementRequest, model: str) -> bool:
     """Whether the queue lets the job have this GPU model now."""
     listed = accelerators_of(ask)
     return not listed or any(listed[choice].model in (None, model) for choice in choices_of(ask))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from topmast.fast.region.inventory.allocation_table import NONE, Holdings
+from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.jit import inner, kernel
@@ -21,14 +21,14 @@ from topmast.fast.region.search.compiled import Choice, choices_in
 from topmast.fast.region.search.kernels import I64, MILLI, NOWHERE, Arrays
 from topmast.fast.region.search.search import choices_of
 from topmast.model.job import Level
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 
 HAIR = 1e-6
 """CPUs are counted as so many tasks more: sums in another order round differently."""
 
 
 def bounds_s(
-    index: Index, ask: Ask, regions: Iterable[str], default_s: float, now: float
+    index: Index, ask: PlacementRequest, regions: Iterable[str], default_s: float, now: float
 ) -> dict[str, float]:
     """By region, a time before which a gang of equal tasks with whole GPUs has no place; without those that never have.
 
@@ -66,7 +66,7 @@ def _ends_s(index: Index, rows: Ints, default_s: float, now: float) -> Floats:
     return np.where(attempts["stopping"], now, end_s)
 
 
-def _section_of(index: Index, ask: Ask, choice: Choice) -> Ints:
+def _section_of(index: Index, ask: PlacementRequest, choice: Choice) -> Ints:
     """By host (H): the widest section that the gang may span there; NOWHERE if it may not use it."""
     required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
     arrays = index.arrays
@@ -83,7 +83,7 @@ def _section_of(index: Index, ask: Ask, choice: Choice) -> Ints:
 
 @kernel
 def first_room(
-    a: Arrays, h: Holdings, rows: I64, of_region: I64, section: I64, tasks: int, gpus: int,
+    a: Arrays, h: AllocationTable, rows: I64, of_region: I64, section: I64, tasks: int, gpus: int,
     cpus: float, memory: float, regions: int,
 ) -> I64:  # fmt: skip
     """How many of ``rows`` must go, from the first on, until a section of a region may have room.

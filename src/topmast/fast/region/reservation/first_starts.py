@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.region.search.fewest import fewest
-from topmast.model.plan import Ask, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation
 
 OVERRUNS_S = (
     60.0,
@@ -108,7 +108,7 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
 
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
     """When an attempt is expected to let go of its seats."""
-    if allocation.hold is Hold.STOPPING:
+    if allocation.hold is AllocationPhase.STOPPING:
         return now
     expected_s = default_s if allocation.expected_s is None else allocation.expected_s
     end_s = allocation.start_s + expected_s
@@ -130,10 +130,14 @@ class FirstStarts:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Ask, tuple[int, Ends, Reservation | None]] = {}
+        self._known: dict[PlacementRequest, tuple[int, Ends, Reservation | None]] = {}
 
     def find(
-        self, ask: Ask, version: int, ends: Ends, search: Callable[[], Reservation | None]
+        self,
+        ask: PlacementRequest,
+        version: int,
+        ends: Ends,
+        search: Callable[[], Reservation | None],
     ) -> Reservation | None:
         """What a search found for the same question, books and expected ends. O(attempts)."""
         known = self._known.get(ask)
@@ -147,7 +151,7 @@ class FirstStarts:
 
 
 def first_start(
-    ask: Ask,
+    ask: PlacementRequest,
     region: str,
     columns: Columns,
     allocations: Mapping[str, Allocation],

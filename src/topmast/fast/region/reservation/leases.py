@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Resources
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 
 
 class _Held(Struct, frozen=True):
@@ -21,7 +21,7 @@ class _Held(Struct, frozen=True):
     expires_s: float
 
 
-class Holds:
+class OfferLeases:
     """At most one hold for a job. The columns count held seats as taken, victims' seats included."""
 
     def __init__(self) -> None:
@@ -32,7 +32,9 @@ class Holds:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, columns: Columns, hold_id: str, ask: Ask, plan: Plan, expires_s: float) -> None:
+    def take(
+        self, columns: Columns, hold_id: str, ask: PlacementRequest, plan: Plan, expires_s: float
+    ) -> None:
         """Keep the seats of a plan for its job until ``expires_s``. O(slots)."""
         needs = {group.name: group.resources for group in ask.groups}
         victims = tuple(victim.job for victim in plan.victims)

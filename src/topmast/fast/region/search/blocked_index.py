@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.allocation_table import Holdings
+from topmast.fast.region.inventory.allocation_table import AllocationTable
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.compiled import Choice
@@ -146,7 +146,7 @@ def _write(
 
 @kernel
 def _who_fits(
-    a: Arrays, h: Holdings, bits: I64, needs: I64, clusters: I64, kept: bool
+    a: Arrays, h: AllocationTable, bits: I64, needs: I64, clusters: I64, kept: bool
 ) -> NDArray[np.bool_]:
     """Which rows of ``needs`` might fit into one of the clusters. O(R * sections of the clusters * W)."""
     found = np.zeros(needs.shape[0], np.bool_)
@@ -161,7 +161,7 @@ def _who_fits(
 
 
 @kernel
-def _where_room(a: Arrays, h: Holdings, bits: I64, needs: I64) -> int:
+def _where_room(a: Arrays, h: AllocationTable, bits: I64, needs: I64) -> int:
     """The bits of the regions that might hold the only row of ``needs``. O(sections * W)."""
     regions = 0
     for cluster in range(bits.size):
@@ -171,7 +171,7 @@ def _where_room(a: Arrays, h: Holdings, bits: I64, needs: I64) -> int:
 
 
 @inner
-def _may_hold(a: Arrays, h: Holdings, bits: I64, needs: I64, row: int, cluster: int) -> bool:
+def _may_hold(a: Arrays, h: AllocationTable, bits: I64, needs: I64, row: int, cluster: int) -> bool:
     """Whether a row of ``needs`` might fit into a cluster. O(sections of the cluster * W)."""
     if not needs[row, WHERE] & bits[cluster]:
         return False
@@ -193,7 +193,9 @@ def _may_hold(a: Arrays, h: Holdings, bits: I64, needs: I64, row: int, cluster: 
 
 
 @inner
-def _has_room(a: Arrays, h: Holdings, threshold: int, span: I64, tasks: int, gpus: int) -> bool:
+def _has_room(
+    a: Arrays, h: AllocationTable, threshold: int, span: I64, tasks: int, gpus: int
+) -> bool:
     """Whether one of some sections, from the first to before the last, has room for all the tasks."""
     for section in range(span[0], span[1]):
         if _room(a, h, threshold, section, gpus) >= tasks:
@@ -202,7 +204,7 @@ def _has_room(a: Arrays, h: Holdings, threshold: int, span: I64, tasks: int, gpu
 
 
 @inner
-def _room(a: Arrays, h: Holdings, threshold: int, section: int, gpus: int) -> int:
+def _room(a: Arrays, h: AllocationTable, threshold: int, section: int, gpus: int) -> int:
     """How many tasks a section has room for, free or cleared. O(W), or O(its hosts) if they are fewer."""
     start = a.hist_start[section]
     width = a.hist_start[section + 1] - start

@@ -25,7 +25,7 @@ from topmast.fast.region.search.scoring import (
 )
 from topmast.fast.region.search.slot_affinity import beside_twins, twin_row
 from topmast.model.job import MILLI, Level
-from topmast.model.plan import Ask, Seat
+from topmast.model.plan import PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
 
 KINDS_KEPT = 4_096
@@ -50,12 +50,12 @@ class Seated(Struct, frozen=True, gc=False):
     seats: tuple[Seat, ...]
 
 
-def applies(ask: Ask, weights: ScoreWeights) -> bool:
+def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
     """Whether the kernels answer this question: not where hosts cost by how many of their GPUs are allocated."""
     return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
 
 
-def is_plain(ask: Ask) -> bool:
+def is_plain(ask: PlacementRequest) -> bool:
     """Whether a gang is of one group of tasks with whole GPUs."""
     if len(ask.groups) != 1:
         return False
@@ -64,7 +64,11 @@ def is_plain(ask: Ask) -> bool:
 
 
 def costs_in(
-    columns: Columns, ask: Ask, weights: ScoreWeights, cluster: str | None, per_layer: float = 0.0
+    columns: Columns,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    cluster: str | None,
+    per_layer: float = 0.0,
 ) -> Floats:
     """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
 
@@ -80,7 +84,11 @@ def costs_in(
 
 
 def best_seats(
-    index: Index, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...], cluster_cost: Floats
+    index: Index,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    allowed: tuple[int, ...],
+    cluster_cost: Floats,
 ) -> Seated | None:
     """The seats of least score by the accelerators ``allowed``, in all clusters of finite cost (C)."""
     choices = choices_in(index, ask, allowed)
@@ -121,7 +129,7 @@ def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int)
     return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
 
 
-def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]:
+def choices_in(index: Index, ask: PlacementRequest, allowed: tuple[int, ...]) -> list[Choice]:
     """The models that the gang may use, in its order of preference; 'any' stands for all."""
     found = []
     listed = ask.groups[0].resources.accelerators
@@ -136,7 +144,11 @@ def choices_in(index: Index, ask: Ask, allowed: tuple[int, ...]) -> list[Choice]
 
 
 def question_of(
-    index: Index, ask: Ask, weights: ScoreWeights, choices: list[Choice], cluster_cost: Floats
+    index: Index,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    choices: list[Choice],
+    cluster_cost: Floats,
 ) -> Question:
     """What the kernels need to know of the gang. O(choices), and what all of a kind share is made once."""
     stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
@@ -163,13 +175,13 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
     return price * stranded_table(mix, width)
 
 
-def _is_limited(ask: Ask) -> bool:
+def _is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
     return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts)
 
 
-def _room(index: Index, ask: Ask, choices: list[Choice]) -> Ints:
+def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     """Tasks that each host could take (choices x hosts)."""
     needs = ask.groups[0].resources
     room: Ints = np.zeros((len(choices), len(index.arrays.whole)), np.int64)
@@ -181,7 +193,7 @@ def _room(index: Index, ask: Ask, choices: list[Choice]) -> Ints:
     return room
 
 
-def _loads(index: Index, ask: Ask, weights: ScoreWeights, room: Ints) -> Loads:
+def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Ints) -> Loads:
     """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
     if not loads.counts(ask, weights):
         return index.no_loads
@@ -222,7 +234,7 @@ def _spread(
 def seated(
     index: Index,
     overlay: Overlay | None,
-    ask: Ask,
+    ask: PlacementRequest,
     cluster: int,
     choice: Choice,
     rows: list[int],

@@ -21,13 +21,13 @@ from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.limited_kernels import STEPS
 from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Kinds, Options
 from topmast.model.job import MILLI
-from topmast.model.plan import Ask, Seat
+from topmast.model.plan import PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
 
 MICRO = 10**CPU_DECIMALS
 
 
-def counts(ask: Ask, weights: ScoreWeights) -> bool:
+def counts(ask: PlacementRequest, weights: ScoreWeights) -> bool:
     """Whether plans for this question pay for how loaded their hosts are. O(groups)."""
     if ask.preempt:
         return False
@@ -39,12 +39,12 @@ def counts(ask: Ask, weights: ScoreWeights) -> bool:
     return len(ask.groups) == 1 and (by_cpus or by_memory)
 
 
-def has_gpus(ask: Ask) -> bool:
+def has_gpus(ask: PlacementRequest) -> bool:
     """Whether any task of the gang has GPUs."""
     return any(group.resources.accelerators for group in ask.groups)
 
 
-def prices_of(ask: Ask, weights: ScoreWeights) -> tuple[float, float, float, float]:
+def prices_of(ask: PlacementRequest, weights: ScoreWeights) -> tuple[float, float, float, float]:
     """Points for a host of which all GPUs, CPUs or memory are allocated, and for one with GPUs that the gang has no use for."""
     spared = 0.0 if has_gpus(ask) else weights.gpu_hosts
     return weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory, spared
@@ -53,7 +53,7 @@ def prices_of(ask: Ask, weights: ScoreWeights) -> tuple[float, float, float, flo
 class Loads:
     """The hosts of a region (H) at the prices of one question."""
 
-    def __init__(self, columns: Columns, ask: Ask, weights: ScoreWeights) -> None:
+    def __init__(self, columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> None:
         """O(hosts), and O(slots) where GPUs have a price."""
         *prices, spared = prices_of(ask, weights)
         free_milli = columns.free_by_host() if weights.allocated_gpus else columns.gpus
@@ -80,7 +80,10 @@ class Loads:
 
 
 def allocation_cost(
-    columns: Columns | Overlay, ask: Ask, weights: ScoreWeights, seats: tuple[Seat, ...]
+    columns: Columns | Overlay,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    seats: tuple[Seat, ...],
 ) -> float:
     """The mean over the tasks of what their hosts cost, as `Loads` has it. O(tasks + slots of their hosts)."""
     if isinstance(columns, Overlay):
@@ -121,7 +124,7 @@ def _free_on(columns: Columns, row: int, at: int) -> float:
 
 
 def with_loads(
-    columns: Columns, gang: Gang, kinds: Kinds, ask: Ask, weights: ScoreWeights
+    columns: Columns, gang: Gang, kinds: Kinds, ask: PlacementRequest, weights: ScoreWeights
 ) -> Kinds:
     """The kinds of hosts with the term `allocation` in the cost of each option.
 

@@ -26,7 +26,7 @@ from topmast.fast.region.search.scoring import (
     stranded_table,
 )
 from topmast.model.job import MILLI, Level
-from topmast.model.plan import Ask, GroupAsk, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
 
 EXACT_STATES = 1 << 15
@@ -57,7 +57,9 @@ class Question(Struct, frozen=True):
     places: Places
 
 
-def applies(columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[int, ...]) -> bool:
+def applies(
+    columns: Columns, ask: PlacementRequest, weights: ScoreWeights, allowed: tuple[int, ...]
+) -> bool:
     """Whether the gang is small enough to be searched exactly. O(hosts)."""
     states = math.prod(group.count + 1 for group in ask.groups)
     if states > EXACT_STATES:
@@ -69,7 +71,7 @@ def applies(columns: Columns, ask: Ask, weights: ScoreWeights, allowed: tuple[in
     )
 
 
-def _most_on(columns: Columns, group: GroupAsk, choice: int) -> int:
+def _most_on(columns: Columns, group: GroupRequest, choice: int) -> int:
     """How many tasks of a group any host could take, empty. O(hosts)."""
     needs = group.resources
     milli, cpus = gpus_of_task(needs, choice), cpus_of(needs)
@@ -87,7 +89,7 @@ def _most_on(columns: Columns, group: GroupAsk, choice: int) -> int:
 
 def best_seats(
     columns: Columns,
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
     cluster: str | None,
@@ -107,7 +109,7 @@ def best_seats(
 
 def question_of(
     columns: Columns,
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
     cluster: str | None,
@@ -130,7 +132,7 @@ def question_of(
     return Question(allowed, clusters, order, _gang(columns, ask, weights, allowed, order), places)
 
 
-def _order(ask: Ask, weights: ScoreWeights) -> tuple[int | None, ...]:
+def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
     """The groups with the filler last: of those without GPUs the one of most tasks; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
     loose = [] if loads.counts(ask, weights) else loose
@@ -140,12 +142,12 @@ def _order(ask: Ask, weights: ScoreWeights) -> tuple[int | None, ...]:
 
 def _gang(
     columns: Columns,
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     allowed: tuple[int, ...],
     order: tuple[int | None, ...],
 ) -> Gang:
-    nobody = GroupAsk("", 0, ask.groups[0].resources)
+    nobody = GroupRequest("", 0, ask.groups[0].resources)
     groups = [nobody if i is None else ask.groups[i] for i in order]
     milli = np.array(
         [[gpus_of_task(g.resources, c) if g.count else 0 for g in groups] for c in allowed],
@@ -189,7 +191,7 @@ def _shares(milli: Ints) -> Ints:
     return shares
 
 
-def _right(columns: Columns, groups: list[GroupAsk], allowed: tuple[int, ...]) -> gangs.Bools:
+def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...]) -> gangs.Bools:
     """Which hosts have GPUs of the model that a group asks for (choices x groups x hosts)."""
     right = np.ones((len(allowed), len(groups), len(columns.hosts)), np.bool_)
     of_model: dict[str, gangs.Bools] = {}
@@ -204,7 +206,7 @@ def _right(columns: Columns, groups: list[GroupAsk], allowed: tuple[int, ...]) -
     return right
 
 
-def hosts_of(columns: Columns, ask: Ask) -> Hosts:
+def hosts_of(columns: Columns, ask: PlacementRequest) -> Hosts:
     """What is free, in whole numbers; hosts that the job avoids are out of service."""
     usable = columns.available
     avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
@@ -273,7 +275,9 @@ def everywhere(hosts: int) -> Places:
     )
 
 
-def placed(free: Overlay, ask: Ask, q: Question, choice: int, hosts: Ints, tasks: Ints) -> Placed:
+def placed(
+    free: Overlay, ask: PlacementRequest, q: Question, choice: int, hosts: Ints, tasks: Ints
+) -> Placed:
     """Seats for so many tasks of each group on each host (hosts x groups, as the kernels number them)."""
     columns = free.columns
     used = np.flatnonzero(tasks.sum(axis=1)).tolist()

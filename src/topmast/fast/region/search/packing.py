@@ -13,7 +13,7 @@ from topmast.fast.region.inventory.columns import (
     tasks_per_host,
 )
 from topmast.model.job import MILLI, Resources
-from topmast.model.plan import GroupAsk, Seat
+from topmast.model.plan import GroupRequest, Seat
 
 
 def gpus_of_task(resources: Resources, choice: int) -> int:
@@ -22,7 +22,9 @@ def gpus_of_task(resources: Resources, choice: int) -> int:
     return listed[min(choice, len(listed) - 1)].gpus_milli if listed else 0
 
 
-def capacity_by_group(columns: Columns, groups: tuple[GroupAsk, ...], choice: int) -> list[Ints]:
+def capacity_by_group(
+    columns: Columns, groups: tuple[GroupRequest, ...], choice: int
+) -> list[Ints]:
     """Tasks of each group alone that every host could take; hosts out of service take none."""
     return [
         np.where(columns.available, tasks_per_host(columns, group.resources, choice), 0)
@@ -31,7 +33,7 @@ def capacity_by_group(columns: Columns, groups: tuple[GroupAsk, ...], choice: in
 
 
 def seat_gang(
-    columns: Columns, rows: Ints, groups: tuple[GroupAsk, ...], choice: int
+    columns: Columns, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
 ) -> tuple[Seat, ...] | None:
     """Seat every task of the gang on ``rows`` (host numbers), or nobody.
 
@@ -57,7 +59,7 @@ def seat_gang(
     return tuple(seats)
 
 
-def _spread(columns: Columns, rows: Ints, group: GroupAsk, choice: int) -> list[int] | None:
+def _spread(columns: Columns, rows: Ints, group: GroupRequest, choice: int) -> list[int] | None:
     """The host of every task of one group: fullest first, the remainder by best fit."""
     room = tasks_per_host(columns, group.resources, choice)[rows]
     room = np.where(columns.available[rows], room, 0)

@@ -11,7 +11,7 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import loads
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.messages import RegionTerms
-from topmast.model.plan import Ask, Seat
+from topmast.model.plan import PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
 
 SHARE_STRANDED = 0.5
@@ -23,7 +23,7 @@ PREFERENCE_STEP = 0.01
 
 
 def score_terms(
-    ask: Ask,
+    ask: PlacementRequest,
     weights: ScoreWeights,
     columns: Columns | Overlay,
     seats: tuple[Seat, ...],
@@ -59,14 +59,14 @@ def total(terms: dict[str, float]) -> float:
     return sum([terms[name] for name in sorted(terms)])
 
 
-def accelerators_of(ask: Ask) -> tuple[Accelerator, ...]:
+def accelerators_of(ask: PlacementRequest) -> tuple[Accelerator, ...]:
     """The longest list of accelerators in the gang: its choices."""
     if len(ask.groups) == 1:
         return ask.groups[0].resources.accelerators
     return max((g.resources.accelerators for g in ask.groups), key=len, default=())
 
 
-def slowdown(ask: Ask, choice: int) -> float:
+def slowdown(ask: PlacementRequest, choice: int) -> float:
     """How much slower the job runs than on its best model: 0 on the best, 1 at half speed."""
     listed = accelerators_of(ask)
     if not listed:
@@ -77,7 +77,7 @@ def slowdown(ask: Ask, choice: int) -> float:
     return best / listed[choice].speed - 1.0 + PREFERENCE_STEP * choice
 
 
-def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
+def locality_cost(ask: PlacementRequest, weights: ScoreWeights, level: Level) -> float:
     """The locality term of a plan that spans ``level``: infinite above what the job requires."""
     required, preferred = ask.topology.required, ask.topology.preferred
     if required is not None and level > required:
@@ -85,7 +85,7 @@ def locality_cost(ask: Ask, weights: ScoreWeights, level: Level) -> float:
     return weights.locality * (0 if preferred is None else max(0, level - preferred))
 
 
-def model_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+def model_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> float:
     """What a plan pays for the GPU model of its choice; nothing for a model without a name or a price."""
     listed = accelerators_of(ask)
     if not weights.models or not listed:
@@ -93,12 +93,12 @@ def model_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
     return dict(weights.models).get(listed[choice].model or "", 0.0)
 
 
-def choice_cost(ask: Ask, weights: ScoreWeights, choice: int) -> float:
+def choice_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> float:
     """The terms that are the same for all plans of a choice: speed and model."""
     return weights.speed * slowdown(ask, choice) + model_cost(ask, weights, choice)
 
 
-def fixed_cost(ask: Ask | RegionTerms, weights: ScoreWeights) -> float:
+def fixed_cost(ask: PlacementRequest | RegionTerms, weights: ScoreWeights) -> float:
     """The terms that are the same for all plans of a region: data and balance."""
     return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
 

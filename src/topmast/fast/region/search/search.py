@@ -28,7 +28,7 @@ from topmast.fast.region.search.scoring import (
     total,
 )
 from topmast.model.job import Level
-from topmast.model.plan import Ask, Plan, Seat, Victim
+from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
 
 
@@ -48,19 +48,21 @@ class Found(Struct, frozen=True, gc=False):
     too_young_until_s: float | None = None
 
 
-def choices_of(ask: Ask) -> tuple[int, ...]:
+def choices_of(ask: PlacementRequest) -> tuple[int, ...]:
     """The accelerator choices that the question allows, by index; one dummy without GPUs."""
     listed = range(max(1, len(accelerators_of(ask))))
     return tuple(c for c in listed if ask.models is None or c in ask.models)
 
 
-def levels_of(ask: Ask) -> tuple[Level, ...]:
+def levels_of(ask: PlacementRequest) -> tuple[Level, ...]:
     """The levels a plan may span, tightest first; `required` caps them."""
     required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
     return tuple(level for level in Level if level <= required)
 
 
-def domains(columns: Columns, ask: Ask, capacities: Mapping[int, list[Ints]]) -> Iterator[Domain]:
+def domains(
+    columns: Columns, ask: PlacementRequest, capacities: Mapping[int, list[Ints]]
+) -> Iterator[Domain]:
     """Every domain whose hosts could together take each group; tightest level first.
 
     ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
@@ -100,7 +102,7 @@ class Search:
         self.version = version
         self.now = now
 
-    def best(self, ask: Ask, cluster: str | None = None) -> Found:
+    def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
         """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, then order.
 
         Without preemption only free capacity counts; with it, victims make room.
@@ -119,7 +121,7 @@ class Search:
             until_s = self._too_young_until_s(ask)
         return Found(best, until_s)
 
-    def _usable(self, ask: Ask, columns: Columns) -> Columns:
+    def _usable(self, ask: PlacementRequest, columns: Columns) -> Columns:
         """The columns with the hosts that the job avoids out of service."""
         avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
         if not avoided:
@@ -133,7 +135,7 @@ class Search:
         """Whether the index of the columns knows the attempts that this search may stop."""
         return self.columns.allocations is self.allocations
 
-    def _compiled(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+    def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         weights, columns = self.profile.score, self.columns
         costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
         index, allowed = columns.lookup, choices_of(ask)
@@ -146,11 +148,11 @@ class Search:
             if found is not None:
                 yield self.plan_of(ask, found)
 
-    def plan_of(self, ask: Ask, found: compiled.Seated | mixed.Placed) -> Plan:
+    def plan_of(self, ask: PlacementRequest, found: compiled.Seated | mixed.Placed) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         return self._plan(ask, self.columns, found, found.seats, ())
 
-    def plan_without(self, ask: Ask, index: Index, cleared: victims.Cleared) -> Plan:
+    def plan_without(self, ask: PlacementRequest, index: Index, cleared: victims.Cleared) -> Plan:
         """The plan that sits where the kernels found that these victims make room."""
         jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
         gone = [self.allocations[job] for job in jobs]
@@ -170,7 +172,7 @@ class Search:
             overlay.give_back(allocation.plan.seats, allocation.needs())
         return overlay
 
-    def _free(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+    def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         allowed = choices_of(ask)
         if not mixed.applies(self.columns, ask, self.profile.score, allowed):
             yield from self._one_by_one(ask, cluster)
@@ -181,7 +183,7 @@ class Search:
         if found is not None:
             yield self.plan_of(ask, found)
 
-    def _one_by_one(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+    def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         columns = self._usable(ask, self.columns)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         seen: set[tuple[object, ...]] = set()
@@ -206,14 +208,14 @@ class Search:
                 seen.add(kind)
             yield self._plan(ask, columns, domain, seats, ())
 
-    def _alike(self, columns: Columns, ask: Ask) -> Callable[[int], tuple[int, ...]]:
+    def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[int, ...]]:
         """What tells hosts apart that have the same free shares of GPUs, as far as the score goes."""
         if not loads.counts(ask, self.profile.score):
             return lambda row: ()
         step = Loads(columns, ask, self.profile.score).step
         return lambda row: (int(step[row]), int(columns.size_of[row]))
 
-    def _preempting(self, ask: Ask, cluster: str | None) -> Iterator[Plan]:
+    def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
         if not eligible:
             return
@@ -223,7 +225,7 @@ class Search:
             yield from self._clearing(ask, cluster, eligible)
 
     def _clearing(
-        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
         columns, weights = self._usable(ask, self.columns), self.profile.score
@@ -255,7 +257,7 @@ class Search:
                 yield plan
 
     def _displacing(
-        self, ask: Ask, cluster: str | None, eligible: list[Allocation]
+        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         weights, by_name = self.profile.score, ask.outranked is not None
         question = mixed.question_of(
@@ -279,7 +281,7 @@ class Search:
 
     def _plan(
         self,
-        ask: Ask,
+        ask: PlacementRequest,
         columns: Columns | Overlay,
         domain: Domain | compiled.Seated | mixed.Placed,
         seats: tuple[Seat, ...],
@@ -311,7 +313,7 @@ class Search:
             data_bytes=ask.data_bytes,
         )
 
-    def _too_young_until_s(self, ask: Ask) -> float | None:
+    def _too_young_until_s(self, ask: PlacementRequest) -> float | None:
         """When the next running attempt of a lower band becomes old enough to be a victim."""
         ages = [
             a.start_s + self.profile.min_runtime_s

@@ -1,7 +1,7 @@
 """Gangs of varying size: as many tasks as there is room for, and a kept place cut down to what is allowed.
 
 A question about an elastic gang asks for the fewest tasks with which it runs, so that everything that is said and
-remembered of it (no room, why, what would help) is of these. What it would like beyond that is in `Ask.more`.
+remembered of it (no room, why, what would help) is of these. What it would like beyond that is in `PlacementRequest.more`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TypeVar
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from topmast.model.plan import Ask, More, Plan
+from topmast.model.plan import More, PlacementRequest, Plan
 
 Found = TypeVar("Found")
 
 
-def with_tasks(ask: Ask, tasks: int) -> Ask:
+def with_tasks(ask: PlacementRequest, tasks: int) -> PlacementRequest:
     """The question about so many tasks and no more, on the GPU models that may be used for so many."""
     more = ask.more
     assert more is not None
@@ -30,14 +30,16 @@ def with_tasks(ask: Ask, tasks: int) -> Ask:
     return replace(ask, groups=tuple(groups), models=models, more=None)
 
 
-def least_of(ask: Ask) -> int:
+def least_of(ask: PlacementRequest) -> int:
     """The fewest tasks with which the elastic group of a question runs."""
     assert ask.more is not None
     return ask.groups[ask.more.group].count
 
 
 def largest(
-    ask: Ask, find: Callable[[Ask], Found | None], all_failed: bool = False
+    ask: PlacementRequest,
+    find: Callable[[PlacementRequest], Found | None],
+    all_failed: bool = False,
 ) -> Found | None:
     """What ``find`` finds for the most tasks for which it finds anything; None if not even for the fewest.
 
@@ -64,7 +66,7 @@ def largest(
     return best
 
 
-def anywhere(ask: Ask) -> Ask:
+def anywhere(ask: PlacementRequest) -> PlacementRequest:
     """The question of a gang for which no place is kept: about as many tasks as it may have anywhere."""
     more = ask.more
     if more is None or isinstance(more.anywhere, UnsetType):
@@ -74,7 +76,7 @@ def anywhere(ask: Ask) -> Ask:
     return replace(ask, more=More(more.group, fewer))
 
 
-def cut(plan: Plan, ask: Ask) -> Plan | None:
+def cut(plan: Plan, ask: PlacementRequest) -> Plan | None:
     """A place kept for an elastic gang, without the tasks that it may not have now; None if too few are left.
 
     Ranks are counted anew, in the order that they had. O(seats).
@@ -100,7 +102,7 @@ def cut(plan: Plan, ask: Ask) -> Plan | None:
     return replace(plan, seats=ranked, gpus_milli=held_milli)
 
 
-def _allowed(more: More, ask: Ask, model: str) -> int:
+def _allowed(more: More, ask: PlacementRequest, model: str) -> int:
     """The most tasks that the gang may have on a GPU model."""
     listed = ask.groups[more.group].resources.accelerators
     if not listed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints
 from topmast.fast.region.inventory.slices import outer
 from topmast.model.job import MILLI
@@ -74,7 +74,7 @@ def _grown_onto(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]
     """On each host of a gang that grew by so many GPUs or more, so many of its own: those of its last tasks there."""
     for allocation in columns.allocations.values() if count else ():
         elastic, plan = allocation.spec.elastic, allocation.plan
-        if elastic is None or allocation.paired or allocation.hold is not Hold.RUNNING:
+        if elastic is None or allocation.paired or allocation.hold is not AllocationPhase.RUNNING:
             continue
         spare_milli = (plan.tasks_of(elastic.name) - elastic.count) * plan.milli_per_task(
             elastic.name

@@ -19,7 +19,7 @@ from topmast.fast.region.inventory.slices import asked
 from topmast.fast.region.preemption.moving import GOING, as_it_runs
 from topmast.fast.region.search.search import Search
 from topmast.fast.region.search.sizes import largest
-from topmast.fast.region.timesharing.packing_candidates import Scene, Slot, slots_of
+from topmast.fast.region.timesharing.packing_candidates import SharingSnapshot, Slot, slots_of
 from topmast.model.job import MILLI, TaskGroup, speed_of_size
 from topmast.model.plan import More, Plan
 from topmast.policies.base import SizesView
@@ -91,7 +91,7 @@ def larger(
 
 
 def smaller(
-    scene: Scene,
+    scene: SharingSnapshot,
     search: Search,
     allocation: Allocation,
     held: Iterable[Allocation],
@@ -174,7 +174,7 @@ def gpus_of(allocation: Allocation) -> float:
     return allocation.plan.gpus_milli / MILLI
 
 
-def _gained_by(scene: Scene, others: list[tuple[Allocation, int]]) -> float:
+def _gained_by(scene: SharingSnapshot, others: list[tuple[Allocation, int]]) -> float:
     """GPUs at work more than now, in the mean, of those who would be among so many on theirs. O(others)."""
     return sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
 
@@ -189,7 +189,7 @@ def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:
 
 
 def _those_beside(
-    scene: Scene, allocation: Allocation, held: Iterable[Allocation]
+    scene: SharingSnapshot, allocation: Allocation, held: Iterable[Allocation]
 ) -> list[tuple[Allocation, int]]:
     """The gangs that lie on GPUs of one, each with how many would be on the fullest of its own without it.
 

@@ -24,7 +24,7 @@ LOOKED_AT = 128
 """Of the gangs that one could join, so many are looked at, the best first."""
 
 
-class Scene(Struct, frozen=True):
+class SharingSnapshot(Struct, frozen=True):
     """Gangs that may move, and how many gangs lie on each GPU and will.
 
     ``awaited``: GPUs to which somebody is on the way. ``may_try``: whether two jobs may be tried together now.
@@ -56,7 +56,7 @@ class Join(Struct, frozen=True):
     expected: float | None
 
 
-def joins(scene: Scene, movers: Iterable[Allocation]) -> list[Join]:
+def joins(scene: SharingSnapshot, movers: Iterable[Allocation]) -> list[Join]:
     """For each mover that has nobody to be tried with the best whom it could join; everybody at most once.
 
     O(gangs x slots), and LOOKED_AT for each mover.
@@ -78,7 +78,7 @@ def joins(scene: Scene, movers: Iterable[Allocation]) -> list[Join]:
     return found
 
 
-def _without_prospects(scene: Scene, single: list[Allocation]) -> dict[str, Allocation]:
+def _without_prospects(scene: SharingSnapshot, single: list[Allocation]) -> dict[str, Allocation]:
     """Those who share their very GPUs with nobody with whom they may be tried. O(gangs x slots)."""
     places: dict[tuple[Slot, ...], list[Allocation]] = {}
     for allocation in single:
@@ -91,13 +91,13 @@ def _without_prospects(scene: Scene, single: list[Allocation]) -> dict[str, Allo
     }
 
 
-def _rank(scene: Scene, allocation: Allocation) -> tuple[int, int, str]:
+def _rank(scene: SharingSnapshot, allocation: Allocation) -> tuple[int, int, str]:
     """Whom others join first: those on the emptiest GPUs, then who was tried in vain least often."""
     return scene.crowd(allocation), scene.failures(allocation.job), allocation.job
 
 
 def _best_for(
-    scene: Scene, mover: Allocation, hosts: Iterable[Allocation], gone: dict[str, bool]
+    scene: SharingSnapshot, mover: Allocation, hosts: Iterable[Allocation], gone: dict[str, bool]
 ) -> Join | None:
     """Of the first that it could join the one where its part of the time does most."""
     sharing, spec = scene.crowd(mover), mover.spec

@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import shown
 from topmast.model import messages as m
-from topmast.model.plan import Ask, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.reason import PendingReason
 
 if TYPE_CHECKING:
     from topmast.fast.region.state import RegionState
 
-ABLE = (Hold.STARTING, Hold.RUNNING)
+ABLE = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 """Whoever else has its GPUs is about to leave them, or has not got them yet."""
 
 
-def offer(placer: RegionState, ask: Ask) -> m.Offer:
+def offer(placer: RegionState, ask: PlacementRequest) -> m.Bid:
     """The place beside the job that is asked for, if the gang can have it now. O(attempts + seats)."""
     host = placer.state.allocations.get(ask.beside) if ask.beside else None
     plan = None if host is None else _plan_on(placer, host, ask)
     if plan is None or _why_not(placer, plan, ask.avoid_hosts):
-        return m.Offer(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
+        return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
     trial = Overlay(placer.columns)
     needs = {group.name: group.resources for group in ask.groups}
     trial.take(plan.seats, needs)
     if any(trial.overdrawn(seat, needs[seat.group]) for seat in plan.seats):
-        return m.Offer(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
-    return m.Offer(ask.job, plan)
+        return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
+    return m.Bid(ask.job, plan)
 
 
-def _plan_on(placer: RegionState, host: Allocation, ask: Ask) -> Plan | None:
+def _plan_on(placer: RegionState, host: Allocation, ask: PlacementRequest) -> Plan | None:
     """The seats of the host, rank by rank; None where the gangs are not of one form."""
     group, seats = ask.groups[0], host.plan.seats
     if len(ask.groups) != 1 or len(seats) != group.count:

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.packing_speedups import Gains, Kind, kind_of
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.slices import asked, outer
 from topmast.fast.region.preemption.moving import as_it_runs
@@ -31,16 +31,16 @@ from topmast.fast.region.timesharing.grow_shrink import (
 )
 from topmast.fast.region.timesharing.packing_candidates import (
     Join,
-    Scene,
+    SharingSnapshot,
     joins,
     place_beside,
     slots_of,
 )
-from topmast.fast.region.timesharing.trial_moves import Moves
+from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
 from topmast.model.job import MILLI, Resources
-from topmast.model.plan import Ask, GroupAsk, Plan, Seat
-from topmast.policies.base import CrowdView, JoinView
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
+from topmast.policies.base import JoinView, SharingView
 
 if TYPE_CHECKING:
     from topmast.fast.region.state import RegionState
@@ -61,7 +61,7 @@ class Going(Struct, frozen=True):
     why: str
 
 
-class Crowd:
+class SharingRebalancer:
     """The gangs of a region that share GPUs: who was moved when, and who was tried with whom in vain.
 
     Working memory: after a restart a job may be moved, or two may be brought together, once more.
@@ -72,8 +72,8 @@ class Crowd:
         self._refused: dict[tuple[str, str], float] = {}
         """By two jobs, until when they are not to be tried together."""
         self._failures: dict[str, int] = {}
-        self._moves = Moves()
-        self._gains = Gains()
+        self._moves = TrialMoves()
+        self._gains = PackingSpeedups()
         self._looked_s = -np.inf
         """When somebody to join was looked for last."""
         self._sizes_s = -np.inf
@@ -198,7 +198,7 @@ class Crowd:
         return is_able and self.may_resize(allocation)
 
     def _left_to_movers(
-        self, placer: RegionState, scene: Scene
+        self, placer: RegionState, scene: SharingSnapshot
     ) -> list[tuple[tuple[Seat, ...], dict[str, Resources]]]:
         """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
         if placer.rebalance is None or not placer.profile.rebalancing.migrate:
@@ -238,7 +238,7 @@ class Crowd:
             chosen.append(Going(resize.allocation, resize.to, why_resized(resize)))
         return chosen
 
-    def _to_idle(self, placer: RegionState, scene: Scene) -> list[Going]:
+    def _to_idle(self, placer: RegionState, scene: SharingSnapshot) -> list[Going]:
         idle = idle_only(placer.columns)
         if placer.rebalance is None or not int(idle.free_milli.sum()):
             return []
@@ -253,7 +253,9 @@ class Crowd:
                 found.append(Going(allocation, to, TO_IDLE if sharing > 1 else TO_FASTER))
         return found
 
-    def _to_join(self, placer: RegionState, scene: Scene, gone: dict[str, bool]) -> list[Going]:
+    def _to_join(
+        self, placer: RegionState, scene: SharingSnapshot, gone: dict[str, bool]
+    ) -> list[Going]:
         profile = placer.profile
         lately_s = placer.now - profile.rebalancing.join_retry_s
         oldest_s = placer.now - profile.rebalancing.migrate_after_s
@@ -269,7 +271,7 @@ class Crowd:
         found = [join for join in joins(scene, movers) if join.other.job not in gone]
         return [self._joins(placer, scene, join) for join in self._worth(placer, scene, found)]
 
-    def _worth(self, placer: RegionState, scene: Scene, found: list[Join]) -> list[Join]:
+    def _worth(self, placer: RegionState, scene: SharingSnapshot, found: list[Join]) -> list[Join]:
         if placer.rebalance is None or not found:
             return []
         view = JoinView(
@@ -282,7 +284,7 @@ class Crowd:
         )
         return [found[row] for row in placer.rebalance.joins(view)[:TRIED_AT_ONCE].tolist()]
 
-    def _joins(self, placer: RegionState, scene: Scene, join: Join) -> Going:
+    def _joins(self, placer: RegionState, scene: SharingSnapshot, join: Join) -> Going:
         self._note(placer, join.mover, join.sharing, scene.crowd(join.other) + 1)
         why = f"moved to the GPUs of {join.other.job}, to be tried beside it"
         return Going(join.mover, join.to, why)
@@ -303,7 +305,7 @@ class Crowd:
         if len(self._moved_s) > FORGOTTEN * (16 + len(placer.state.allocations)):
             del self._moved_s[next(iter(self._moved_s))]
 
-    def _scene(self, placer: RegionState) -> Scene:
+    def _scene(self, placer: RegionState) -> SharingSnapshot:
         """Who may move, and how many gangs were placed on each GPU, and will be. O(slots held)."""
         sharing: dict[tuple[str, int], int] = {}
         awaited: dict[tuple[str, int], bool] = {}
@@ -333,14 +335,16 @@ class Crowd:
         def slow_on(job: str) -> tuple[str, ...]:
             return self._moves.slow_hosts(job)
 
-        return Scene(placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected)
+        return SharingSnapshot(
+            placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected
+        )
 
-    def _view(self, placer: RegionState, scene: Scene, idle: Columns) -> CrowdView:
+    def _view(self, placer: RegionState, scene: SharingSnapshot, idle: Columns) -> SharingView:
         now, profile, able = placer.now, placer.profile, scene.able
         there = _idle_by_model(idle)
         lately_s = now - profile.rebalancing.retry_s
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
-        return CrowdView(
+        return SharingView(
             gpus=np.array([a.plan.gpus_milli / MILLI for a in able], np.float64),
             sharing=np.array([scene.crowd(a) for a in able], np.int64),
             idle_speed=np.array([_idle_speed(a, there) for a in able], np.float64),
@@ -389,7 +393,7 @@ def _takes(allocation: Allocation, model: str) -> bool:
 
 def _may_move(allocation: Allocation) -> bool:
     whole = all(seat.slots and seat.slot_milli == MILLI for seat in allocation.plan.seats)
-    return whole and allocation.spec.preemptible and allocation.hold is Hold.RUNNING
+    return whole and allocation.spec.preemptible and allocation.hold is AllocationPhase.RUNNING
 
 
 def _search(placer: RegionState, columns: Columns) -> Search:
@@ -404,8 +408,8 @@ def _place(
     """The best place on idle GPUs, if the gang is faster there than by its part of those that it has."""
     spec = allocation.spec
     sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
-    groups = tuple(GroupAsk(g.name, sizes[g.name], g.resources) for g in spec.groups)
-    ask = Ask(
+    groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)
+    ask = PlacementRequest(
         allocation.job, groups, spec.topology, allocation.band, preempt=False,
         avoid_hosts=tuple(slow),
     )  # fmt: skip

@@ -28,7 +28,7 @@ class Move(Struct, frozen=True):
     back: bool
 
 
-class Moves:
+class TrialMoves:
     """The rates of gangs, and their moves. Working memory: after a restart a move goes unjudged."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from tests.support.build import cluster, dataset, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.fleet_placer import Desk
+from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.queue.cycle.backfill import REFRESH_S
 from topmast.model import messages as m
 from topmast.model.fleet import TenantSpec
@@ -18,14 +18,14 @@ class Asked(World):
     def __init__(self, **options: object) -> None:
         super().__init__(fleet(cluster("east-1", 2), tenants=TENANTS), profile(**options))
         self.asked: list[str] = []
-        handlers = {**Desk.handlers}
+        handlers = {**FleetPlacer.handlers}
 
-        def note(desk: Desk, event: m.AskFleet) -> None:
+        def note(fleet_placer: FleetPlacer, event: m.RequestFleetBids) -> None:
             self.asked.append(event.ask.job)
-            Desk.handlers[m.AskFleet](desk, event)
+            FleetPlacer.handlers[m.RequestFleetBids](fleet_placer, event)
 
-        handlers[m.AskFleet] = note
-        self.machines.desk.handlers = handlers  # type: ignore[misc]
+        handlers[m.RequestFleetBids] = note
+        self.machines.fleet_placer.handlers = handlers  # type: ignore[misc]
 
     def news(self) -> list[str]:
         """About whom since this was called last."""

@@ -6,7 +6,7 @@ from tests.support.build import cluster, dataset, fleet, job
 from tests.support.world import World
 from topmast.fast.queue.cycle.early_binding import Loads, could_hold
 from topmast.model.job import JobSpec
-from topmast.model.plan import Place
+from topmast.model.plan import Binding
 from topmast.policies.registry import load_profile
 
 EAST, WEST = cluster("east-1", hosts=1), cluster("west-1", hosts=1)
@@ -34,7 +34,7 @@ def test_jobs_of_one_instant_know_of_one_another() -> None:
     world = _world("federated", bind__signal_s="0")
     jobs = world.submit(*(job(name, gpus=8) for name in "abcd"))
     clusters = [world.jobs[name].bound for name in jobs]
-    east, west = Place("east", "east-1"), Place("west", "west-1")
+    east, west = Binding("east", "east-1"), Binding("west", "west-1")
     assert clusters == [east, west, east, west]
 
 
@@ -42,10 +42,10 @@ def test_an_old_signal_sends_a_burst_to_one_place() -> None:
     """Nobody hears of the others before the next signal."""
     world = _world("federated", bind__signal_s="300")
     jobs = world.submit(*(job(name, gpus=8) for name in "abcd"))
-    assert {world.jobs[name].bound for name in jobs} == {Place("east", "east-1")}
+    assert {world.jobs[name].bound for name in jobs} == {Binding("east", "east-1")}
     world.advance(301)
     (late,) = world.submit(job("late", gpus=8))
-    assert world.jobs[late].bound == Place("west", "west-1")
+    assert world.jobs[late].bound == Binding("west", "west-1")
 
 
 def test_who_spills_over_starts_elsewhere() -> None:
@@ -70,7 +70,7 @@ def test_without_a_home_the_data_decides() -> None:
     """The home of a job that names none is a region with its first dataset."""
     world = World(fleet(EAST, WEST, datasets=(dataset("d", "west"),)), load_profile("manual"))
     (reader,) = world.submit(job("reader", gpus=8, datasets=("d",)))
-    assert world.jobs[reader].bound == Place("west")
+    assert world.jobs[reader].bound == Binding("west")
 
 
 def test_a_signal_tells_what_was_when_its_period_ended() -> None:

@@ -28,13 +28,13 @@ class Apart(World):
 
     def answer(self, job_id: str, *, fits: bool = True, hold: str = "h") -> None:
         """East offers its host, at a price better than any, or tells that it is full."""
-        asked = self.told(m.AskPlans)[-1]
-        assert isinstance(asked, m.AskPlans)
+        asked = self.told(m.RequestRegionBids)[-1]
+        assert isinstance(asked, m.RequestRegionBids)
         seats = (Seat("main", 0, "east-1-0", (0,)),)
         plan = Plan(job_id, "east", "east-1", "A100", 1000, seats, Level.HOST, -9.0, {})
-        full = m.Offer(job_id, None, PendingReason.INSUFFICIENT_CAPACITY)
-        offer = m.Offer(job_id, plan, hold=m.HoldTicket(hold, 99.0)) if fits else full
-        self.tell(ids.QUEUE, m.PlansOffered(asked.batch, "east", 1, (offer,)))
+        full = m.Bid(job_id, None, PendingReason.INSUFFICIENT_CAPACITY)
+        offer = m.Bid(job_id, plan, hold=m.OfferLease(hold, 99.0)) if fits else full
+        self.tell(ids.QUEUE, m.RegionBids(asked.batch, "east", 1, (offer,)))
 
     def only_in_east(self) -> str:
         """A job that needs what only east has."""
@@ -56,8 +56,8 @@ def test_an_offer_from_elsewhere_is_held_and_committed_with_its_hold() -> None:
     """The question says for how long; the commit names the hold."""
     world = Apart()
     world.commit_in_east()
-    (asked,) = world.told(m.AskPlans)
-    assert isinstance(asked, m.AskPlans)
+    (asked,) = world.told(m.RequestRegionBids)
+    assert isinstance(asked, m.RequestRegionBids)
     assert asked.hold_s == HOLD_S
     (commit,) = world.told(m.CommitPlan)
     assert isinstance(commit, m.CommitPlan)
@@ -70,7 +70,7 @@ def test_whoever_loses_the_auction_is_told_to_hold_no_longer() -> None:
     name = world.anywhere()
     world.cancel(name)
     world.answer(name)
-    assert world.told(m.DropHolds) == [m.DropHolds((name,), quiet=True)]
+    assert world.told(m.DropLeases) == [m.DropLeases((name,), quiet=True)]
     assert world.told(m.CommitPlan) == []
 
 
@@ -83,7 +83,7 @@ def test_a_region_that_goes_away_under_a_question_holds_up_nobody() -> None:
     assert (world.now, world.jobs[first].region) == (0.0, "west")
     second = world.anywhere()
     assert (world.now, world.jobs[second].region) == (0.0, "west")
-    assert len(world.told(m.AskPlans)) == 1
+    assert len(world.told(m.RequestRegionBids)) == 1
 
 
 def test_an_offer_of_a_region_that_is_gone_is_not_taken() -> None:
@@ -101,11 +101,11 @@ def test_silence_costs_its_time_once() -> None:
     names = [world.anywhere(), world.anywhere()]
     world.advance(ASK_TIMEOUT_S)
     assert [world.jobs[n].region for n in names] == ["west", "west"]
-    assert len(world.told(m.AskPlans)) == 1
+    assert len(world.told(m.RequestRegionBids)) == 1
     waits = world.only_in_east()
-    assert len(world.told(m.AskPlans)) == 1
+    assert len(world.told(m.RequestRegionBids)) == 1
     world.advance(SILENCE_S)
-    assert len(world.told(m.AskPlans)) == 2
+    assert len(world.told(m.RequestRegionBids)) == 2
     world.answer(waits)
     assert world.jobs[waits].region == "east"
 

@@ -8,34 +8,38 @@ from tests.support.build import ask, job
 from topmast.fast.queue.cycle.liveness import HOLD_S
 from topmast.fast.queue.cycle.prefetch import FIRST_JOBS, Ahead
 from topmast.model.job import Level
-from topmast.model.messages import HoldTicket, Offer
-from topmast.model.plan import Ask, Plan, Seat, Victim
+from topmast.model.messages import Bid, OfferLease
+from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.model.reason import PendingReason
 
 NOW_S = 100.0
 HELD_MILLI = 4_000
 
 
-def question(name: str, gpus: int = 1, *, preempt: bool = False, balance: float = 0.0) -> Ask:
+def question(
+    name: str, gpus: int = 1, *, preempt: bool = False, balance: float = 0.0
+) -> PlacementRequest:
     """What is asked about a job of one task."""
     plain = ask(job(gpus=gpus), preempt=preempt, balance=balance)
-    return Ask(**{f: getattr(plain, f) for f in plain.__struct_fields__} | {"job": name})
+    return PlacementRequest(
+        **{f: getattr(plain, f) for f in plain.__struct_fields__} | {"job": name}
+    )
 
 
-def offer(name: str, gpus: int = 1, *victims: str) -> Offer:
+def offer(name: str, gpus: int = 1, *victims: str) -> Bid:
     """A plan that is held."""
     seats = (Seat("main", 0, "h", tuple(range(gpus))),)
     stopped = tuple(Victim(victim, 1, 0.0) for victim in victims)
     plan = Plan(name, "east", "c", "H100", gpus * 1000, seats, Level.HOST, 0.0, {}, stopped)
-    return Offer(name, plan, hold=HoldTicket(f"1.{name}", NOW_S + HOLD_S))
+    return Bid(name, plan, hold=OfferLease(f"1.{name}", NOW_S + HOLD_S))
 
 
-def refusal(name: str) -> Offer:
+def refusal(name: str) -> Bid:
     """No room."""
-    return Offer(name, None, PendingReason.INSUFFICIENT_CAPACITY)
+    return Bid(name, None, PendingReason.INSUFFICIENT_CAPACITY)
 
 
-def asked(*answers: tuple[Ask, Offer]) -> Ahead:
+def asked(*answers: tuple[PlacementRequest, Bid]) -> Ahead:
     """East has been asked and has answered."""
     ahead = Ahead(64)
     ahead.ask("east", 1, tuple(question for question, _ in answers), HELD_MILLI, NOW_S)
@@ -70,7 +74,7 @@ def test_a_refusal_bars_nobody() -> None:
 def test_what_was_not_looked_into_is_no_answer() -> None:
     """Neither a plan nor a reason."""
     later = question("j1", 2, preempt=True)
-    ahead = asked((question("j1", 2), refusal("j1")), (later, Offer("j1", None)))
+    ahead = asked((question("j1", 2), refusal("j1")), (later, Bid("j1", None)))
     assert ahead.answer("east", later, HELD_MILLI, NOW_S) is None
 
 

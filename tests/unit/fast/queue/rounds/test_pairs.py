@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.support.build import job
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.candidates import Contender, Pairs, Stage
+from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kind
 from topmast.fast.queue.rounds.pairs import PairBooks, pairs_of, settle
 from topmast.fast.queue.rounds.rounds import Rounds
@@ -35,14 +35,14 @@ class Table:
 
 def contender(
     number: int, gpus: int = 1, work: str = "a", at: int = -1, partner: str = "", **more: Any
-) -> Contender:
+) -> RoundCandidate:
     """A job that waits, or runs at a model."""
     spec = replace(job(gpus=gpus, **more), **({"work": work} if work else {}))
     count = spec.tasks
     milli = np.array([gpus * 1000 * count] * 2)
     kind = Kind(np.array([1.0, 0.5]), milli, np.array([0, 1]))
     record = JobRecord(f"j{number}", number, spec, 0.0)
-    return Contender(record, kind, 1e6, 1.0, 0, at, partner=partner)
+    return RoundCandidate(record, kind, 1e6, 1.0, 0, at, partner=partner)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_pair_takes_the_gpus_of_one() -> None:
     contenders = [contender(number) for number in range(3)]
     pairs = Pairs(np.array([[0, 2]]), np.array([[[0.9, 0.9], [0.0, 0.0]]]))
     gpus = np.array([2, 0])
-    stage = Stage(MODELS, gpus, gpus * 1000, np.ones(1), lambda: pairs)
+    stage = RoundCapacity(MODELS, gpus, gpus * 1000, np.ones(1), lambda: pairs)
     granted = rounds.begin(contenders, (), stage, 0.0)
     assert granted == dict.fromkeys(("j0", "j1", "j2"), V100)
     assert [rounds.beside(f"j{n}") for n in range(3)] == ["", "", "j0"]
@@ -143,7 +143,7 @@ def test_what_two_had_together_is_theirs_together() -> None:
     rounds = Rounds(ShareOptions(policy="x", pairs=True), Together())
     one, two = contender(0), contender(1)
     gpus = np.array([1, 0])
-    rounds.begin([one, two], (), Stage(MODELS, gpus, gpus * 1000, np.ones(1)), 0.0)
+    rounds.begin([one, two], (), RoundCapacity(MODELS, gpus, gpus * 1000, np.ones(1)), 0.0)
     one.record.start_s, two.record.start_s = 0.0, 60.0
     for _ in range(2):  # what was told already does not count again
         rounds.ran(one.record, V100, 240.0, two.record)

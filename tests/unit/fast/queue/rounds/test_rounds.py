@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.build import job
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.candidates import Contender, Stage
+from topmast.fast.queue.rounds.candidates import RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kind
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model.errors import TopmastError
@@ -46,7 +46,7 @@ class Table:
         self.gpus = np.array(gpus, np.int64)
         self.now = 0.0
         self.contenders = [
-            Contender(
+            RoundCandidate(
                 JobRecord(f"j{number}", number, job(gpus=width), 0.0),
                 Kind(np.array([1.0, 0.5]), np.array([width * 1000] * 2), np.array([0, 1])),
                 left_s=1e6,
@@ -60,7 +60,7 @@ class Table:
         """Let a round begin, and last; returns the model that each job is granted, -1 for none."""
         for contender in self.contenders:
             self.rounds.ran(contender.record, contender.at, self.now)
-        stage = Stage(MODELS, self.gpus, self.gpus * 1000, np.ones(1))
+        stage = RoundCapacity(MODELS, self.gpus, self.gpus * 1000, np.ones(1))
         granted = self.rounds.begin(self.contenders, (), stage, self.now)
         chosen = []
         for contender in self.contenders:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.build import cluster, job
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import OVERDRAWN
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
@@ -12,7 +12,7 @@ from topmast.model.job import Band, Level
 from topmast.model.plan import Plan, Seat
 
 
-def _attempt(name: str, hold: Hold, slots: tuple[int, ...]) -> Allocation:
+def _attempt(name: str, hold: AllocationPhase, slots: tuple[int, ...]) -> Allocation:
     spec = job(name)
     seat = Seat(spec.groups[0].name, 0, "c-1-0", slots)
     plan = Plan(name, "east", "c-1", "H100", 1000 * len(slots), (seat,), Level.HOST, 1.0, {})
@@ -29,7 +29,7 @@ def _host() -> Columns:
 
 def test_gpus_that_two_attempts_hold_are_refused() -> None:
     """Both could be stopped, and more GPUs would come free than there are: no count has room for that."""
-    one, two = (_attempt(name, Hold.RUNNING, (0, 1, 2, 3)) for name in ("one", "two"))
+    one, two = (_attempt(name, AllocationPhase.RUNNING, (0, 1, 2, 3)) for name in ("one", "two"))
     columns = _host()
     columns.hold(one)
     held = columns.lookup.holders.held
@@ -42,8 +42,8 @@ def test_gpus_that_two_attempts_hold_are_refused() -> None:
 
 def test_a_claim_on_what_a_victim_still_holds_is_none_of_that() -> None:
     """The one who waits does not count as one who could be stopped, and the victim no longer does."""
-    victim = _attempt("victim", Hold.STOPPING, (0, 1, 2, 3))
-    waits = _attempt("waits", Hold.CLAIMED, (0, 1))
+    victim = _attempt("victim", AllocationPhase.STOPPING, (0, 1, 2, 3))
+    waits = _attempt("waits", AllocationPhase.CLAIMED, (0, 1))
     columns = _host()
     held = columns.lookup.holders.held
     columns.hold(victim)
@@ -51,6 +51,6 @@ def test_a_claim_on_what_a_victim_still_holds_is_none_of_that() -> None:
     assert columns.slots(0).tolist() == [-1000, -1000, 0, 0]
     assert held.cleared.max() == 0
     columns.let_go(victim)
-    waits.hold = Hold.RUNNING
+    waits.hold = AllocationPhase.RUNNING
     columns.note(waits)
     assert held.cleared.max() == 4

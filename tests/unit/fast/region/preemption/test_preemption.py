@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.support.build import ask, cluster, fleet, job, needs, profile
 from tests.support.world import World
-from topmast.fast.region.inventory.allocation import Hold
+from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
@@ -176,7 +176,7 @@ def _claimed() -> World:
     world.start("j1")
     world.start("j2")
     world.submit(_runs("urgent", 8, URGENT, count=2))
-    assert world.placer("east").state.allocations["j3"].hold is Hold.CLAIMED
+    assert world.placer("east").state.allocations["j3"].hold is AllocationPhase.CLAIMED
     return world
 
 

@@ -10,7 +10,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.job import Band, JobSpec, Topology
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.policies.registry import policies_of
 
 HOLD_S = 10.0
@@ -30,15 +30,15 @@ class Region:
         """Hand it a message; what it says."""
         return [send.message for send in self.placer.handle(message, self.now).sends]
 
-    def ask(self, *wanted: tuple[str, int], hold_s: float = HOLD_S, **more: Any) -> list[m.Offer]:
+    def ask(self, *wanted: tuple[str, int], hold_s: float = HOLD_S, **more: Any) -> list[m.Bid]:
         """Ask about jobs (name, GPUs), in one batch."""
         self.batch += 1
         asks = tuple(question(name, gpus, **more) for name, gpus in wanted)
-        answer = self.tell(m.AskPlans(self.batch, asks, hold_s))[0]
-        assert isinstance(answer, m.PlansOffered)
+        answer = self.tell(m.RequestRegionBids(self.batch, asks, hold_s))[0]
+        assert isinstance(answer, m.RegionBids)
         return list(answer.offers)
 
-    def commit(self, offer: m.Offer, band: Band = Band.NORMAL, epoch: int = 1) -> m.Message:
+    def commit(self, offer: m.Bid, band: Band = Band.NORMAL, epoch: int = 1) -> m.Message:
         """Take an offer; what the queue hears of it first."""
         assert offer.plan is not None
         hold = offer.hold.id if offer.hold else ""
@@ -59,11 +59,11 @@ def spec_of(gpus: int) -> JobSpec:
     return job(gpus=gpus)
 
 
-def question(name: str, gpus: int, **more: Any) -> Ask:
+def question(name: str, gpus: int, **more: Any) -> PlacementRequest:
     """What the queue asks about it."""
-    groups = tuple(GroupAsk(g.name, g.count, g.resources) for g in spec_of(gpus).groups)
+    groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec_of(gpus).groups)
     given = {"band": Band.NORMAL, "preempt": False, **more}
-    return Ask(name, groups, Topology(), **given)
+    return PlacementRequest(name, groups, Topology(), **given)
 
 
 def test_held_seats_are_taken_for_others_and_not_for_the_books() -> None:
@@ -71,7 +71,7 @@ def test_held_seats_are_taken_for_others_and_not_for_the_books() -> None:
     region = Region()
     before = region.placer.snapshot()
     first, second, third = region.ask(("j1", 3), ("j2", 1), ("j3", 1))
-    assert first.hold == m.HoldTicket("1.j1", HOLD_S)
+    assert first.hold == m.OfferLease("1.j1", HOLD_S)
     assert first.plan
     assert second.plan
     assert {s.slots for s in first.plan.seats}.isdisjoint({s.slots for s in second.plan.seats})
@@ -149,7 +149,7 @@ def test_a_hold_that_is_not_wanted_is_dropped() -> None:
     region.ask(("j1", 4))
     assert region.ask(("j1", 4))[0].plan is not None
     assert region.ask(("j2", 4))[0].plan is None
-    assert [type(x) for x in region.tell(m.DropHolds(("j1", "j9")))] == [m.CapacityChanged]
+    assert [type(x) for x in region.tell(m.DropLeases(("j1", "j9")))] == [m.CapacityChanged]
     region.check()
     assert region.ask(("j2", 4))[0].plan is not None
 
@@ -166,7 +166,7 @@ def test_nobody_counts_on_victims_that_another_may_stop() -> None:
     assert victims[2] is None
     assert sorted(victims[:2], key=str) == [["low1"], ["low2"]]
     assert region.commit(offers[0], Band.HIGH) == m.PlanCommitted("j1", 1, waiting=True)
-    region.tell(m.DropHolds(("j2",)))
+    region.tell(m.DropLeases(("j2",)))
     region.check()
 
 
@@ -179,21 +179,21 @@ def test_a_job_with_a_plan_is_not_looked_into_again() -> None:
         question("j2", 4),
         question("j3", 4),
     )
-    (answer,) = region.tell(m.AskPlans(1, asks, HOLD_S))
-    assert isinstance(answer, m.PlansOffered)
+    (answer,) = region.tell(m.RequestRegionBids(1, asks, HOLD_S))
+    assert isinstance(answer, m.RegionBids)
     first, again, second, third = answer.offers
     assert first.plan is not None
     assert (again.plan, again.reason, again.hold) == (None, None, None)
     assert second.reason is not None
-    assert third == m.Offer("j3", None, second.reason)
+    assert third == m.Bid("j3", None, second.reason)
 
 
 def test_the_balance_is_reckoned_on_within_a_batch() -> None:
     """Each question finds the region as full as it will be when those before it are placed."""
     region = Region()
     asks = (question("j1", 2), question("j2", 1), question("j3", 1))
-    (answer,) = region.tell(m.AskPlans(1, asks, HOLD_S, held_milli=4_000, gpus=8))
-    assert isinstance(answer, m.PlansOffered)
+    (answer,) = region.tell(m.RequestRegionBids(1, asks, HOLD_S, held_milli=4_000, gpus=8))
+    assert isinstance(answer, m.RegionBids)
     weight = region.placer.profile.score.balance
     balances = [o.plan.terms["balance"] for o in answer.offers if o.plan]
     assert balances == [weight * held / 8 for held in (4, 6, 7)]
@@ -205,10 +205,10 @@ def test_a_commit_takes_the_hold_that_it_names() -> None:
     first, second = region.ask(("j1", 2), ("j2", 2))
     assert first.plan is not None
     assert second.hold is not None
-    passed_on = m.Offer("j2", replace(first.plan, job="j2"), hold=first.hold)
+    passed_on = m.Bid("j2", replace(first.plan, job="j2"), hold=first.hold)
     assert isinstance(region.commit(passed_on), m.AttemptStarting)
     assert second.plan is not None
-    to_third = m.Offer("j3", replace(second.plan, job="j3"), hold=second.hold)
+    to_third = m.Bid("j3", replace(second.plan, job="j3"), hold=second.hold)
     assert isinstance(region.commit(to_third), m.AttemptStarting)
     region.check()
     assert region.placer.held_gpus() == 4
@@ -219,10 +219,10 @@ def test_what_is_let_go_quietly_makes_no_news() -> None:
     region = Region()
     offers = region.ask(("j1", 4), ("j2", 1))
     assert offers[1].plan is None
-    assert region.tell(m.DropHolds(("j1",), quiet=True)) == []
+    assert region.tell(m.DropLeases(("j1",), quiet=True)) == []
     region.check()
     region.ask(("j3", 4))
-    assert region.tell(m.DropHolds(("j3",))) == [], "j2 was not refused because of j3"
+    assert region.tell(m.DropLeases(("j3",))) == [], "j2 was not refused because of j3"
 
 
 def test_nothing_is_held_for_a_job_whose_data_must_come_first() -> None:

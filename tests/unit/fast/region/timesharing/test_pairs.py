@@ -18,7 +18,7 @@ from topmast.policies.registry import load_profile
 SLOTS = 4
 
 
-class Gains:
+class PackingSpeedups:
     """Any two gain by being together."""
 
     def beside(
@@ -36,7 +36,9 @@ def work(name: str, **more: Any) -> JobSpec:
 def world_of(hosts: int = 1, **more: Any) -> World:
     """One cluster under a profile with pairs."""
     where = fleet(cluster("lab-1", hosts=hosts, gpus=SLOTS, model="V100", **more))
-    return World(where, load_profile("gavel-max-min-fairness-packed"), pair_speeds=Gains())
+    return World(
+        where, load_profile("gavel-max-min-fairness-packed"), pair_speeds=PackingSpeedups()
+    )
 
 
 def check_rebuilt(world: World) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, count_of
 from topmast.model.job import MILLI, Level, Topology
-from topmast.model.plan import Ask, GroupAsk
+from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import BYTE_UNITS, exact_bytes
 
@@ -41,7 +41,7 @@ def _wider(trials: Trials) -> Iterator[Change]:
             return
 
 
-def _fewer_tasks(trials: Trials, group: GroupAsk) -> Iterator[Change]:
+def _fewer_tasks(trials: Trials, group: GroupRequest) -> Iterator[Change]:
     """The most tasks of a group that fit. O(log n x H)."""
     found = _most(trials, group.count - 1, lambda n: _with(trials, replace(group, count=n)))
     if found is not None:
@@ -54,13 +54,13 @@ def _fewer_tasks(trials: Trials, group: GroupAsk) -> Iterator[Change]:
         )  # fmt: skip
 
 
-def _fewer_gpus(trials: Trials, group: GroupAsk) -> Iterator[Change]:
+def _fewer_gpus(trials: Trials, group: GroupRequest) -> Iterator[Change]:
     """The most GPUs per task with which the gang fits. O(log GPUs x H)."""
     resources = group.resources
     listed = resources.accelerators
     before = max((a.gpus_milli for a in listed), default=0) // MILLI
 
-    def with_gpus(gpus: int) -> Ask:
+    def with_gpus(gpus: int) -> PlacementRequest:
         fewer = tuple(replace(a, gpus_milli=min(a.gpus_milli, gpus * MILLI)) for a in listed)
         return _with(trials, replace(group, resources=replace(resources, accelerators=fewer)))
 
@@ -74,12 +74,12 @@ def _fewer_gpus(trials: Trials, group: GroupAsk) -> Iterator[Change]:
         )  # fmt: skip
 
 
-def _fewer_cpus(trials: Trials, group: GroupAsk) -> Iterator[Change]:
+def _fewer_cpus(trials: Trials, group: GroupRequest) -> Iterator[Change]:
     """The most CPUs per task with which the gang fits, in whole ones or tenths. O(log CPUs x H)."""
     before = group.resources.cpus
     step = 1.0 if before > 1 else 0.1
 
-    def with_cpus(steps: int) -> Ask:
+    def with_cpus(steps: int) -> PlacementRequest:
         cpus = round(steps * step, 1)
         return _with(trials, replace(group, resources=replace(group.resources, cpus=cpus)))
 
@@ -94,12 +94,12 @@ def _fewer_cpus(trials: Trials, group: GroupAsk) -> Iterator[Change]:
         )  # fmt: skip
 
 
-def _less_memory(trials: Trials, group: GroupAsk) -> Iterator[Change]:
+def _less_memory(trials: Trials, group: GroupRequest) -> Iterator[Change]:
     """The most memory per task with which the gang fits, in GB or MB. O(log memory x H)."""
     before = group.resources.memory_bytes
     step = BYTE_UNITS["GB"] if before > BYTE_UNITS["GB"] else BYTE_UNITS["MB"]
 
-    def with_memory(steps: int) -> Ask:
+    def with_memory(steps: int) -> PlacementRequest:
         less = replace(group.resources, memory_bytes=steps * step)
         return _with(trials, replace(group, resources=less))
 
@@ -116,7 +116,7 @@ def _less_memory(trials: Trials, group: GroupAsk) -> Iterator[Change]:
 
 
 def _most(
-    trials: Trials, high: int, ask_with: Callable[[int], Ask], *, least: int = 1
+    trials: Trials, high: int, ask_with: Callable[[int], PlacementRequest], *, least: int = 1
 ) -> tuple[int, Spot] | None:
     """The largest of ``least`` to ``high`` for which the gang has a place. O(log high) trials."""
     if high < least:
@@ -138,13 +138,13 @@ def _most(
     return low, best
 
 
-def _with(trials: Trials, group: GroupAsk) -> Ask:
+def _with(trials: Trials, group: GroupRequest) -> PlacementRequest:
     """The question with one group in place of that of its name."""
     groups = tuple(group if g.name == group.name else g for g in trials.ask.groups)
     return replace(trials.ask, groups=groups)
 
 
-def _of(trials: Trials, group: GroupAsk) -> str:
+def _of(trials: Trials, group: GroupRequest) -> str:
     return f" of group {group.name}" if len(trials.ask.groups) > 1 else ""
 
 

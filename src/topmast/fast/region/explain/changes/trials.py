@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from topmast.fast.region.explain.space import Space, without_attempts
-from topmast.fast.region.inventory.allocation import Allocation, Hold
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.search.search import Domain, Search
 from topmast.model.job import Band
-from topmast.model.plan import Ask
+from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 
 
@@ -38,7 +38,7 @@ class Trials:
     """
 
     def __init__(
-        self, search: Search, ask: Ask, *, preempt: bool, unheld: Columns | None = None
+        self, search: Search, ask: PlacementRequest, *, preempt: bool, unheld: Columns | None = None
     ) -> None:
         self.search = search
         self.ask = ask
@@ -50,7 +50,7 @@ class Trials:
         """The region as it is."""
         return Space(self.search.columns, self.ask.avoid_hosts)
 
-    def place(self, ask: Ask) -> Spot | None:
+    def place(self, ask: PlacementRequest) -> Spot | None:
         """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
         domain = self.space.place_for(ask)
         if domain is not None:
@@ -77,7 +77,7 @@ class Trials:
             for a in self.search.allocations.values()
             if a.band < self.ask.band
             and a.spec.preemptible
-            and a.hold in (Hold.STARTING, Hold.RUNNING)
+            and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
         ]
 
     def old_at_s(self, allocation: Allocation) -> float:
