@@ -5,8 +5,9 @@ Working memory, never journalled: after a restart a job waits once more before o
 
 from __future__ import annotations
 
+from topmast.fast.preemption_cost import gpu_seconds, weight_of
 from topmast.fast.queue.record import JobRecord
-from topmast.model.job import MILLI, Band
+from topmast.model.job import Band
 from topmast.policies.options import Profile
 
 ASK_EVERY_S = 10.0
@@ -51,7 +52,7 @@ class Defragmentation:
         What it waited is the guess of what it would wait on; it counts up to the cap.
         """
         waited_s = min(now - self._refused_s.get(record.id, now), self.cap_s)
-        return record.spec.gpus_milli() / MILLI * waited_s * (1.0 + int(band) / 100.0)
+        return weight_of(band) * gpu_seconds(waited_s, record.spec.gpus_milli())
 
     def _due_s(self, job: str) -> float | None:
         refused_s = self._refused_s.get(job)

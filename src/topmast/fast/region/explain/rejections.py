@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from topmast.fast.preemption_cost import gpu_seconds, points
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
@@ -121,7 +122,7 @@ class Verdicts:
 
 def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
     """Who would be stopped for a plan, what that loses and how it is priced. O(victims)."""
-    per_gpu_s = search.profile.score.preemption / 3600.0
+    restart_s, per_gpu_hour = search.profile.restart_cost_s, search.profile.score.preemption
     found = []
     for victim in plan.victims:
         held = search.allocations.get(victim.job)
@@ -132,9 +133,9 @@ def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
                 job=victim.job,
                 tenant=held.spec.tenant,
                 band=held.band.name.lower(),
-                lost_gpu_s=held.lost_gpu_s(search.now),
-                restart_gpu_s=search.profile.restart_cost_s * held.plan.gpus_milli / MILLI,
-                price=per_gpu_s * victim.lost_gpu_s,
+                lost_gpu_s=gpu_seconds(held.lost_s(search.now), held.plan.gpus_milli),
+                restart_gpu_s=gpu_seconds(restart_s, held.plan.gpus_milli),
+                price=points(victim.lost_gpu_s, per_gpu_hour),
             )
         )
     return tuple(found)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType
 
-from topmast.model.job import MILLI, Band, JobSpec, Resources
+from topmast.model.job import Band, JobSpec, Resources
 from topmast.model.plan import Plan
 from topmast.model.states import Outcome
 
@@ -57,7 +57,7 @@ class Allocation(Struct, gc=False):
             return None
         return max(self.kept_until_s or self.running_s, self.running_s)
 
-    def lost_gpu_s(self, now: float) -> float:
-        """GPU-seconds that stopping now would lose: all since the last checkpoint."""
+    def lost_s(self, now: float) -> float:
+        """Seconds of work that stopping now would lose: all since the last checkpoint."""
         kept_s = self.kept_from_s()
-        return 0.0 if kept_s is None else max(0.0, now - kept_s) * self.plan.gpus_milli / MILLI
+        return 0.0 if kept_s is None else max(0.0, now - kept_s)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.fast.preemption_cost import weight_of
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
-from topmast.fast.region.preemption.kernels import OPEN_LIMIT, Scratch
 from topmast.fast.region.search.kernels import I64, Arrays
 from topmast.model.job import MILLI
 
@@ -36,7 +36,8 @@ class AllocationIndex:
         self.held = _empty(len(arrays.whole), len(arrays.hist))
         self._free_rows = list(range(SPARE))[::-1]
         self._free_entries = list(range(SPARE))[::-1]
-        self._scratch: Scratch | None = None
+        self.workspace: Any = None
+        """Arrays over the attempts that a search works in; kept by who searches (see victims)."""
         self._gone: I64 = np.zeros(SPARE, np.int64)
         """Room for the entries that an attempt gives back."""
 
@@ -45,8 +46,8 @@ class AllocationIndex:
         row = self._new_row()
         key = (columns.region, allocation.job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
-        gpus = allocation.plan.gpus_milli / MILLI
-        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
+        gpus_milli = allocation.plan.gpus_milli
+        self.held.attempts[row] = (*self._described(allocation), gpus_milli, NONE)
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
@@ -99,7 +100,7 @@ class AllocationIndex:
         """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
         row = self.rows[region, allocation.job]
         was = self.held.attempts[row]
-        self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
+        self.held.attempts[row] = (*self._described(allocation), was["gpus_milli"], was["entry"])
         self.count_anew(region, allocation.job)
 
     def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
@@ -109,22 +110,10 @@ class AllocationIndex:
         rows[[self.rows[key] for key in keys if key in self.rows]] = True
         return rows
 
-    def scratch(self) -> Scratch:
-        """Room for one search to work in."""
-        size = len(self.of_region)
-        if self._scratch is None or len(self._scratch.fate) != size:
-            self._scratch = Scratch(
-                fate=np.zeros(size, np.int8),
-                spread=np.zeros(size),
-                charged=np.zeros(size),
-                victim=np.zeros(size, np.bool_),
-                gone=np.zeros(size, np.bool_),
-                unsettled=np.zeros((OPEN_LIMIT, 5)),
-            )
-        return self._scratch
-
-    def _described(self, allocation: Allocation) -> tuple[bool, int, float, float, bool, float]:
-        """The first fields of `ATTEMPT`, in its order: up to kept_s."""
+    def _described(
+        self, allocation: Allocation
+    ) -> tuple[bool, int, float, float, bool, float, float]:
+        """The first fields of `ATTEMPT`, in its order: up to weight."""
         expected_s = np.nan if allocation.expected_s is None else allocation.expected_s
         stopping = allocation.hold is AllocationPhase.STOPPING
         kept_s = allocation.kept_from_s()
@@ -132,7 +121,7 @@ class AllocationIndex:
         going = allocation.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
         evictable = allocation.spec.preemptible and going
         band, start_s = int(allocation.band), allocation.start_s
-        return evictable, band, start_s, expected_s, stopping, kept_s
+        return evictable, band, start_s, expected_s, stopping, kept_s, weight_of(band)
 
     def _new_row(self) -> int:
         if not self._free_rows:

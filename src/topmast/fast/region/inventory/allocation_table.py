@@ -37,7 +37,8 @@ ATTEMPT = np.dtype(
         ),  # how long it is expected to hold them; NaN: as a job nobody knows
         ("stopping", np.bool_),  # told to let go of them
         ("kept_s", np.float64),  # up to when its work is kept; infinite before it runs
-        ("gpus", np.float64),  # of the whole gang
+        ("weight", np.float64),  # what its lost work counts (`preemption_cost.weight_of`)
+        ("gpus_milli", np.float64),  # of the whole gang
         ("entry", np.int64),  # its first
     ],
     align=True,
@@ -62,7 +63,7 @@ HOST = np.dtype(
         ("last", np.int64),
         ("latest_s", np.float64),  # up to when the work of any evictable attempt there is kept
         ("weight", np.float64),  # the least of any evictable attempt; 0 where shares are held
-        ("lightest", np.float64),  # the least product of weight and GPUs of any of them
+        ("lightest_milli", np.float64),  # the least product of weight and GPUs of any of them
     ]
 )
 
@@ -85,12 +86,6 @@ class AllocationTable(NamedTuple):
     """(5 x H)"""
     cleared_hist: I64
     """(5 x as `Arrays.hist`) hosts in service by ``cleared``."""
-
-
-@kernel
-def weight_of(band: int) -> float:
-    """What lost work of a band counts, against that of the lowest."""
-    return 1.0 + band / 100.0
 
 
 @inner
@@ -197,16 +192,12 @@ def refresh(a: Arrays, h: AllocationTable, host: int) -> None:
         v = h.entries[entry].of
         if h.attempts[v].evictable:
             latest_s = max(latest_s, h.attempts[v].kept_s)
-            weight = min(
-                weight, 0.0 if h.entries[entry].slot != NONE else weight_of(h.attempts[v].band)
-            )
-            lightest = min(lightest, weight_of(h.attempts[v].band) * h.attempts[v].gpus)
+            share = h.entries[entry].slot != NONE
+            weight = min(weight, 0.0 if share else h.attempts[v].weight)
+            lightest = min(lightest, h.attempts[v].weight * h.attempts[v].gpus_milli)
         entry = h.entries[entry].after
-    h.hosts[host].latest_s, h.hosts[host].weight, h.hosts[host].lightest = (
-        latest_s,
-        weight,
-        lightest,
-    )
+    h.hosts[host].latest_s, h.hosts[host].weight = latest_s, weight
+    h.hosts[host].lightest_milli = lightest
 
 
 @kernel

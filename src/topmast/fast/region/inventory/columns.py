@@ -290,6 +290,17 @@ def cpus_of(resources: Resources) -> float:
     return max(round(resources.cpus, CPU_DECIMALS), 10.0**-CPU_DECIMALS) if resources.cpus else 0.0
 
 
+def level_of(columns: Columns, rows: list[int]) -> Level:
+    """The tightest level with all the hosts in one domain."""
+    if len(rows) == 1:
+        return Level.HOST
+    for level in Level:
+        numbers = columns.domain[level][rows]
+        if bool((numbers == numbers[0]).all()):
+            return level
+    return Level.CLUSTER
+
+
 def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
     """How many tasks each host could take now, by resources alone (hosts). O(slots).
 

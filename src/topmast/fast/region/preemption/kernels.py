@@ -18,13 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.allocation_table import (
-    NONE,
-    THRESHOLDS,
-    AllocationTable,
-    weight_of,
-)
+from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
 from topmast.fast.region.search.kernels import (
     F64,
     HOST_LEVEL,
@@ -46,29 +42,6 @@ HAIR = 1e-9
 UNDECIDED, GOES, STAYS = 0, 1, 2
 
 
-class Terms(NamedTuple):
-    """On which terms attempts may be stopped. ``price`` is that of a GPU-second lost."""
-
-    threshold: int
-    """Index into THRESHOLDS."""
-    now: float
-    min_runtime_s: float
-    restart_s: float
-    price: float
-    by_name: bool
-    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
-    named: NDArray[np.bool_]
-    flat: bool
-    """Whether all count as if they were of the lowest band."""
-    usable: NDArray[np.bool_]
-    """(H) hosts that may be used."""
-    cpus: float
-    """Of a task; 0 where they do not limit."""
-    memory: float
-    shared: bool
-    """Whether a victim on several hosts pays for each by its part there."""
-
-
 class Scratch(NamedTuple):
     """Room to work in, and the choices made so far."""
 
@@ -84,48 +57,6 @@ class Scratch(NamedTuple):
     """(A) false but while a host is looked at without them."""
     unsettled: F64
     """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
-
-
-@kernel
-def price_of(h: AllocationTable, p: Terms, v: int) -> float:
-    """What stopping an attempt costs; infinite if it may not be stopped."""
-    if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
-        return INFINITE
-    if p.by_name:
-        if not p.named[v]:
-            return INFINITE
-    elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
-        return INFINITE
-    weight = 1.0 if p.flat else weight_of(h.attempts[v].band)
-    lost_s = max(0.0, p.now - h.attempts[v].kept_s)
-    price: float = p.price * weight * (lost_s + p.restart_s) * h.attempts[v].gpus
-    return price
-
-
-@inner
-def floor_of(h: AllocationTable, p: Terms, host: int, gpus: int) -> float:
-    """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
-    # All count as the lowest band: at least a fifth of what they would.
-    lightest = h.hosts[host].lightest / 5.0 if p.flat else h.hosts[host].lightest
-    floor: float = max(gpus * _rate_of(h, p, host), _second_of(h, p, host) * lightest)
-    return floor if lightest < np.inf else INFINITE
-
-
-@inner
-def _second_of(h: AllocationTable, p: Terms, host: int) -> float:
-    """The least price of a GPU of weight 1 on the host."""
-    price: float = p.price * (max(0.0, p.now - h.hosts[host].latest_s) + p.restart_s)
-    return price
-
-
-@inner
-def _rate_of(h: AllocationTable, p: Terms, host: int) -> float:
-    """A price per GPU that no victim on the host can be below."""
-    weight = h.hosts[host].weight
-    if weight == np.inf:
-        return INFINITE
-    rate: float = _second_of(h, p, host) * (min(1.0, weight) if p.flat else weight)
-    return rate
 
 
 @inner
@@ -770,7 +701,7 @@ def _section_floor(
             widest = max(widest, h.cleared[p.threshold, host])
             # One task more than free GPUs hold: that many must be freed for it, at the least.
             missing = gpus - a.whole[host] % gpus
-            floor = min(floor, missing * _rate_of(h, p, host))
+            floor = min(floor, missing * rate_of(h, p, host))
     rate = INFINITE
     for free in range(gpus, widest + 1):
         for t in range(1, min(q.tasks, free // gpus) + 1):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
+from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
@@ -83,7 +84,7 @@ def room_for(search: Search, ask: PlacementRequest) -> Plan | None:
 
 def is_worth(profile: Profile, ask: PlacementRequest, plan: Plan) -> bool:
     """Whether room for the gang is worth more than moving costs, times what the profile demands."""
-    worth = profile.score.preemption * (ask.room_gpu_s or 0.0) / 3600.0
+    worth = points(ask.room_gpu_s or 0.0, profile.score.preemption)
     return moving_cost(plan) * profile.defragment_gain < worth
 
 
@@ -185,7 +186,7 @@ def _with_places(
     lost = sum(move.lost_gpu_s for move in moves)
     terms = {
         **cleared.terms,
-        "preemption": profile.score.preemption * lost / 3600.0,
+        "preemption": points(lost, profile.score.preemption),
         "migration": change,
     }
     moves.sort(key=lambda move: move.job)

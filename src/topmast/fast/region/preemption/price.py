@@ -1,20 +1,28 @@
-"""Who may be stopped, what that costs, and a set that makes room for a gang of any size in one domain."""
+"""Which attempts may be stopped for a gang, and at what price: in Python, and compiled beside it.
+
+The cost itself is `fast.preemption_cost.stop_cost_gpu_s`, which both call. A *floor* is a price that freeing some GPUs
+of a host cannot be below; it is worked out from the least weight, loss and product of weight and GPUs of
+the attempts there, for a cost does not fall when one of these grows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from topmast.fast import preemption_cost
+from topmast.fast.preemption_cost import stop_cost_gpu_s, weight_of
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.allocation_table import weight_of
-from topmast.fast.region.inventory.columns import Columns, Ints
-from topmast.fast.region.search.fewest import fewest
-from topmast.fast.region.search.packing import seat_gang
-from topmast.model.job import MILLI, Band
-from topmast.model.plan import GroupRequest, Seat, Victim
+from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
+from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.search.kernels import INFINITE, MILLI
+from topmast.model.job import Band
 from topmast.policies.options import Profile
 
-SPARED_ANEW = 32
-"""For so many of a set of victims the gang is seated once more, to see whether they could stay."""
+# --- in Python ------------------------------------------------------------------------------------------
 
 
 def eligible_victims(
@@ -34,104 +42,88 @@ def eligible_victims(
 def cost_gpu_s(
     allocation: Allocation, profile: Profile, now: float, whatever_band: bool = False
 ) -> float:
-    """What stopping an attempt costs: its lost work and its restart, more in higher bands.
-
-    ``whatever_band``: as if it were of the lowest.
-    """
-    restart_gpu_s = profile.restart_cost_s * allocation.plan.gpus_milli / MILLI
+    """What stopping an attempt costs; ``whatever_band``: as if it were of the lowest."""
     weight = weight_of(0 if whatever_band else int(allocation.band))
-    return weight * (allocation.lost_gpu_s(now) + restart_gpu_s)
+    lost_s, gpus_milli = allocation.lost_s(now), allocation.plan.gpus_milli
+    return stop_cost_gpu_s(weight, lost_s, profile.restart_cost_s, gpus_milli)
 
 
-class Chooser:
-    """Chooses victims for gangs too large for an exact search; made once for a question."""
+# --- compiled -------------------------------------------------------------------------------------------
 
-    def __init__(
-        self, columns: Columns, victims: Sequence[Allocation], cost: Callable[[Allocation], float]
-    ) -> None:
-        self.columns = columns
-        self.victims = sorted(victims, key=lambda victim: victim.job)
-        self.cost = [cost(victim) for victim in self.victims]
-        self.held: list[dict[int, int]] = [_held_milli(columns, v) for v in self.victims]
-        """By victim: thousandths of GPUs on each of its hosts."""
-        self.on_host: dict[int, list[int]] = {}
-        for number, held in enumerate(self.held):
-            for row in held:
-                self.on_host.setdefault(row, []).append(number)
+HEAVIEST = weight_of(Band.CRITICAL)
 
-    def choose(
-        self, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
-    ) -> tuple[tuple[Seat, ...], tuple[Victim, ...]] | None:
-        """Seats on ``rows`` and the victims that free them, or None.
-
-        As few as will do, in the order of band and cost per GPU freed on these hosts; then whoever is
-        not needed is spared, dearest first: often not the set of least cost. O(log victims + SPARED_ANEW)
-        seatings of the gang.
-        """
-        here = self._in_order(rows)
-
-        def seats_without(count: int) -> tuple[Seat, ...] | None:
-            return seat_gang(self._cleared(here[:count]), rows, groups, choice)
-
-        seats = seats_without(0)
-        if seats is not None:
-            return seats, ()
-        found = fewest(len(here), seats_without)
-        if found is None:
-            return None
-        gone, seats = self._spare(here[: found[0]], found[1], rows, groups, choice)
-        stopped = [(self.victims[n], self.cost[n]) for n in sorted(gone)]
-        return seats, tuple(Victim(a.job, a.epoch, cost) for a, cost in stopped)
-
-    def _in_order(self, rows: Ints) -> list[int]:
-        """Those who hold something on these hosts, by band and cost per GPU held there."""
-        freed: dict[int, int] = {}
-        for row in rows.tolist():
-            for number in self.on_host.get(row, ()):
-                freed[number] = freed.get(number, 0) + self.held[number][row]
-        return sorted(
-            freed,
-            key=lambda n: (int(self.victims[n].band), self.cost[n] / max(freed[n], 1), n),
-        )
-
-    def _cleared(self, gone: Sequence[int]) -> Columns:
-        trial = self.columns.trial()
-        for number in gone:
-            trial.give_back(self.victims[number].plan.seats, self.victims[number].needs())
-        return trial
-
-    def _spare(
-        self,
-        gone: list[int],
-        seats: tuple[Seat, ...],
-        rows: Ints,
-        groups: tuple[GroupRequest, ...],
-        choice: int,
-    ) -> tuple[list[int], tuple[Seat, ...]]:
-        """Spare those whose room is not used; of the others, try the dearest with the gang seated anew."""
-        trial = self._cleared(gone)
-        trial.take(seats, {group.name: group.resources for group in groups})
-        for number in sorted(gone, key=lambda n: (-self.cost[n], n)):
-            needs = self.victims[number].needs()
-            held = self.victims[number].plan.seats
-            trial.take(held, needs)
-            here = [seat for seat in held if seat.host in trial.index]
-            if any(trial.overdrawn(seat, needs[seat.group]) for seat in here):
-                trial.give_back(held, needs)
-            else:
-                gone = [other for other in gone if other != number]
-        for number in sorted(gone, key=lambda n: (-self.cost[n], n))[:SPARED_ANEW]:
-            fewer = [other for other in gone if other != number]
-            anew = seat_gang(self._cleared(fewer), rows, groups, choice)
-            if anew is not None:
-                gone, seats = fewer, anew
-        return gone, seats
+_stop_cost_gpu_s = kernel(stop_cost_gpu_s)
+_points = kernel(preemption_cost.points)
 
 
-def _held_milli(columns: Columns, allocation: Allocation) -> dict[int, int]:
-    held: dict[int, int] = {}
-    for seat in allocation.plan.seats:
-        row = columns.index.get(seat.host)
-        if row is not None:
-            held[row] = held.get(row, 0) + len(seat.slots) * seat.slot_milli
-    return held
+class Terms(NamedTuple):
+    """On which terms attempts may be stopped."""
+
+    threshold: int
+    """Index into THRESHOLDS."""
+    now: float
+    min_runtime_s: float
+    restart_s: float
+    per_gpu_hour: float
+    """Points of a GPU-hour lost."""
+    by_name: bool
+    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
+    named: NDArray[np.bool_]
+    flat: bool
+    """Whether all count as if they were of the lowest band."""
+    usable: NDArray[np.bool_]
+    """(H) hosts that may be used."""
+    cpus: float
+    """Of a task; 0 where they do not limit."""
+    memory: float
+    shared: bool
+    """Whether a victim on several hosts pays for each by its part there."""
+
+
+@kernel
+def price_of(h: AllocationTable, p: Terms, v: int) -> float:
+    """The points that stopping an attempt costs; infinite if it may not be stopped."""
+    if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
+        return INFINITE
+    if p.by_name:
+        if not p.named[v]:
+            return INFINITE
+    elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
+        return INFINITE
+    weight = 1.0 if p.flat else h.attempts[v].weight
+    lost_s = max(0.0, p.now - h.attempts[v].kept_s)
+    cost_gpu_s = _stop_cost_gpu_s(weight, lost_s, p.restart_s, h.attempts[v].gpus_milli)
+    price: float = _points(cost_gpu_s, p.per_gpu_hour)
+    return price
+
+
+@inner
+def floor_of(h: AllocationTable, p: Terms, host: int, gpus: int) -> float:
+    """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
+    lightest = h.hosts[host].lightest_milli
+    if p.flat:
+        lightest /= HEAVIEST  # an attempt may weigh so much less than it would by its band
+    if lightest == np.inf:
+        return INFINITE
+    floor: float = max(gpus * rate_of(h, p, host), _least_price(h, p, host, 1.0, lightest))
+    return floor
+
+
+@inner
+def rate_of(h: AllocationTable, p: Terms, host: int) -> float:
+    """A price per GPU that no victim on the host can be below."""
+    weight = h.hosts[host].weight
+    if weight == np.inf:
+        return INFINITE
+    return _least_price(h, p, host, min(1.0, weight) if p.flat else weight, float(MILLI))
+
+
+@inner
+def _least_price(
+    h: AllocationTable, p: Terms, host: int, weight: float, gpus_milli: float
+) -> float:
+    """The price of GPUs on the host whose work was kept last."""
+    lost_s = max(0.0, p.now - h.hosts[host].latest_s)
+    cost_gpu_s = _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus_milli)
+    price: float = _points(cost_gpu_s, p.per_gpu_hour)
+    return price

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
+from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
@@ -147,7 +148,7 @@ def _priced(
         for a in sorted(changed, key=lambda a: a.job)
     )
     lost_gpu_s = sum(victim.lost_gpu_s for victim in smaller)
-    price = search.profile.score.preemption * lost_gpu_s / 3600.0
+    price = points(lost_gpu_s, search.profile.score.preemption)
     terms = {**found.terms, "preemption": price}
     return replace(found, victims=smaller, terms=terms, score=total(terms))
 

@@ -11,7 +11,8 @@ from topmast.fast.region.inventory.allocation_table import NONE, THRESHOLDS, thr
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.preemption import kernels as evictions
-from topmast.fast.region.preemption.kernels import GOES, HAIR, STAYS, UNDECIDED, Scratch, Terms
+from topmast.fast.region.preemption.kernels import GOES, HAIR, OPEN_LIMIT, STAYS, UNDECIDED, Scratch
+from topmast.fast.region.preemption.price import Terms, price_of
 from topmast.fast.region.search.compiled import Choice, choices_in, question_of
 from topmast.fast.region.search.kernels import NOWHERE, Arrays, Question
 from topmast.model.job import Band
@@ -99,7 +100,7 @@ def _terms(
         now=now,
         min_runtime_s=profile.min_runtime_s,
         restart_s=profile.restart_cost_s,
-        price=weights.preemption / 3600.0,
+        per_gpu_hour=weights.preemption,
         by_name=by_name,
         named=holders.named(ask.outranked or ()),
         flat=by_name,
@@ -108,6 +109,22 @@ def _terms(
         memory=float(needs.memory_bytes),
         shared=True,
     )
+
+
+def _scratch_of(holders: AllocationIndex) -> Scratch:
+    """Room for one search to work in: made once for a number of attempts, for that costs more than many a search."""
+    size = len(holders.of_region)
+    known: Scratch | None = holders.workspace
+    if known is None or len(known.fate) != size:
+        known = holders.workspace = Scratch(
+            fate=np.zeros(size, np.int8),
+            spread=np.zeros(size),
+            charged=np.zeros(size),
+            victim=np.zeros(size, np.bool_),
+            gone=np.zeros(size, np.bool_),
+            unsettled=np.zeros((OPEN_LIMIT, 5)),
+        )
+    return known
 
 
 class Hunt:
@@ -122,7 +139,7 @@ class Hunt:
         self.question = question
         self.terms = terms
         self.choices = choices
-        self.scratch: Scratch = index.holders.scratch()
+        self.scratch: Scratch = _scratch_of(index.holders)
         self.nodes = 0
         self.score = np.inf
         self.found: Cleared | None = None
@@ -191,7 +208,7 @@ class Hunt:
         base = 0.0
         for row, fate in fates.items():
             s.fate[row] = fate
-            base += evictions.price_of(held, p, row) if fate == GOES else 0.0
+            base += price_of(held, p, row) if fate == GOES else 0.0
         gpus = self.choices[at].gpus
         bound, truth, branch = evictions.section_offer(
             self.arrays, held, self.question, p, s, gpus, hosts, taken

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of, level_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import kernels, limited_kernels, loads
@@ -264,14 +264,3 @@ def _lowest_whole(free_milli: Ints, count: int) -> list[int]:
         return many
     whole = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
     return whole[:count]
-
-
-def level_of(columns: Columns, rows: list[int]) -> Level:
-    """The tightest level with all the hosts in one domain."""
-    if len(rows) == 1:
-        return Level.HOST
-    for level in Level:
-        numbers = columns.domain[level][rows]
-        if bool((numbers == numbers[0]).all()):
-            return level
-    return Level.CLUSTER

@@ -11,7 +11,14 @@ from operator import mul
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.columns import (
+    CPU_DECIMALS,
+    Columns,
+    Floats,
+    Ints,
+    cpus_of,
+    level_of,
+)
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.search import loads
@@ -295,16 +302,7 @@ def placed(
         for name, slots in places:
             seats.append(Seat(asked.name, len(seats), name, slots, milli))
     cluster = columns.cluster_of[rows[0]]
-    return Placed(cluster, q.choices[choice], tightest_level(columns, rows), tuple(seats))
-
-
-def tightest_level(columns: Columns, rows: list[int]) -> Level:
-    """The tightest level with all the hosts in one domain."""
-    for level in Level:
-        numbers = columns.domain[level][rows]
-        if bool((numbers == numbers[0]).all()):
-            return level
-    return Level.CLUSTER
+    return Placed(cluster, q.choices[choice], level_of(columns, rows), tuple(seats))
 
 
 def _slots_on(

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import loads
@@ -40,7 +41,7 @@ def score_terms(
         change = stranded_change(columns, stranded_table(ask.mix, columns.width), seats)
         fragmentation = price * change
     terms = {
-        "preemption": weights.preemption * lost_gpu_s / 3600.0,
+        "preemption": points(lost_gpu_s, weights.preemption),
         "speed": weights.speed * slowdown(ask, choice),
         "locality": locality_cost(ask, weights, level),
         "fragmentation": fragmentation,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
+from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.inventory.index import Index
@@ -14,7 +15,8 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.preemption import mixed as displacement
 from topmast.fast.region.preemption import victims
-from topmast.fast.region.preemption.price import Chooser, cost_gpu_s, eligible_victims
+from topmast.fast.region.preemption.greedy import Chooser
+from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
@@ -265,7 +267,7 @@ class Search:
         )
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
         costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
-        prices = [weights.preemption * cost / 3600.0 for cost in costs]
+        prices = [points(cost, weights.preemption) for cost in costs]
         cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
 
         def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:

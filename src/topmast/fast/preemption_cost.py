@@ -1,0 +1,30 @@
+"""What stopping a running attempt costs: the only place where this is written.
+
+Python and the compiled kernels call the same function (`placement.price` compiles it). It must not fall when
+a weight, a time or a number of GPUs grows: the floors of the search for victims rest on that.
+"""
+
+from __future__ import annotations
+
+MILLI = 1000
+"""Thousandths of a GPU; a number of this module, for compiled code reads no other module's."""
+
+
+def weight_of(band: int) -> float:
+    """What lost work of a band counts, against that of the lowest."""
+    return 1.0 + band / 100.0
+
+
+def gpu_seconds(time_s: float, gpus_milli: float) -> float:
+    """GPU-seconds of so many thousandths of GPUs in a time."""
+    return time_s * gpus_milli / MILLI
+
+
+def stop_cost_gpu_s(weight: float, lost_s: float, restart_s: float, gpus_milli: float) -> float:
+    """The work since the last checkpoint and the restart, on all GPUs of the gang, times the weight of its band."""
+    return weight * (lost_s * gpus_milli / MILLI + restart_s * gpus_milli / MILLI)
+
+
+def points(cost_gpu_s: float, per_gpu_hour: float) -> float:
+    """What a cost counts in the score of a plan; ``per_gpu_hour`` is `ScoreWeights.preemption`."""
+    return per_gpu_hour * cost_gpu_s / 3600.0

@@ -1,0 +1,108 @@
+"""Victims for gangs too large for an exact search: a set that makes room in one domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Columns, Ints
+from topmast.fast.region.search.fewest import fewest
+from topmast.fast.region.search.packing import seat_gang
+from topmast.model.plan import GroupRequest, Seat, Victim
+
+SPARED_ANEW = 32
+"""For so many of a set of victims the gang is seated once more, to see whether they could stay."""
+
+
+class Chooser:
+    """Chooses victims for gangs too large for an exact search; made once for a question."""
+
+    def __init__(
+        self, columns: Columns, victims: Sequence[Allocation], cost: Callable[[Allocation], float]
+    ) -> None:
+        self.columns = columns
+        self.victims = sorted(victims, key=lambda victim: victim.job)
+        self.cost = [cost(victim) for victim in self.victims]
+        self.held: list[dict[int, int]] = [_held_milli(columns, v) for v in self.victims]
+        """By victim: thousandths of GPUs on each of its hosts."""
+        self.on_host: dict[int, list[int]] = {}
+        for number, held in enumerate(self.held):
+            for row in held:
+                self.on_host.setdefault(row, []).append(number)
+
+    def choose(
+        self, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
+    ) -> tuple[tuple[Seat, ...], tuple[Victim, ...]] | None:
+        """Seats on ``rows`` and the victims that free them, or None.
+
+        As few as will do, in the order of band and cost per GPU freed on these hosts; then whoever is
+        not needed is spared, dearest first: often not the set of least cost. O(log victims + SPARED_ANEW)
+        seatings of the gang.
+        """
+        here = self._in_order(rows)
+
+        def seats_without(count: int) -> tuple[Seat, ...] | None:
+            return seat_gang(self._cleared(here[:count]), rows, groups, choice)
+
+        seats = seats_without(0)
+        if seats is not None:
+            return seats, ()
+        found = fewest(len(here), seats_without)
+        if found is None:
+            return None
+        gone, seats = self._spare(here[: found[0]], found[1], rows, groups, choice)
+        stopped = [(self.victims[n], self.cost[n]) for n in sorted(gone)]
+        return seats, tuple(Victim(a.job, a.epoch, cost) for a, cost in stopped)
+
+    def _in_order(self, rows: Ints) -> list[int]:
+        """Those who hold something on these hosts, by band and cost per GPU held there."""
+        freed: dict[int, int] = {}
+        for row in rows.tolist():
+            for number in self.on_host.get(row, ()):
+                freed[number] = freed.get(number, 0) + self.held[number][row]
+        return sorted(
+            freed,
+            key=lambda n: (int(self.victims[n].band), self.cost[n] / max(freed[n], 1), n),
+        )
+
+    def _cleared(self, gone: Sequence[int]) -> Columns:
+        trial = self.columns.trial()
+        for number in gone:
+            trial.give_back(self.victims[number].plan.seats, self.victims[number].needs())
+        return trial
+
+    def _spare(
+        self,
+        gone: list[int],
+        seats: tuple[Seat, ...],
+        rows: Ints,
+        groups: tuple[GroupRequest, ...],
+        choice: int,
+    ) -> tuple[list[int], tuple[Seat, ...]]:
+        """Spare those whose room is not used; of the others, try the dearest with the gang seated anew."""
+        trial = self._cleared(gone)
+        trial.take(seats, {group.name: group.resources for group in groups})
+        for number in sorted(gone, key=lambda n: (-self.cost[n], n)):
+            needs = self.victims[number].needs()
+            held = self.victims[number].plan.seats
+            trial.take(held, needs)
+            here = [seat for seat in held if seat.host in trial.index]
+            if any(trial.overdrawn(seat, needs[seat.group]) for seat in here):
+                trial.give_back(held, needs)
+            else:
+                gone = [other for other in gone if other != number]
+        for number in sorted(gone, key=lambda n: (-self.cost[n], n))[:SPARED_ANEW]:
+            fewer = [other for other in gone if other != number]
+            anew = seat_gang(self._cleared(fewer), rows, groups, choice)
+            if anew is not None:
+                gone, seats = fewer, anew
+        return gone, seats
+
+
+def _held_milli(columns: Columns, allocation: Allocation) -> dict[int, int]:
+    held: dict[int, int] = {}
+    for seat in allocation.plan.seats:
+        row = columns.index.get(seat.host)
+        if row is not None:
+            held[row] = held.get(row, 0) + len(seat.slots) * seat.slot_milli
+    return held
