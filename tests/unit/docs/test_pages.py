@@ -107,6 +107,21 @@ def test_methods(page: Path) -> None:
         assert method in members.get(owner, ()), f"{owner}.{method}"
 
 
+def test_tags_of_the_journal() -> None:
+    """The glossary names every class that the journal knows by another name, and no other."""
+    page = (REPO / "docs" / "internals" / "glossary.md").read_text("utf-8")
+    shown = re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", page, re.MULTILINE)
+    tagged = [
+        (str(keyword.value.value), node.name)
+        for file in sorted(SOURCE.rglob("*.py"))
+        for node in ast.parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        for keyword in node.keywords
+        if keyword.arg == "tag" and isinstance(keyword.value, ast.Constant)
+    ]
+    assert shown == sorted((tag, name) for tag, name in tagged if tag != name)
+
+
 @pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
 def test_paths(page: Path) -> None:
     """Files and folders that a page names are in the package."""
