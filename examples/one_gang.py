@@ -2,7 +2,7 @@
 
     python examples/one_gang.py
 
-Its output is in docs/internals/one-gang.md, word for word; a test holds the two together.
+Its output is in docs/internals/one-gang.md, word for word; a test compares the two.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def region() -> RegionSpec:
 
 
 def fill(columns: Columns) -> dict[str, Allocation]:
-    """What runs there."""
+    """The attempts that run there, by job."""
     held: dict[str, Allocation] = {}
     columns.allocations = held
     for job, hosts, band, start_s, kept_s in RUNNING:
@@ -84,7 +84,7 @@ def fill(columns: Columns) -> dict[str, Allocation]:
 
 
 def main() -> None:
-    """Tell the story."""
+    """Print each step."""
     columns = Columns(region())
     held = fill(columns)
     profile = load_profile("mast")
@@ -127,12 +127,13 @@ def show_free(columns: Columns) -> None:
 
 
 def show_victims(search: Search, ask: PlacementRequest) -> None:
-    """What stopping everybody costs, what each rack offers, and the plan that wins."""
+    """What stopping each attempt costs, what each rack offers, and the plan that wins."""
     columns, profile = search.columns, search.profile
     print("\nattempt  band           GPUs   lost since its checkpoint   cost, GPU-s   as a score")
     for attempt in search.allocations.values():
         cost = cost_gpu_s(attempt, profile, NOW)
-        lost, gpus = attempt.lost_gpu_s(NOW), attempt.plan.gpus_milli // MILLI
+        gpus = attempt.plan.gpus_milli // MILLI
+        lost = attempt.lost_s(NOW) * gpus
         may = (
             f"{profile.score.preemption * cost / 3600:.3f}" if attempt.band < ask.band else "stays"
         )
@@ -143,7 +144,7 @@ def show_victims(search: Search, ask: PlacementRequest) -> None:
     hunt = victims.hunt(
         index, ask, profile, profile.score, (0,), costs_in(columns, ask, profile.score, None), NOW
     )
-    print("\nsection      bound   truth   whom to branch on")
+    print("\nsection      bound   truth   branch on attempt")
     for level, name in ((1, "rack"), (2, "pod")):
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
         for section in range(low, high):
