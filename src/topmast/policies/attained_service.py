@@ -1,6 +1,6 @@
-"""Order `attained-service` (2D-LAS): who has had the fewest GPU-seconds goes first, queue by queue.
+"""Order `attained-service` (2D-LAS): the job with the fewest GPU-seconds first, queue by queue.
 
-Needs to know nothing of how long jobs run.
+It needs no estimate of how long jobs run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The hooks that an engine calls: who is next, what a place costs, where to wait, how to share time.
+"""The hooks of policies: the order, the cost of a place, where to wait, how to share time.
 
-A hook receives read-only columns and returns numbers; it never sees a machine. A profile names them
-(`options`).
+A hook receives read-only columns and returns numbers; it never sees a machine. A profile names the
+policies (`options`).
 """
 
 from __future__ import annotations
@@ -23,42 +23,41 @@ Bools = NDArray[np.bool_]
 
 
 class QueueView(Struct, frozen=True):
-    """Jobs of the queue (n) in columns, to be read only.
-
-    ``fairness`` is 1 for the job of a tenant that used nothing lately, 0 at its fair share and beyond.
-    ``duration_s`` is the whole run as expected, ``remaining_s`` what is left of it,
-    ``attained_gpu_s`` the GPU-seconds that the job has had. ``gpus`` are those of the whole gang.
-    ``executed_s`` is the time it has held them; of one that rose to the top (`Drifting`) both count from
-    then on. ``first_start_s`` is infinite for one that never ran; ``since_s``: since when it is ``running``, or waits.
-    ``turn``: where time is shared, the job's place in this round.
-    """
+    """Jobs of the queue (n) in columns, to be read only."""
 
     now_s: float
     band: Ints
     submit_s: Floats
     gpus: Floats
+    """Of the whole gang."""
     tasks: Ints
     tenant: Ints
     fairness: Floats
+    """1 if the job's tenant used nothing lately, 0 at the tenant's fair share and beyond."""
     duration_s: Floats
+    """The whole run, as expected."""
     remaining_s: Floats
+    """What is left of the run, as expected."""
     attained_gpu_s: Floats
+    """The GPU-seconds that the job has had; after a promotion (`Drifting`), since then."""
     executed_s: Floats
+    """How long it has held GPUs; after a promotion (`Drifting`), since then."""
     first_start_s: Floats
+    """Infinite for a job that never ran."""
     since_s: Floats
+    """When it began to run, or to wait."""
     running: Bools
     turn: Floats
+    """The job's place in this round, where time is shared."""
 
 
 class Order(Protocol):
-    """Hook `order`: who is next.
-
-    ``by_band``: a higher effective band goes first, whatever the keys say. ``by_time``: keys change
-    while jobs wait, so that they must be computed anew now and then.
-    """
+    """Hook `order`: which job is next."""
 
     by_band: bool
+    """A higher effective band goes first, whatever the keys say."""
     by_time: bool
+    """Keys change while jobs wait: they must be computed anew now and then."""
 
     def keys(self, view: QueueView) -> Floats:
         """Priorities (n x k): the lower row, read from left to right, goes first.
@@ -70,23 +69,24 @@ class Order(Protocol):
 
 @runtime_checkable
 class Drifting(Order, Protocol):
-    """An `Order` in which jobs change places by the service that they get, at times that it can tell."""
+    """An `Order` whose ranking changes with attained service, at times known beforehand."""
 
     def drifts_s(self, view: QueueView) -> Floats:
-        """When each running job may come to rank lower, and each waiting one rises to the top; inf: never (n).
+        """When the rank of each job changes by itself (n); inf: never.
 
-        When a waiting job rises, what it has attained and executed is counted anew. A running one whose time has
-        come is asked about again; so many are looked at as change their place, not all.
+        A running job may sink; a waiting job may be promoted to the top, and its attained service
+        and executed time start from 0 again. When the time of a running job has come, the hook is
+        asked again.
         """
         ...
 
 
 @runtime_checkable
 class Empirical(Order, Protocol):
-    """An `Order` that goes by what jobs took that have succeeded."""
+    """An `Order` that depends on the service of jobs that succeeded."""
 
     def learn(self, total_gpu_s: Floats) -> None:
-        """Take up a sample of the total service of jobs (n), in any order; the keys of all jobs change."""
+        """Use a sample of the total service of jobs (n), in any order; all keys change."""
         ...
 
 
@@ -94,53 +94,55 @@ class Score(Protocol):
     """Hook `score`: what a place costs, as the prices of the score's terms for one job."""
 
     def weights(self, ask: PlacementRequest) -> ScoreWeights:
-        """The prices to be used for this question."""
+        """The prices for this request."""
         ...
 
 
 @runtime_checkable
 class Shaping(Score, Protocol):
-    """A `Score` that decides, too, how near to one another the tasks of a job must sit."""
+    """A `Score` that also decides how close to each other the tasks of a job must be."""
 
     def topology(self, spec: JobSpec, on_one_host: bool) -> Topology:
-        """What is asked of the topology for a job; ``on_one_host``: some host, empty, would hold all of it."""
+        """The topology that a job has to have.
+
+        ``on_one_host``: some host would hold all of it when empty.
+        """
         ...
 
 
 class Reserve(Protocol):
-    """Hook `reserve`: GPU models that a job has to wait for longer than for others."""
+    """Hook `reserve`: GPU models that a job gets only after a longer wait."""
 
     def held_back(self, listed: Sequence[Accelerator], gpus: float) -> tuple[int, ...]:
-        """Which of the accelerators ``listed`` by a job of so many GPUs are held back from it; never all."""
+        """Which accelerators ``listed`` by a job of so many GPUs are held back; never all."""
         ...
 
 
 class BindView(Struct, frozen=True):
-    """The clusters (k, by region and name) that could hold one job if nothing ran there, in columns.
-
-    ``number`` is the job's; ``times`` counts how often it was bound before, ``bound`` is the row where it
-    waits now, -1 if none. ``region`` numbers the regions by name; ``at_home`` tells who is in the job's home
-    region, ``has_data`` who has all of its data. ``load``: GPUs wanted and held by the jobs bound there
-    over the GPUs present, as last signalled.
-    """
+    """The clusters (k, by region and name) that could hold one job when empty, in columns."""
 
     number: int
+    """The job's number."""
     times: int
+    """How often the job was bound before."""
     bound: int
+    """The row of the cluster where it waits now; -1 if none."""
     region: Ints
+    """The region's rank by name."""
     at_home: Bools
+    """Whether the cluster is in the job's home region."""
     has_data: Bools
+    """Whether its region has all data of the job."""
     gpus: Floats
     load: Floats
+    """GPUs wanted and held by jobs bound there over the GPUs present, as last signalled."""
 
 
 class Bind(Protocol):
-    """Hook `bind`: where a job has to wait.
-
-    ``whole_region``: it may use all clusters of the region chosen, not only the one.
-    """
+    """Hook `bind`: where a job has to wait."""
 
     whole_region: bool
+    """The job may use all clusters of the chosen region."""
 
     def choose(self, view: BindView) -> int:
         """The row of the cluster chosen; there is at least one."""
@@ -148,44 +150,48 @@ class Bind(Protocol):
 
 
 class SharesView(Struct, frozen=True):
-    """Jobs (n) that want to share the GPUs of the fleet (m models), in columns, to be read only.
-
-    ``speeds`` (n x m): work per second of the whole gang on each model, relative to the first that the job
-    lists; 0 where it cannot run. ``gpus`` (m) are those of the fleet, ``width`` (n) those of a gang.
-    ``left_s`` (n): work left, in seconds at speed 1. ``isolated_s`` (n): how long the work done so far would
-    have taken on a share of its own. ``deadline_s`` (n) from now, NaN if none. ``tenant`` (n) are rows of
-    ``tenant_weights``. ``pair_rows`` (p x 2): jobs of one width that may have the same GPUs at the same time, and
-    ``pair_speeds`` (p x m x 2), as ``speeds``, theirs then; None: nobody shares.
-    """
+    """Jobs (n) that want to share the GPUs of the fleet (m models), in columns, to be read only."""
 
     ids: tuple[str, ...]
     models: tuple[str, ...]
     gpus: Ints
+    """GPUs of the fleet (m)."""
     speeds: Floats
+    """Work per second of the whole gang by model (n x m), relative to the job's first choice.
+
+    0 where the job cannot run.
+    """
     width: Floats
+    """GPUs of the gang (n)."""
     weight: Floats
     left_s: Floats
+    """Work left (n), in seconds at speed 1."""
     elapsed_s: Floats
     isolated_s: Floats
+    """How long the work done so far would have taken on the job's own share (n)."""
     deadline_s: Floats
+    """From now (n); NaN if there is none."""
     submit_s: Floats
     tenant: Ints
+    """Rows of ``tenant_weights`` (n)."""
     tenant_weights: Floats
     pair_rows: Ints | None = None
+    """Jobs of one width that may share GPUs at the same time (p x 2); None: no pairs."""
     pair_speeds: Floats | None = None
+    """Their speeds when they do (p x m x 2), like ``speeds``."""
 
 
 class Parts(Struct, frozen=True):
-    """What a policy answers: the part of its time that each job runs on each model (n x m).
-
-    ``isolated_speeds`` (n): of a job with the n-th part of every model for itself. ``named`` (by row): jobs
-    that get nothing, or whose deadline cannot be kept, and why. ``pair_fractions`` (p x m): the same of pairs, if there are any.
-    """
+    """The answer of a policy that shares time."""
 
     fractions: Floats
+    """The part of its time that each job runs on each model (n x m)."""
     isolated_speeds: Floats
+    """The speed of a job that has the n-th part of every model for itself (n)."""
     named: dict[int, str]
+    """By row: why a job gets nothing, or cannot keep its deadline."""
     pair_fractions: Floats | None = None
+    """The part of the time of each pair on each model (p x m), if there are pairs."""
 
 
 class PairSpeeds(Protocol):
@@ -194,22 +200,21 @@ class PairSpeeds(Protocol):
     def beside(
         self, one: tuple[str, int], other: tuple[str, int], model: str
     ) -> tuple[float, float] | None:
-        """The speeds of the one and the other, each over its speed alone; None: not known, or one gets nowhere.
+        """Two jobs' speeds, each relative to running alone; None: unknown, or one makes no
+        progress.
 
-        Each is named by what the table calls it and the GPUs of the gang. O(1).
+        A job is given by its name in the table of speeds and the GPUs of its gang. O(1).
         """
         ...
 
 
 class Share(Protocol):
-    """Hook `shares`: for which part of the time each job runs, and on which GPU model.
-
-    ``moves``: a running job may be stopped, or moved to another model, when shares change; else it keeps
-    what it has. ``fills``: GPUs that nobody has a part in are given to those who wait.
-    """
+    """Hook `shares`: for which part of the time each job runs, and on which GPU model."""
 
     moves: bool
+    """A running job may be stopped or moved to another model when shares change."""
     fills: bool
+    """Waiting jobs get GPUs that are part of no share."""
 
     def parts(self, view: SharesView) -> Parts:
         """Fractions of time: at most 1 for a job, and for a model at most its GPUs.
@@ -220,21 +225,24 @@ class Share(Protocol):
 
 
 class PackView(Struct, frozen=True):
-    """Gangs (n) that run in turns in one cluster, in columns, to be read only.
-
-    Equal numbers of ``place`` sit on the very same GPUs. ``memory`` is what is used of one GPU's, as a fraction, 0 where
-    nobody says. ``rate``: steps per second alone. ``failures``: how often it was tried beside another in vain.
-    ``may_join`` (n x n): who may be tried beside whom now. ``expected`` (n x n): what two are expected to do together, by what
-    pairs of their kinds were measured to do, each over that alone, summed; NaN where nobody knows.
-    """
+    """Gangs (n) that run in turns in one cluster, in columns, to be read only."""
 
     place: Ints
+    """Gangs with equal numbers hold the very same GPUs."""
     gpus: Floats
     memory: Floats
+    """The used part of each GPU's memory; 0 if unknown."""
     rate: Floats
+    """Steps per second alone."""
     failures: Ints
+    """How often a trial with another gang failed."""
     may_join: Bools
+    """Which two gangs may be tried together now (n x n)."""
     expected: Floats
+    """The expected sum of both throughputs, each relative to running alone (n x n).
+
+    It comes from measured pairs of the same kinds; NaN if there are none.
+    """
 
 
 class Pack(Protocol):
@@ -246,7 +254,7 @@ class Pack(Protocol):
 
 
 class PairsView(Struct, frozen=True):
-    """Pairs of gangs (n) on the same GPUs: steps per second of both, alone and beside the other."""
+    """Pairs of gangs (n) on the same GPUs: steps per second of both, alone and together."""
 
     first_alone: Floats
     first_beside: Floats
@@ -255,32 +263,33 @@ class PairsView(Struct, frozen=True):
 
 
 class SharingView(Struct, frozen=True):
-    """Gangs (n) for which there are idle GPUs elsewhere in their region, in columns, to be read only.
-
-    ``sharing``: how many gangs, with itself, were placed on its GPUs, on the fullest of them; ``paired``: whether one of them runs beside it. ``idle_speed``: its speed on the
-    fastest model of which enough GPUs are idle, over that where it is, 0 if there is none. ``age_s``: since when it
-    runs; ``cost_s``: how long a move keeps it from working; ``moved_lately``: whether it was moved not long ago.
-    """
+    """Gangs (n) that could move to idle GPUs of their region, in columns, to be read only."""
 
     gpus: Floats
     sharing: Ints
+    """How many gangs share its fullest GPU, itself included."""
     idle_speed: Floats
+    """The speed on the fastest model with enough idle GPUs, over its speed now; 0: none."""
     paired: Bools
+    """Whether another gang runs on its GPUs at the same time."""
     age_s: Floats
+    """How long it has run."""
     cost_s: Floats
+    """How long a move keeps it from working."""
     moved_lately: Bools
+    """Whether it was moved not long ago."""
 
 
 class JoinView(Struct, frozen=True):
-    """Gangs (n) that could move to the GPUs of another, to be tried beside it, in columns, to be read only.
-
-    ``age_s`` is that of the younger of both; ``expected`` as in `PackView`; the rest as in `SharingView`.
-    """
+    """Gangs (n) that could move to another gang's GPUs, to be tried there together, in columns."""
 
     gpus: Floats
     age_s: Floats
+    """That of the younger gang of the two."""
     cost_s: Floats
+    """As in `SharingView`."""
     expected: Floats
+    """As in `PackView`."""
 
 
 class MovedView(Struct, frozen=True):
@@ -291,38 +300,39 @@ class MovedView(Struct, frozen=True):
 
 
 class SizesView(Struct, frozen=True):
-    """Elastic gangs (n) that could go on with another number of tasks, in columns, to be read only.
-
-    ``gpus``: those that it has, which do no work while it restarts; ``gained``: how many more would be at work then, in the mean,
-    those of all gangs that it concerns. ``grows``: whether it would have more tasks than now. ``age_s``: since when the youngest of these runs; ``cost_s`` as in `SharingView`.
-    """
+    """Elastic gangs (n) that could continue with another number of tasks, in columns."""
 
     gpus: Floats
+    """Those that it has now, which are idle while it restarts."""
     gained: Floats
+    """How many more GPUs would work then on average, over all gangs concerned."""
     grows: Bools
+    """Whether it would have more tasks than now."""
     age_s: Floats
+    """How long the youngest of the gangs concerned has run."""
     cost_s: Floats
+    """As in `SharingView`."""
 
 
 class Rebalance(Protocol):
-    """Hook `rebalance`: what becomes of gangs that share GPUs, by what was measured."""
+    """Hook `rebalance`: what to do with gangs that share GPUs, by what was measured."""
 
     def keep(self, view: PairsView) -> Bools:
         """Which pairs stay together (n); the others take turns again."""
         ...
 
     def moves(self, view: SharingView) -> Ints:
-        """Rows of gangs that are to move to idle GPUs, the first first."""
+        """Rows of gangs that move to idle GPUs, in order of preference."""
         ...
 
     def joins(self, view: JoinView) -> Ints:
-        """Rows of gangs that are to move to the GPUs of another, the first first."""
+        """Rows of gangs that move to the GPUs of another gang, in order of preference."""
         ...
 
     def sizes(self, view: SizesView) -> Ints:
-        """Rows of gangs that are to go on with another number of tasks, the first first."""
+        """Rows of gangs that continue with another number of tasks, in order of preference."""
         ...
 
     def good(self, view: MovedView) -> Bools:
-        """Which moves were good (n); the others are taken back, where that can be."""
+        """Which moves were good (n); the others are undone where possible."""
         ...

@@ -1,4 +1,4 @@
-"""Scoring `skew`: jobs whose model has one large tensor sit on few hosts, all others where there is room."""
+"""Scoring `skew`: jobs whose model has one large tensor run on few hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Consolidate:
         return self._weights
 
     def topology(self, spec: JobSpec, on_one_host: bool) -> Topology:
-        """One host, if the job is of large skew; for one that no host could hold, as near as can be."""
+        """One host for a job of large skew; as close as possible if no host could hold it."""
         own = spec.topology
         if spec.skew is None or spec.skew <= self._options.threshold or own != Topology():
             return own

@@ -1,8 +1,9 @@
-"""Reserve and pack (Weng et al., *MLaaS in the Wild*, NSDI '22, on scheduling as deployed): high-end GPUs for those who use them.
+"""Reserve and pack: high-end GPUs for the jobs that use them.
 
-The allocation plans of a job, one for each GPU model it accepts, are ordered by *computation efficiency*: the
-speed of the job on a model over the power of the model, relative to the best of them. What a job does not use of
-a GPU is a cost of the plan, and a plan that wastes much of a high-end GPU is held back for a while.
+After the scheduler of Weng et al., *MLaaS in the Wild*, NSDI '22. A job has an allocation plan for
+each GPU model that it accepts. The plans are ordered by *computation efficiency*: the job's speed
+on the model over the model's power, relative to the best plan. What a job does not use of a GPU is
+a cost of the plan. A plan that wastes much of a high-end GPU is held back for a while.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from topmast.policies.options import Profile, ScoreWeights
 class Efficiency:
     """Hooks `score` and `reserve`. The performance model:
 
-    A job whose accelerators say different speeds goes as fast as they say. Of others, gangs of at least
-    ``reserve.least_gpus`` use any GPU to the full, and smaller ones are as fast on any.
+    A job whose accelerators state different speeds runs at these speeds. Otherwise a gang of at
+    least ``reserve.least_gpus`` uses any GPU to the full, and a smaller one is equally fast on any
+    model.
     """
 
     source: ClassVar[str] = "MLaaS in the Wild (Weng et al., NSDI '22): reserving and packing"
@@ -33,7 +35,7 @@ class Efficiency:
         self._kept = frozenset(profile.reserve.models)
 
     def weights(self, ask: PlacementRequest) -> ScoreWeights:
-        """The profile's prices, and for each GPU model what the job would leave unused of it. O(models)."""
+        """The profile's prices, and by GPU model the part that the job would not use. O(models)."""
         listed = max((g.resources.accelerators for g in ask.groups), key=len, default=())
         if len(listed) < 2:
             return self._weights
@@ -44,7 +46,7 @@ class Efficiency:
         return replace(self._weights, models=(*self._weights.models, *unused))
 
     def held_back(self, listed: Sequence[Accelerator], gpus: float) -> tuple[int, ...]:
-        """Which of its accelerators a job of so many GPUs has to wait for: not where it has no others."""
+        """Which accelerators a job of so many GPUs has to wait for, if it accepts others."""
         wasted = [
             i
             for i, value in enumerate(self.efficiencies(listed, gpus))

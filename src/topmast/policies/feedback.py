@@ -1,8 +1,8 @@
-"""Queues by attained service (multi-level feedback): what the orders that use them have in common.
+"""Queues by attained service (multi-level feedback): what the orders that use them share.
 
-A job begins in the top queue and sinks to the next one when its attained service, GPUs x executed time,
-reaches a threshold (Tiresias, NSDI '19: discretised 2D-LAS). One that starves rises to the top
-again: what it has had until then counts no more.
+A job begins in the top queue. It sinks to the next one when its attained service, GPUs x executed
+time, reaches a threshold (Tiresias, NSDI '19: discretised 2D-LAS). A job that starves rises to the
+top again, and its attained service starts from 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Feedback:
         return np.column_stack((~view.running, since_s))
 
     def drifts_s(self, view: QueueView) -> Floats:
-        """When each job leaves its queue if nothing else happens; inf: never (n). O(n log queues)."""
+        """When each job leaves its queue by itself (n); inf: never. O(n log queues)."""
         queue = self.numbers(view)
         sinks_s = reaches_s(view, self._ends[queue.astype(np.int64)])
         return np.where(view.running, sinks_s, self._rises_s(view, queue))

@@ -1,8 +1,8 @@
-"""Order `gittins-index` (2D-Gittins): in each queue, who is likeliest to end soon for the service it takes.
+"""Order `gittins-index` (2D-Gittins): in each queue, the job most likely to end for its service.
 
-The index of a job that has had service a: the largest, over how far one looks ahead, of the chance that it
-ends within that much more service, over the service that it is expected to take until then. Both are by the
-empirical distribution of the total service of jobs. Service is counted in quanta.
+The index of a job with service a is the maximum, over how far one looks ahead, of a ratio: the
+chance that the job ends within that much more service, over the service that it is expected to use
+until then. Both follow the empirical distribution of the total service of jobs, counted in quanta.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUANTA_MOST = 100_000
 
 
 class GittinsIndex:
-    """By queue, then by the index, larger first, then in the order that the profile keeps inside a queue."""
+    """By queue, then by index (larger first), then in the profile's order inside a queue."""
 
     source: ClassVar[str] = "Tiresias (Gu et al., NSDI '19): discretised 2D-Gittins"
     options: ClassVar[tuple[str, ...]] = ("queues", "gittins")
@@ -62,12 +62,12 @@ class GittinsIndex:
 
 
 def index_of(total_gpu_s: Floats, quantum_gpu_s: float, ahead: int | None = None) -> Floats:
-    """The Gittins index after 0, 1, 2, ... quanta of service (quanta), per GPU-second; 0 beyond every job.
+    """The Gittins index after 0, 1, 2, ... quanta of service, per GPU-second; 0 beyond every job.
 
-    With F(k) the share of jobs that end within k quanta and M(k) the mean service that jobs take up to k quanta,
-    the index after k, looking m ahead, is (F(k + m) - F(k)) / (M(k + m) - M(k)): a slope between two
-    points of the curve (M, F). The best m is the next corner of the upper hull of what is to the
-    right, found by a stack from the right. O(n log n + quanta).
+    F(k) is the share of jobs that end within k quanta, M(k) the mean service of jobs up to k
+    quanta. The index after k, looking m ahead, is (F(k + m) - F(k)) / (M(k + m) - M(k)): a slope
+    between two points of the curve (M, F). The best m is the next corner of the upper hull of the
+    points to the right, found by a stack from the right. O(n log n + quanta).
     """
     total = np.sort(total_gpu_s)
     if not len(total):
@@ -89,7 +89,7 @@ def index_of(total_gpu_s: Floats, quantum_gpu_s: float, ahead: int | None = None
 
 
 def _corners(x: Floats, y: Floats) -> Ints:
-    """For each point of a rising curve, the later one to which the slope is largest, the nearest of those (n).
+    """For each point of a rising curve, the nearest later one with the largest slope (n).
 
     O(n): the stack holds the upper hull of the points to the right.
     """

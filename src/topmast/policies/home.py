@@ -1,4 +1,4 @@
-"""Binding `home`: people pick their region by hand and stay there (the baseline `manual` of MAST)."""
+"""Binding `home`: users choose a region by hand and stay there (the baseline `manual` of MAST)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Home:
         pass
 
     def choose(self, view: BindView) -> int:
-        """A cluster at home, or who stands in for it. O(k)."""
+        """A cluster of the home region, or its substitute. O(k)."""
         if view.at_home.any():
             return int(np.argmax(view.at_home))
         return int(np.lexsort((-view.gpus, ~view.has_data))[0])

@@ -1,4 +1,4 @@
-"""Rebalancing `introspective`: what was tried is kept if it is measured to be better, else taken back."""
+"""Rebalancing `introspective`: a trial that is measured to be better stays, any other is undone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topmast.policies.options import Profile
 
 
 class Introspective:
-    """Keeps pairs that do more together than in turns; moves who would be faster there to idle ones."""
+    """Keeps pairs that do more together than in turns; moves gangs to faster idle GPUs."""
 
     source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): introspective mode"
     options: ClassVar[tuple[str, ...]] = ("rebalancing", "elastic")
@@ -35,9 +35,10 @@ class Introspective:
         return np.asarray(together >= self._options.gain, np.bool_)
 
     def moves(self, view: SharingView) -> Ints:
-        """Which gangs had better move, the best first: what more is done by all, for what it costs. O(n log n).
+        """Which gangs should move, by how much all gangs gain for the cost. O(n log n).
 
-        Idle GPUs do its work; those that it had do that of the others there, if there are any. Nobody is to do less than before.
+        The gang's work moves to idle GPUs, and the gangs that it leaves share what it had. No gang
+        may get slower.
         """
         options = self._options
         if not options.migrate:
@@ -52,20 +53,21 @@ class Introspective:
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def joins(self, view: JoinView) -> Ints:
-        """Whose trial is expected to gain more than the move costs, the best first. O(n log n)."""
+        """Gangs whose trial with another is worth the move, the best first. O(n log n)."""
         options = self._options
         left_s = np.minimum(view.age_s, options.horizon_s)
         known = ~np.isnan(view.expected)
         gain = np.where(known, view.expected - 1.0, options.expected_gain)
         worth = view.gpus * (gain * left_s - view.cost_s)
-        # Where nobody is tried beside another there is nothing to be gained.
+        # Where no gangs are tried together there is nothing to be gained.
         rows = np.flatnonzero((worth > 0) & self._tries)
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def sizes(self, view: SizesView) -> Ints:
-        """Whose other size gains more than the restart costs, or so many times that if it grows, the best first.
+        """Gangs whose new size gains more than the restart costs, the best first. O(n log n).
 
-        Idle GPUs may be wanted soon; who gives way loses each minute that it is put off. O(n log n).
+        Growing has to gain a multiple of the cost, since idle GPUs may soon be wanted. A gang that
+        gives way need not: each minute of delay loses work.
         """
         left_s = np.minimum(view.age_s, self._options.horizon_s)
         needed = np.where(view.grows, self._least_gain, 1.0)

@@ -1,6 +1,6 @@
 """Binding `least-loaded`: early binding by a load signal (the baseline `federated` of MAST).
 
-With ``choices`` d it looks at d clusters only, drawn at random for each job (Mitzenmacher, The Power of
+With ``choices`` d it compares d clusters, drawn at random for each job (Mitzenmacher, The Power of
 Two Choices in Randomized Load Balancing).
 """
 

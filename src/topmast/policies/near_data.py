@@ -1,4 +1,4 @@
-"""Binding `near-data`: a project's data is in one region, and its jobs run there (Yugong, VLDB '19)."""
+"""Binding `near-data`: a project's jobs run in the region of its data (Yugong, VLDB '19)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topmast.policies.options import Profile
 
 
 class NearData:
-    """A region with all the data: at home, if that is one, else the largest cluster; else as near as may be."""
+    """A region with all the data: the home region if possible, else that of the largest cluster."""
 
     source: ClassVar[str] = "Yugong (Huang et al., VLDB '19): projects near their data"
     options: ClassVar[tuple[str, ...]] = ("bind.policy",)
@@ -21,5 +21,5 @@ class NearData:
         pass
 
     def choose(self, view: BindView) -> int:
-        """Who has the data, then who is at home, then who is large. O(k log k)."""
+        """Clusters with the data first, then those at home, then large ones. O(k log k)."""
         return int(np.lexsort((-view.gpus, ~view.at_home, ~view.has_data))[0])

@@ -1,7 +1,7 @@
-"""The options of a profile: a named combination, which is a small data file (`profiles/`).
+"""The options of a profile: a named combination, in a small data file (`profiles/`).
 
-The machines read the options and call the hooks that they name (`base`); nothing is ever chosen by the
-profile's name.
+The machines read the options and call the hooks that they name (`base`); no behaviour depends on
+the profile's name.
 """
 
 from __future__ import annotations
@@ -12,28 +12,37 @@ from msgspec import Struct
 
 
 class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
-    """Prices of the score's terms (fast-path: score of a plan); the lower sum wins.
+    """Prices of the terms of a plan's score; the lowest sum wins.
 
-    ``preemption`` per GPU-hour of lost work; ``speed`` per unit of slowdown against the job's best
-    model; ``locality`` per level above the preferred one; ``fragmentation`` for a host left
-    wholly stranded; ``data`` per hour until the data is there; ``balance`` per unit of
-    demand over supply. ``models``: per plan on GPUs of a model. ``allocated_gpus``, ``allocated_cpus`` and
-    ``allocated_memory``: per task on a host of which all is allocated, in the mean over the tasks;
-    without ``allocated_gpus`` only gangs of one group that ask for CPUs or memory pay it. ``gpu_hosts``: per task of
-    a gang without GPUs on a host that has GPUs. A plan that stops others pays none of these four.
+    A plan that stops other jobs pays none of ``allocated_gpus``, ``allocated_cpus``,
+    ``allocated_memory`` and ``gpu_hosts``.
     """
 
     preemption: float = 10.0
+    """Per GPU-hour of lost work."""
     speed: float = 4.0
+    """Per unit of slowdown against the job's best model."""
     locality: float = 1.0
+    """Per level above the preferred one."""
     fragmentation: float = 0.5
+    """For a host whose free rest no task can use."""
     data: float = 6.0
+    """Per hour until the data is there."""
     balance: float = 0.5
+    """Per unit of demand over supply."""
     allocated_gpus: float = 0.0
+    """Per task on a host whose GPUs are all allocated, averaged over the tasks.
+
+    If it is 0, only gangs of one group that request CPUs or memory pay the next two.
+    """
     allocated_cpus: float = 0.0
+    """Per task on a host whose CPUs are all allocated, averaged over the tasks."""
     allocated_memory: float = 0.0
+    """Per task on a host whose memory is all allocated, averaged over the tasks."""
     gpu_hosts: float = 0.0
+    """Per task of a gang without GPUs on a host that has GPUs."""
     models: tuple[tuple[str, float], ...] = ()
+    """Per plan on GPUs of a model."""
 
 
 class RankWeights(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +64,7 @@ class WhenBlocked(StrEnum):
 
 
 class Preemption(StrEnum):
-    """Whom a waiting job may stop."""
+    """Which running jobs a waiting job may stop."""
 
     NONE = "none"
     BAND = "band"
@@ -65,7 +74,7 @@ class Preemption(StrEnum):
 
 
 class Predict(StrEnum):
-    """How it is told how long a job will run whose people say nothing."""
+    """How the run time of a job without an estimate is predicted."""
 
     MEDIAN = "median"
     """The median of its group's latest runs."""
@@ -74,7 +83,7 @@ class Predict(StrEnum):
 
 
 class InsideQueue(StrEnum):
-    """Who goes first of those in one queue."""
+    """The order of jobs inside one queue."""
 
     RUNNING = "running"
     """Those that run, by their first start; then those that wait, by since when."""
@@ -83,51 +92,48 @@ class InsideQueue(StrEnum):
 
 
 class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Queues by attained service (Tiresias).
-
-    ``thresholds_gpu_s``: where each queue but the last ends, ascending. ``promote_knob``: a job that has waited,
-    since it last ran, so many times what it has executed rises to the top; None: nobody does.
-    """
+    """Queues by attained service (Tiresias)."""
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
+    """Where each queue but the last ends, ascending."""
     promote_knob: float | None = None
+    """A job is promoted when it has waited so many times its executed time; None: never.
+
+    The wait counts from its last run.
+    """
     within: InsideQueue = InsideQueue.RUNNING
 
 
 class GittinsOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The Gittins index (Tiresias), counted in quanta of service.
-
-    ``quanta_ahead``: how far it looks ahead; None: as far as is best for each job. ``known_gpu_s``: the total
-    service of jobs, as it is known beforehand; empty: that of the jobs that succeeded so far.
-    """
+    """The Gittins index (Tiresias), counted in quanta of service."""
 
     quantum_gpu_s: float = 36_000.0
     quanta_ahead: int | None = None
+    """How far it looks ahead; None: as far as is best for each job."""
     known_gpu_s: tuple[float, ...] = ()
+    """The total service of jobs, if known beforehand; empty: that of the jobs that succeeded."""
 
 
 class SkewOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Placement by tensor skew (Tiresias: profile-based placement).
-
-    ``threshold``: jobs of more skew are consolidated. ``strict``: one that a single host could hold waits for it.
-    """
+    """Placement by tensor skew (Tiresias: profile-based placement)."""
 
     threshold: float = 0.5
+    """Jobs of more skew are consolidated."""
     strict: bool = True
+    """A job that a single host could hold waits for it."""
 
 
 class BindOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a job waits: under the one queue for all regions (`late`), or where it was sent at submission.
-
-    ``policy`` names who sends it (see registry). ``choices``: of how many clusters, drawn at random, the
-    best is taken; None, of all. ``patience_s``: how long a job waits before it may be sent elsewhere; None,
-    it stays for good. ``signal_s``: how old, at most, the loads are by which clusters are compared.
-    """
+    """Where a job waits: in one queue for all regions (`late`), or bound to a place early."""
 
     policy: str = "late"
+    """The binding policy (see registry)."""
     choices: int | None = None
+    """Compare so many clusters, drawn at random; None: all."""
     patience_s: float | None = None
+    """How long a job waits before it may be bound elsewhere; None: it stays for good."""
     signal_s: float = 0.0
+    """The largest age of the loads by which clusters are compared."""
 
 
 class Within(StrEnum):
@@ -148,191 +154,215 @@ class BandWeights(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How jobs share the GPUs' time, in rounds (Gavel).
-
-    ``policy`` names who says which part of its time a job runs on which model (see registry); `none`: a job
-    that runs goes on running. ``aware``: the policy knows how fast jobs are on each model. ``round_s``: how
-    long a round is; ``recompute_s``: shares are not computed anew more often. ``reuse``: what comes free
-    within a round is given away at once, and not left idle until its end. ``weights`` of jobs by band;
-    ``prices`` in USD per GPU and hour, by model; ``within``: among the jobs of one tenant. ``pairs``: two gangs of one
-    size may have the same GPUs at the same time, where it is known how fast both are then.
-    """
+    """How jobs share the GPUs' time, in rounds (Gavel)."""
 
     policy: str = "none"
+    """The policy of shares (see registry); `none`: a running job keeps running."""
     aware: bool = True
+    """The policy knows how fast jobs are on each model."""
     round_s: float = 360.0
+    """The length of a round."""
     recompute_s: float = 0.0
+    """The shortest time between two computations of shares."""
     memory_s: float = 1_800.0
     lease: float = 2.0
     reuse: bool = True
+    """GPUs that become free within a round are given away at once."""
     weights: BandWeights = BandWeights()
+    """Of jobs, by band."""
     prices: dict[str, float] = {}
+    """In USD per GPU and hour, by model."""
     within: Within = Within.FAIRNESS
+    """The order among the jobs of one tenant."""
     pairs: bool = False
+    """Two gangs of one size may share GPUs at the same time, where their speeds are known."""
 
 
 class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How jobs take turns on the same GPUs (Gandiva: suspend and resume).
-
-    ``layers``: how many gangs may be placed on a GPU, whose turns come one after the other; 1: nobody shares time.
-    ``quantum_s``: how long a turn is. ``price``: points for a place in the second layer, twice that in the third.
-    """
+    """How jobs take turns on the same GPUs (Gandiva: suspend and resume)."""
 
     layers: int = 1
+    """How many gangs may take turns on a GPU; 1: no time sharing."""
     quantum_s: float = 60.0
+    """The length of a turn."""
     price: float = 100.0
+    """Points for a place in the second time slice; twice that in the third, and so on."""
 
 
 class RebalanceOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of gangs that share GPUs (Gandiva: introspective mode).
-
-    ``gain``: two stay on the same GPUs if their rates, each over that alone, sum up to so much; in turns they make 1.
-    ``retry_s``: after how long two may be tried again. ``migrate``: whether a gang that shares its GPUs is moved to idle
-    ones, if it ran for ``migrate_after_s``, and not again for ``retry_s``; what it has run is the guess of what it will
-    still run, up to ``horizon_s``. ``move_loss``: a move is taken back if the gang is measured to do less by more than this part.
-    ``join``: whether a gang that has nobody to be tried beside moves to the GPUs of another of its form, not again for
-    ``join_retry_s``; ``expected_gain``: what that is expected to gain, in the mean over pairs that stay together and that do not.
-    """
+    """What is done with gangs that share GPUs (Gandiva: introspective mode)."""
 
     gain: float = 1.05
+    """Two gangs stay packed if their throughputs, relative to running alone, add up to this.
+
+    In turns they add up to 1.
+    """
     retry_s: float = 3_600.0
+    """After how long two gangs may be tried together again, or a gang moved again."""
     migrate: bool = False
+    """Whether a gang that shares its GPUs is moved to idle ones."""
     migrate_after_s: float = 300.0
+    """How long a gang must have run before it is moved."""
     horizon_s: float = 3_600.0
+    """The longest remaining run time that is assumed; the estimate is the time run so far."""
     move_loss: float = 0.05
+    """A move is undone if the gang loses more than this part of its throughput."""
     join: bool = False
+    """Whether a gang without a partner moves to the GPUs of a gang of the same form."""
     join_retry_s: float = 600.0
+    """After how long a gang may move so again."""
     expected_gain: float = 0.1
+    """The expected gain of such a move, on average over pairs that stay and that do not."""
 
 
 class SlowOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the slow path plans where data lies and whose hosts are, and how (None: never; it stays as it is).
-
-    ``plan_data_every_s``: how often. ``plan_data_limit_s``: how long a plan may take. ``history_days``: how
-    far back the forecast looks. ``scenarios``: for how many days drawn from the forecast a plan is made; 0,
-    for the mean one. ``growth``: bytes of new replicas over those of one copy of everything, in one plan, at most.
-    ``plan_capacity_every_s`` and ``plan_capacity_limit_s``: the same of plans of capacity. ``capacity_gain``: by which part
-    of the GPUs that it lacked, less those that were idle, a cluster asks for more; 0: for what is configured.
-    ``capacity_least`` and ``capacity_most``: of what is configured, what it asks for at least and at most.
-    ``capacity_survive``: clusters shall have it even while one of their fault domains is down.
-    ``buffer_fraction``: of the GPUs of a model in a region, the part that no cluster counts on, for hosts that fail.
-    """
+    """When and how the slow path plans where data lies and which cluster has which hosts."""
 
     plan_data_every_s: float | None = None
+    """How often data is planned; None: never, it stays as it is."""
     plan_data_limit_s: float = 60.0
+    """How long a plan may take."""
     history_days: int = 28
+    """How far back the forecast looks."""
     scenarios: int = 6
+    """For how many days drawn from the forecast a plan is made; 0: for the mean day."""
     growth: float = 0.7
+    """The most bytes of new replicas in one plan, over those of one copy of everything."""
     plan_capacity_every_s: float | None = None
+    """How often capacity is planned; None: never, it stays as it is."""
     plan_capacity_limit_s: float = 30.0
+    """How long a plan may take."""
     capacity_gain: float = 0.5
+    """The part of its mean shortage, less idle GPUs, that a cluster requests.
+
+    0: it requests what is configured.
+    """
     capacity_least: float = 0.25
+    """The least that a cluster requests, over what is configured."""
     capacity_most: float = 4.0
+    """The most that a cluster requests, over what is configured."""
     capacity_survive: bool = False
+    """Clusters keep what they request even while one of their fault domains is down."""
     buffer_fraction: float = 0.0
+    """The part of a region's GPUs of a model that is kept spare for hosts that fail."""
 
 
 class ReserveOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """High-end GPU ``models`` that are kept for jobs that use them.
-
-    ``power``: what a model can do, over any other; 1 if it is not named. A job that reaches less than ``least_efficiency`` of
-    its best speed over power there has to wait ``patience_s`` first (None: for good). Gangs of ``least_gpus`` or more
-    are taken to use any GPU. ``price``: points for a plan that uses nothing of its GPUs.
-    """
+    """High-end GPUs that are kept for jobs that use them."""
 
     models: tuple[str, ...] = ()
+    """The high-end models."""
     power: dict[str, float] = {}
+    """What a model can do, over any other; 1 if it is not named."""
     least_efficiency: float = 0.8
+    """A job below this part of its best speed over power has to wait for such a GPU."""
     least_gpus: float = 4.0
+    """A gang of so many GPUs is assumed to use any GPU to the full."""
     patience_s: float | None = None
+    """How long such a job waits; None: for good."""
     price: float = 0.0
+    """Points for a plan that uses nothing of its GPUs."""
 
 
 class ElasticOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When elastic jobs change their size while they run (Gandiva, OSDI '18: grow-shrink).
-
-    ``grow``: into idle GPUs that nobody waits for; ``shrink``: for a job that waits, before anybody is stopped whole.
-    ``every_s``: how often that is looked at; ``settle_s``: how long a job keeps a size at least. ``gain``: the time
-    that more tasks save must be so many times what the restart costs. ``efficiency``: what a task is expected to do,
-    each time their number doubles, over what it did before.
-    """
+    """When elastic jobs change their size while they run (Gandiva, OSDI '18: grow-shrink)."""
 
     grow: bool = False
+    """Into idle GPUs that no job waits for."""
     shrink: bool = False
+    """For a waiting job, before any job is stopped completely."""
     every_s: float = 60.0
+    """How often sizes are reviewed."""
     settle_s: float = 300.0
+    """How long a job keeps a size at least."""
     gain: float = 2.0
+    """The time that more tasks save must be so many times the cost of the restart."""
     efficiency: float = 1.0
+    """The throughput of one task when their number doubles, over that before."""
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A named combination of options.
-
-    ``order``, ``scoring`` and ``shares.policy`` name policies (see registry). ``default_duration_s``: how long a job is
-    expected to run of which nothing is known; ``predict``: what is made of those that finished.
-    ``reserve_after_s``: how long a job waits before room is reserved for it; None, never.
-    ``min_runtime_s``: younger attempts are no victims. ``restart_cost_s``: what a restart costs
-    beside the lost work. ``rerank_interval_s``: how long credit stays frozen. ``backoff_s`` and
-    ``backoff_cap_s``: the growing delay before a failed job starts again. ``on_demand_copies``
-    and ``copy_limit_s``: whether, and for how long at most, a job may wait for a copy of its data. ``copy_patience``: so many times as
-    long as the copy would take it waits, or is expected to wait, for room near its data first. ``copies_per_period``
-    and ``copy_period_s``: for how many jobs, in how long, data is copied at most (None: no limit); those that no region with
-    their data could ever hold count, and are not held up.
-    ``defragment``: whether running work is moved for a job that found no room for
-    ``defragment_after_s``; what it waited counts up to ``defragment_cap_s``, and must be worth
-    ``defragment_gain`` times what moving costs.
-    ``reserve``: GPU models that are kept for some. ``elastic``: when jobs that may be larger or smaller change their size.
-    ``pack`` and ``rebalance`` name policies (see registry): who is tried together on the same GPUs for ``pack_trial_s``, and
-    what becomes of it.
-    ``queues``, ``gittins`` and ``skew`` are for the policies that use them.
-    ``ask_ahead``: how many waiting jobs a region in another process is asked about at once, at most.
-    ``slow``: the planners beside the queue.
-    """
+    """A named combination of options."""
 
     name: str
     description: str = ""
     order: str = "credit"
+    """The policy of the order (see registry)."""
     scoring: str = "weighted"
+    """The policy of the score (see registry)."""
     when_blocked: WhenBlocked = WhenBlocked.SKIP
     preemption: Preemption = Preemption.BAND
     score: ScoreWeights = ScoreWeights()
     rank: RankWeights = RankWeights()
     min_runtime_s: float = 300.0
+    """Younger attempts are not stopped."""
     restart_cost_s: float = 30.0
+    """The cost of a restart in addition to the lost work."""
     rerank_interval_s: float = 60.0
+    """How long ranks stay frozen."""
     backoff_s: float = 2.0
+    """The delay before a failed job restarts; it doubles with each failure."""
     backoff_cap_s: float = 300.0
+    """The longest such delay."""
     on_demand_copies: bool = True
+    """Whether a job may wait for a copy of its data."""
     copy_limit_s: float = 3_600.0
+    """The longest wait for a copy."""
     copy_patience: float = 1.0
+    """First a job waits for room near its data, so many times as long as the copy takes.
+
+    No longer, if the expected wait is longer than that.
+    """
     copies_per_period: int | None = None
+    """For how many jobs in a period data is copied at most; None: no limit.
+
+    Jobs that no region with their data could ever hold count, but are not delayed.
+    """
     copy_period_s: float = 86_400.0
+    """The length of that period."""
     host_losses_allowed: int = 20
     suspect_s: float = 60.0
     default_duration_s: float = 3_600.0
+    """The expected run time of a job without any information."""
     predict: Predict = Predict.MEDIAN
+    """How the runs of finished jobs are used."""
     reserve_after_s: float | None = None
+    """How long a job waits before room is reserved for it; None: never."""
     defragment: bool = False
+    """Whether running jobs are moved for a job that finds no room."""
     defragment_after_s: float = 300.0
+    """How long it must have waited."""
     defragment_cap_s: float = 3_600.0
+    """The longest wait that counts towards the gain."""
     defragment_gain: float = 2.0
+    """The wait must be worth so many times what the moves cost."""
     elastic: ElasticOptions = ElasticOptions()
+    """When elastic jobs change their size."""
     bind: BindOptions = BindOptions()
     shares: ShareOptions = ShareOptions()
     slices: SliceOptions = SliceOptions()
     pack: str = "none"
+    """The policy that chooses gangs to be tried on the same GPUs (see registry)."""
     pack_trial_s: float = 60.0
+    """How long a trial of two gangs takes."""
     rebalance: str = "none"
+    """The policy that judges trials and moves gangs (see registry)."""
     rebalancing: RebalanceOptions = RebalanceOptions()
     reserve: ReserveOptions = ReserveOptions()
+    """GPU models that are kept for some jobs."""
     ask_ahead: int = 64
+    """How many waiting jobs are sent to a region of another process at once, at most."""
     slow: SlowOptions = SlowOptions()
+    """The planners of the slow path."""
     queues: QueueOptions = QueueOptions()
+    """For the policies that use them."""
     gittins: GittinsOptions = GittinsOptions()
+    """For the policy that uses it."""
     skew: SkewOptions = SkewOptions()
+    """For the policy that uses it."""
 
     @property
     def weighs_lost_work(self) -> bool:
-        """Whether running work may be stopped for what others gain, so that its checkpoints matter."""
+        """Whether running jobs may be stopped for the gain of others: then checkpoints matter."""
         resizes = self.elastic.grow or self.elastic.shrink
         return resizes or self.preemption is not Preemption.NONE

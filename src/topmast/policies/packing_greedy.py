@@ -1,4 +1,4 @@
-"""Packing `greedy`: who is to be tried together on the same GPUs, the small and the untried first."""
+"""Packing `greedy`: which gangs are tried on the same GPUs: small ones and new ones first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from topmast.policies.options import Profile
 
 
 class Greedy:
-    """Pairs in the order of: tried before less often, fewer GPUs, less of the GPUs' memory, sooner started.
+    """Pairs in the order of: fewer trials, fewer GPUs, less GPU memory, earlier start.
 
-    Of several whom a gang could be tried beside, the one from whom most is expected. Where nothing is known of the two
-    kinds, nobody knows beforehand whether they do well: they are tried, and measured.
+    A gang's partner is the one with the most expected gain. If nothing was measured for their two
+    kinds, the pair is simply tried and measured.
     """
 
     source: ClassVar[str] = "Gandiva (Xiao et al., OSDI '18): packing in introspective mode"

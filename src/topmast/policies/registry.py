@@ -58,7 +58,7 @@ SCORINGS: dict[str, Callable[[Profile], Score]] = {
 PACKINGS: dict[str, Callable[[Profile], Pack]] = {"greedy": Greedy}
 REBALANCINGS: dict[str, Callable[[Profile], Rebalance]] = {"introspective": Introspective}
 DEFAULT_PROFILE = "mast"
-LATE, NO_SHARES, TURN, NOBODY = "late", "none", "turn", "none"
+LATE, NO_SHARES, TURN, NO_PACKING = "late", "none", "turn", "none"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
@@ -74,7 +74,10 @@ HOOKS: dict[str, Mapping[str, Callable[[Profile], object]]] = {
     "pack": PACKINGS,
     "rebalance": REBALANCINGS,
 }
-"""By the option that names one, all policies of a hook. Each class says its ``source`` and ``options``."""
+"""The policies of each hook, by the option that names one.
+
+Each class states its ``source`` and ``options``.
+"""
 
 Policy = TypeVar("Policy")
 FAMILY = 4
@@ -100,7 +103,7 @@ def policies_of(profile: Profile) -> Policies:
     scoring = _named(SCORINGS, profile.scoring, "scoring")
     reserve = Efficiency(profile) if profile.reserve.models else None
     _check_slices(profile)
-    pack = None if profile.pack == NOBODY else _named(PACKINGS, profile.pack, "pack")(profile)
+    pack = None if profile.pack == NO_PACKING else _named(PACKINGS, profile.pack, "pack")(profile)
     rebalance = None
     if profile.rebalance != NOBODY:
         rebalance = _named(REBALANCINGS, profile.rebalance, "rebalance")(profile)
@@ -114,7 +117,7 @@ MOST_LAYERS = 64
 
 
 def _check_slices(profile: Profile) -> None:
-    """Turns need a place for each gang, and packing and moving need turns and somebody who judges them."""
+    """Turns need a place for each gang; packing and moving need turns and a rebalancing policy."""
     layers, judged = profile.slices.layers, profile.rebalance != NOBODY
     if not 1 <= layers <= MOST_LAYERS:
         raise InvalidInput(
@@ -123,7 +126,7 @@ def _check_slices(profile: Profile) -> None:
             remedy=f"1 to {MOST_LAYERS}",
         )
     needs = (
-        ("pack", "rebalance=introspective", profile.pack == NOBODY or judged),
+        ("pack", "rebalance=introspective", profile.pack == NO_PACKING or judged),
         ("shares.policy", "none", profile.shares.policy == NO_SHARES),
         ("bind.policy", LATE, profile.bind.policy == LATE),
         ("reserve_after_s", "null", profile.reserve_after_s is None),
@@ -135,7 +138,7 @@ def _check_slices(profile: Profile) -> None:
 
 
 def _sharing(profile: Profile) -> Share | None:
-    """Who says which part of the time jobs run; None where a job that runs goes on running.
+    """The policy that divides time among jobs; None where a running job keeps running.
 
     Imported here: its solvers take a while to load.
     """
@@ -170,7 +173,7 @@ def _sharing(profile: Profile) -> Share | None:
 
 
 def _binding(profile: Profile) -> Bind | None:
-    """Who sends jobs somewhere at submission; None where a place is only sought when they start."""
+    """The policy that binds jobs at submission; None where a place is sought when they start."""
     options = profile.bind
     if options.policy == LATE:
         return None
@@ -223,7 +226,7 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
 
 
 def _by_family(names: Sequence[str]) -> str:
-    """Names in a line that can be read: of many with one beginning the number, and where they are listed."""
+    """Names in one readable line: of many with one prefix, their number and where they are listed."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(name.partition("-")[0], []).append(name)
@@ -287,7 +290,7 @@ _ABOVE_ZERO = (
 
 
 def _check_numbers(options: Struct, prefix: str) -> None:
-    """Prices, weights and times are finite and not below zero; what is divided by, or counted to, is above it."""
+    """Prices, weights and times are finite and at least 0; divisors and counts are above 0."""
     for name in options.__struct_fields__:
         value = getattr(options, name)
         if isinstance(value, Struct):
@@ -349,7 +352,7 @@ def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
 
 
 def value_of(key: str, text: str) -> Any:
-    """What ``--set KEY=TEXT`` means, as YAML; and 1e9 is a number. Raises InvalidInput for what is no value."""
+    """The value of ``--set KEY=TEXT`` as YAML, with 1e9 as a number. Raises InvalidInput."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:

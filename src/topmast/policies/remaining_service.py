@@ -1,4 +1,4 @@
-"""Order `remaining-service` (SRSF): the job with the least time left x GPUs first, whatever the band."""
+"""Order `remaining-service` (SRSF): least remaining time x GPUs first, whatever the band."""
 
 from __future__ import annotations
 

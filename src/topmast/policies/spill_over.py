@@ -1,4 +1,4 @@
-"""Binding `spill-over`: the home sub-cluster first, another when the wait gets long (Hydra, NSDI '19)."""
+"""Binding `spill-over`: the home sub-cluster first, another after a long wait (Hydra, NSDI '19)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topmast.policies.options import Profile
 
 
 class SpillOver:
-    """The least loaded cluster at home; each time its patience is over, the least loaded other one."""
+    """The least loaded cluster at home; after each patience, the least loaded other one."""
 
     source: ClassVar[str] = "Hydra (Curino et al., NSDI '19): home sub-clusters that spill over"
     options: ClassVar[tuple[str, ...]] = ("bind",)

@@ -1,4 +1,4 @@
-"""Order `turn` (Gavel's rounds): whose turn it is in this round, as the shares of time have it."""
+"""Order `turn` (Gavel's rounds): a job's place in this round, as the shares of time demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from topmast.policies.options import Profile
 
 
 class Turn:
-    """By place in the round: who received least of the share that is due to it comes first."""
+    """By place in the round: the job that has received least of its due share comes first."""
 
     source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20): rounds"
     options: ClassVar[tuple[str, ...]] = ("shares",)

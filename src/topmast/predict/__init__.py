@@ -1,1 +1,1 @@
-"""How long jobs will run, learned from those that finished: features, a tree, and who fits it."""
+"""How long jobs will run, learned from those that finished: features, a tree, its training."""

@@ -1,9 +1,9 @@
 """What is known of a job when it is submitted, as numbers that a tree can split on.
 
-Only jobs that *finished* before this one was submitted tell anything about it: whoever keeps an `Experience`
-calls `learn` when a job succeeds and `features` when one is submitted, in the order of time, so that nothing from
-the future leaks (features as in Weng et al., *MLaaS in the Wild*, NSDI '22, on recurring tasks: group tag, user, request, and
-the history of the group).
+Only jobs that *finished* before this one was submitted may contribute. The owner of an `Experience`
+calls `learn` when a job succeeds and `features` when one is submitted, in the order of time, so
+that nothing leaks from the future. The features follow Weng et al., *MLaaS in the Wild*, NSDI '22,
+on recurring tasks: group tag, user, request, and the history of the group.
 """
 
 from __future__ import annotations
@@ -16,46 +16,51 @@ from msgspec import Struct
 RUNS_KEPT = 101
 """So many of the latest runs count."""
 KEPT = 50_000
-"""So many groups, users and kinds of requests are remembered; the longest unseen is forgotten first."""
+"""The most groups, users and kinds of requests remembered; the longest unseen goes first."""
 SHORTEST_S = 1.0
 """Durations count from here on: the logarithm of less tells nothing."""
 UNKNOWN = -1.0
 """In place of what no history tells; logarithms of durations are not below 0."""
 
 FEATURES = (
-    "gpus", "tasks", "cpus", "memory_gb", "group_runs", "group_middle", "group_last", "group_mean", "group_spread",
+    "gpus", "tasks", "cpus", "memory_gb",
+    "group_runs", "group_middle", "group_last", "group_mean", "group_spread",
     "request_runs", "request_middle", "user_runs", "user_middle", "model_middle",
 )  # fmt: skip
 """Middles, means and the last run are natural logarithms of seconds."""
 Row = tuple[float, ...]
-"""The guess that a tree corrects (a natural logarithm of seconds), and the `FEATURES` of one job."""
+"""The estimate that a tree corrects (a natural logarithm of seconds), and a job's `FEATURES`."""
 
 
 class Known(Struct, frozen=True):
-    """A job at its submission; ``gpus``, ``cpus`` and ``memory_gb`` are per task, on average."""
+    """A job at its submission."""
 
     group: str
     user: str
     gpus: float
+    """Per task, on average."""
     tasks: int
     cpus: float
+    """Per task, on average."""
     memory_gb: float
+    """Per task, on average."""
     model: str
 
 
 class Runs(Struct):
-    """The latest runs of like jobs, as natural logarithms of seconds; ``count`` is of all that there were.
-
-    ``ordered``: the same, the shortest first. ``middle``: the mean of the middle half, which a few odd runs do not
-    move, and which is nearer to the truth than the median is; ``spread``: half of the distance between the quartiles.
-    """
+    """The latest runs of like jobs."""
 
     logs: list[float]
+    """Natural logarithms of seconds, in order of time."""
     ordered: list[float]
+    """The same, the shortest first."""
     count: int
+    """Of all runs that there were."""
     middle: float
+    """The mean of the middle half: robust to outliers, and more accurate than the median."""
     mean: float
     spread: float
+    """Half of the distance between the quartiles."""
 
     def add(self, log: float) -> None:
         """One more. O(RUNS_KEPT)."""
@@ -93,9 +98,9 @@ class Experience(Struct):
             del self.runs[next(iter(self.runs))]
 
     def row(self, job: Known) -> Row | None:
-        """The guess and the `FEATURES` of a job submitted now; None while nobody has finished. O(1).
+        """The estimate and `FEATURES` of a job submitted now; None before any job finished. O(1).
 
-        The guess is the middle of its group, else of requests like it, of its user, or of all.
+        The estimate is the middle of its group, else of like requests, of its user, or of all.
         """
         group, request, user, model, everybody = (
             None if key is None else self.runs.get(key) for key in _keys(job)
@@ -114,7 +119,7 @@ class Experience(Struct):
 
 
 def _keys(job: Known) -> tuple[str | None, str, str | None, str, str]:
-    """Under what runs are remembered: the group of a user, requests like it, the user, the model, everybody."""
+    """The keys of a run: a user's group, like requests, the user, the model, all jobs."""
     shape = f"{job.gpus:g}/{job.tasks}/{job.cpus:g}/{job.memory_gb:.4g}/{job.model}"
     return (
         f"g/{job.group}/{job.user}" if job.group else None,

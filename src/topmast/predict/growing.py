@@ -1,6 +1,7 @@
-"""Growing the tree: CART of scikit-learn (Breiman et al., 1984), which is imported here and when it is needed.
+"""Growing the tree: CART of scikit-learn (Breiman et al., 1984), imported when it is needed.
 
-It takes seconds, so no machine does it while it handles an event; see `docs/adr/predicted-durations.md`.
+It takes seconds, so no machine does it while it handles an event; see
+`docs/adr/predicted-durations.md`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ LEAST_JOBS_IN_LEAF = 50
 MOST_TIMES = 100.0
 """A job that took more than so many times the guess counts as one that took so many."""
 WITHIN = 0.25
-"""A prediction is good if it is off by no more than this part of the duration (as the paper counts)."""
+"""A prediction is good within this part of the duration (as the paper counts)."""
 
 
 def grow(rows: Floats, missed: Floats) -> Tree:
-    """The tree that corrects guesses, from ``rows`` (n x features) and by how much guesses ``missed`` (n; logarithms).
+    """The tree that corrects estimates, from ``rows`` (n x features) and their errors ``missed``.
 
-    What it says are ratios of durations to guesses. ``mean``: the mean of the jobs that end in a leaf, which is what
-    the order of least mean completion goes by (shortest expected processing time first). ``likely``: that which is
-    good for most of them. Where a group's history is the guess both are near 1. The same rows give the same
-    tree. O(n log n x features x depth).
+    ``missed`` (n) are logarithms. The tree predicts ratios of durations to estimates. ``mean`` is
+    the mean of the jobs in a leaf, which the order of least mean completion uses (shortest expected
+    processing time first). ``likely`` is good for most of them. Both are near 1 where the estimate
+    is a group's history. The same rows give the same tree. O(n log n x features x depth).
     """
     from sklearn.tree import DecisionTreeRegressor
 
@@ -56,7 +57,7 @@ def grow(rows: Floats, missed: Floats) -> Tree:
 
 
 def _likely(tree: Tree, rows: Floats, missed: Floats) -> tuple[float, ...]:
-    """For each leaf the ratio that is good for most of the jobs there; of several, the middle one."""
+    """For each leaf the ratio that is good for most of its jobs; the middle one of several."""
     found = list(tree.mean)
     leaf = leaves_of(tree, rows)
     order = np.lexsort((missed, leaf))

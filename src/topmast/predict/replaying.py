@@ -1,4 +1,4 @@
-"""The rows that a queue would have seen: jobs of the past submitted and finished in the order of time."""
+"""The rows that a queue would have seen: past jobs submitted and finished in the order of time."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ Bools = NDArray[np.bool_]
 
 
 class Rows(Struct, frozen=True):
-    """Jobs (n) as they were known at submission: guesses and `FEATURES` (n x features), and what came of them.
-
-    ``known``: whether anybody had finished by then, so that there was a guess at all.
-    """
+    """Jobs (n) as they were known at submission, and what became of them."""
 
     known: Bools
+    """Whether any job had finished by then, so that there was an estimate at all."""
     guess: Floats
     features: Floats
+    """`FEATURES` (n x features)."""
     log_s: Floats
 
 
 def replay(
     jobs: Sequence[Known], submit_s: Floats, duration_s: Floats, wait_s: Floats | None = None
 ) -> Rows:
-    """Submit and finish each job at its time (n each, sorted by submission); without waits, it starts at once.
+    """Submit and finish each job at its time (n, sorted by submission); no waits: start at once.
 
-    Of one instant, who finishes is heard before who is submitted. O(n log n).
+    At the same instant, finished jobs come before submitted ones. O(n log n).
     """
     waited_s = np.zeros(len(jobs)) if wait_s is None else wait_s
     ends_s = (submit_s + waited_s + duration_s).tolist()

@@ -1,8 +1,9 @@
-"""A sum made as large as can be without pairs: jobs meet in the few types only (Dantzig and Wolfe, Operations Research 1960).
+"""The largest sum without pairs: jobs compete for worker types only (Dantzig-Wolfe decomposition).
 
-At given prices of the types the best for every job is known at a glance: all of its time where it is worth most.
-HiGHS mixes such assignments so that no type has too much, which is a program of as many rows as there are
-types, and one; its prices make the next assignment. The mix of the last few is exact.
+For given prices of the types, the best assignment is immediate: each job spends all of its time
+where it is worth most. HiGHS mixes such assignments so that no type is exceeded, a program with one
+row per type and one more. Its prices give the next assignment. The final mix is exact (Dantzig and
+Wolfe, Operations Research 1960).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST = 500
 
 
 def solve(program: Program) -> Solution | None:
-    """The best of a program without pairs, floors and anything extra; None if it takes too long: ask HiGHS then.
+    """The optimum of a program without pairs, floors and extra row; None: too slow, use HiGHS.
 
     Some 10 to 50 assignments of O(n m), and a program of m + 1 rows after each.
     """
@@ -60,7 +61,7 @@ def _mixed(program: Program, found: list[tuple[Ints, Ints]], parts: Floats) -> F
 
 
 class _Mix:
-    """Which part of each assignment makes the greatest sum, no type having more than it has room for."""
+    """The mix of assignments with the greatest sum that exceeds no type."""
 
     def __init__(self, types: int) -> None:
         self.prices: Floats = np.zeros(types)

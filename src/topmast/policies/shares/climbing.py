@@ -1,8 +1,9 @@
-"""The same floors raised step after step, each from where the last one ended: the program of water-filling.
+"""The same floors raised step by step, each from where the last ended: water-filling.
 
-HiGHS keeps its model and its basis. When the base of a step is what the last one reached, its vertex is a
-vertex of the new program too, with height 0, so that the primal simplex method goes on from there. Exact, for a
-level that is a little too high is a floor that the next step cannot keep.
+HiGHS keeps its model and its basis. When the base of a step is what the last one reached, its
+vertex is a vertex of the new program with height 0, so that the primal simplex method continues
+from there. It is exact: a level that is a little too high is a floor that the next step cannot
+keep.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Climb:
         self._growing: Growing | None = None
 
     def step(self, slope: Floats, base: Floats) -> Solution | None:
-        """The highest floors ``base + slope * height`` (n, steps/s); None if the base is out of reach.
+        """The highest floors ``base + slope * height`` (n, steps/s); None: base out of reach.
 
-        Complexity: a few turns of the simplex method, where ``base`` is what the last step reached.
+        Complexity: a few simplex iterations, if ``base`` is what the last step reached.
         """
         columns = self._columns
         nothing = np.zeros(len(columns.cells.one))

@@ -14,10 +14,10 @@ from topmast.policies.shares.problem import Problem
 class Columns:
     """A problem in columns: n jobs, m types, p pairs. To be read only.
 
-    ``speeds`` (n x m, steps/s) are what the policy goes by, ``true_speeds`` what was measured; they
-    differ when the policy is to know nothing of types. ``runs`` (n x m): where a job can run: it has a
-    speed there, and there are workers enough. ``pair_jobs`` (p x 2) are rows of jobs, ``pair_speeds``
-    (p x m x 2), ``pair_runs`` (p x m): where both get somewhere. NaN: not given.
+    ``speeds`` (n x m, steps/s) are what the policy uses, ``true_speeds`` what was measured. They
+    differ for a policy that must not know types. ``runs`` (n x m): where a job can run, that is
+    with a speed and enough workers. ``pair_jobs`` (p x 2) are rows of jobs, ``pair_speeds`` is p x
+    m x 2, and ``pair_runs`` (p x m) says where both make progress. NaN: not given.
     """
 
     def __init__(self, problem: Problem, *, agnostic: bool = False, pairs: bool = True) -> None:
@@ -86,7 +86,7 @@ class Columns:
 
     @cached_property
     def has_measure(self) -> Bools:
-        """Which jobs (n) would get somewhere on an equal part of the workers, however wide they are."""
+        """Which jobs (n) would make progress on an equal part of the workers, at any width."""
         return self.true_speeds @ self.workers > 0
 
     @cached_property
@@ -119,7 +119,7 @@ class Columns:
         return Cells(self)
 
     def speeds_of(self, single: Floats, pair: Floats) -> Floats:
-        """Steps/s (n) of every job under an allocation: singles (n x m) and pairs (p x m). O((n + p) m)."""
+        """Steps/s (n) of all jobs for singles (n x m) and pairs (p x m). O((n + p) m)."""
         speeds: Floats = (self.speeds * single).sum(axis=1)
         for side in (0, 1):
             shared = (self.pair_speeds[:, :, side] * pair).sum(axis=1)
@@ -157,8 +157,9 @@ class Columns:
 class Cells:
     """Where time can be given: the cells (k) of singles and pairs that may differ from 0.
 
-    ``one`` and ``other`` (k) are rows of jobs, ``other`` is -1 for a job on its own; ``one_speed``
-    and ``other_speed`` in steps/s; ``kind`` (k) is the type, ``scale`` (k) how many workers it takes.
+    ``one`` and ``other`` (k) are rows of jobs; ``other`` is -1 for a single job. ``one_speed`` and
+    ``other_speed`` are in steps/s. ``kind`` (k) is the type, ``scale`` (k) how many workers the
+    cell uses.
     """
 
     def __init__(self, columns: Columns) -> None:

@@ -1,9 +1,9 @@
-"""Of all allocations that are best for a policy, the one in which the GPUs do most work.
+"""Of all optimal allocations of a policy, the one in which the GPUs do most work.
 
-Policies that raise the one who is worst off say nothing of the others: at the best height there is time left over, and
-many ways to give it away. An interior solution spreads it over all of them, a vertex leaves it to chance. Both make
-many small parts, which rounds are bad at: a part of a tenth is a round in an hour. So time goes where it makes most
-work, which is one program more.
+A policy that raises the worst-off job says nothing about the others: at the best height time is
+left, and there are many ways to give it away. An interior solution spreads it over all, a vertex is
+arbitrary. Both make many small parts, which rounds handle badly: a tenth is one round in an hour.
+So one more program gives the time to where it makes most work.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from topmast.policies.shares.program import tidied
 MOST_CELLS, MOST_CELLS_PAIRED = 1_600, 6_000
 """Above, the program would take longer than some 20 ms, and what was found stays."""
 KEPT = 1 - 1e-9
-"""Which part of its speed everybody keeps for sure: what is exact to the last digit may be out of reach."""
+"""The part of its speed that each job keeps for sure: the last digit may be out of reach."""
 TURNS, CLOSE = 500, 1e-7
 """How often time is fitted, and how far no type's workers are overdrawn then."""
 
 
 def fullest(columns: Columns, floors: Floats, cells: Floats) -> Floats:
-    """The cells (k) with most work, everybody as fast as ``floors`` (n, steps/s; 0 is none), which ``cells`` (k) keep.
+    """The cells (k) with most work at speeds of at least ``floors`` (n, steps/s).
 
-    Work is what a job does over what it would do in its best cell, times its workers. One linear program.
+    ``cells`` (k) keep these floors; a floor of 0 is none. Work is the speed of a job over that in
+    its best cell, times its workers. One linear program.
     """
     most = MOST_CELLS_PAIRED if len(columns.pair_jobs) else MOST_CELLS
     if len(cells) > most:
@@ -39,10 +40,11 @@ def fullest(columns: Columns, floors: Floats, cells: Floats) -> Floats:
 
 
 def _on_every_model(columns: Columns, cells: Floats) -> Floats:
-    """The same time for each job, on all models that it can use, in the measure of their workers.
+    """The same time for each job, spread over its models in proportion to their workers.
 
-    Who knows nothing of speeds prefers no model, and a job that had one alone might have the slowest for ever. Fitted in turns
-    to the jobs' time and to the workers (Deming and Stephan, 1940); as it was where that does not come to an end. O(turns n m).
+    A policy that knows no speeds has no preferred model. If it gave a job one model only, that
+    might be the slowest one for ever. Rows and columns are fitted in turns (Deming and Stephan,
+    1940); without convergence nothing changes. O(turns n m).
     """
     single, _ = columns.cells.spread(cells)
     time = single.sum(axis=1)

@@ -1,7 +1,7 @@
-"""HiGHS with few cells at first: others join when the prices ask for them (generation of columns).
+"""HiGHS with few cells at first: others join when prices ask for them (column generation).
 
-Of all pairs that jobs could form few have time in the end. A cell that none of the limits' prices make worth its
-time would get none if it was there, so that the optimum of the few is that of all, to the last digit.
+Few of all possible pairs have time in the end. A cell that no price makes worthwhile would get no
+time, so that the optimum of the few cells is that of all, to the last digit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORTH = 1e-9
 
 
 class Growing:
-    """One program, for which HiGHS keeps its model and its basis; without any time its limits are kept."""
+    """One program for which HiGHS keeps model and basis; its limits hold with no time at all."""
 
     def __init__(self, program: Program, unit: Floats, height: float) -> None:
         columns = program.columns
@@ -41,9 +41,9 @@ class Growing:
         ]
 
     def solve(self) -> Solution | None:
-        """The best, or None where HiGHS gives up, or the cells that it knows cannot keep the floors.
+        """The optimum; None if HiGHS fails or the cells known so far cannot keep the floors.
 
-        O(cells) and a few turns of the primal simplex method each time that cells join, some five times.
+        O(cells) and a few primal simplex iterations each time that cells join, about five times.
         """
         while True:
             if not self._runs():
@@ -57,7 +57,7 @@ class Growing:
             self._add(more)
 
     def _runs(self) -> bool:
-        """Let HiGHS find the best for the cells that it knows: from its last basis, or from none if it is lost there."""
+        """Let HiGHS optimise the known cells from its last basis; without a basis if that fails."""
         self._solver.run()
         for options in simplex.TRIES:
             status = self._solver.getModelStatus()

@@ -1,4 +1,4 @@
-"""Rising floors solved by the compiled interior-point method: any number of jobs, in milliseconds."""
+"""Rising floors by the compiled interior-point method: any number of jobs, in milliseconds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from topmast.policies.shares.program import Program, Solution, tidied
 TOLERANCE = 1e-6
 """The gap, over the height, at which the iteration ends."""
 ENOUGH = 1e-5
-"""The gap that an answer may have; it is measured on the answer itself, and proved by its prices."""
+"""The gap that an answer may have, measured on the answer itself and proved by its prices."""
 MOST_TURNS = 100
 
 
 def solve(program: Program) -> Solution | None:
-    """The highest floors of a program without pairs, all of which rise; None if it did not converge.
+    """The highest floors of a program without pairs, all of which rise; None: no convergence.
 
-    What is returned as height is an upper bound that the prices prove, at most ``ENOUGH`` above what the
-    cells reach. None says nothing of the program: ask HiGHS. Complexity: O(n m^2) an iteration, about 20 of them.
+    The height returned is an upper bound proved by the prices, at most ``ENOUGH`` above what the
+    cells reach. None says nothing about the program: use HiGHS. O(n m^2) an iteration, about 20 of
+    them.
     """
     columns = program.columns
     rows = np.flatnonzero(program.floors)
@@ -60,7 +61,7 @@ def load() -> None:
 
 
 def _bound(data: Data, now: State) -> tuple[float, Floats]:
-    """What no allocation exceeds, by the prices found (weak duality), and those of the floors. O(n m)."""
+    """The bound on all allocations by the prices (weak duality), and the floors' prices. O(n m)."""
     total = float(data.g @ now.y[0])
     floors, types = now.y[0] / total, now.p / total
     worth = data.a * floors - data.s * types[:, None]

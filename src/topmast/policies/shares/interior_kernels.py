@@ -1,10 +1,10 @@
 """An interior-point method for rising floors without pairs, compiled.
 
 The program, with x >= 0 and u >= 0: maximise u, where for every job i ``a_i x_i - g_i u >= h_i``
-and ``sum x_i <= 1``, and for every type j ``sum_i s_ij x_ij <= 1``. Mehrotra's predictor and corrector
-(SIAM J. Optim. 1992) from a feasible start. Jobs meet only in the m types and in u: their two rows are
-eliminated job by job, and what is left is a system of m + 1 unknowns, so that an iteration costs
-O(n m^2), and some 10 to 20 iterations do, however many jobs there are.
+and ``sum x_i <= 1``, and for every type j ``sum_i s_ij x_ij <= 1``. Mehrotra's predictor and
+corrector (SIAM J. Optim. 1992) starts at a feasible point. Jobs interact only through the m types
+and u: the two rows of each job are eliminated, which leaves m + 1 unknowns. An iteration costs O(n
+m^2), and some 10 to 20 iterations suffice for any number of jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP = 0.995
 
 @kernel
 def rise(data: Data, now: State, tolerance: float, most: int) -> tuple[int, float, float]:
-    """Move ``now`` to the optimum: iterations, gap over the height, worst residual. O(n m^2) each."""
+    """Move ``now`` to the optimum: iterations, relative gap, worst residual. O(n m^2) each."""
     m, n = data.a.shape
     rest, aim, over = like(m, n), like(m, n), like(m, n)
     step, first, by = like(m, n), like(m, n), blocks_for(m, n)

@@ -1,7 +1,8 @@
-"""Newton's equations of the compiled interior-point method: jobs eliminated one by one, types and u solved.
+"""Newton's equations of the interior-point method: jobs are eliminated, then types and u solved.
 
-With weights ``d_j = x / v`` a job's 2 x 2 block is a variance and its like: it is kept as weight, mean and
-spread, so that nothing cancels when one cell outweighs the rest by many orders, as happens near the end.
+With weights ``d_j = x / v`` a job's 2 x 2 block is like a variance. It is stored as weight, mean
+and spread, so that nothing cancels when one cell outweighs the rest by many orders, as near the
+end.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ Floats = NDArray[np.float64]
 
 
 class Blocks(NamedTuple):
-    """The factored equations: ``weight`` (m x n), ``pull`` (m x n) = s weight, ``off`` (m x n) = mean - a, and
-
-    ``block`` (4 x n): the parts heavy, mean, rest and late; ``schur`` (m + 1 square): types and u;
-    ``room`` (7 x n) is scratch.
-    """
+    """The factored equations."""
 
     weight: Floats
+    """(m x n)"""
     pull: Floats
+    """s weight (m x n)."""
     off: Floats
+    """mean - a (m x n)."""
     block: Floats
+    """(4 x n): the parts heavy, mean, rest and late."""
     schur: Floats
+    """(m + 1 square): types and u."""
     room: Floats
+    """(7 x n): scratch."""
 
 
 @inner
@@ -130,7 +133,7 @@ def _meet(data: Data, into: Blocks, j: int) -> None:
 def _moments(
     data: Data, weight: Floats, left_out: int, d: Floats, mean: Floats, spread: Floats
 ) -> None:
-    """Weight, weighted mean of the speeds, and weighted sum of squares about it, of each job's cells. O(n m)."""
+    """Of each job's cells: weight, weighted mean of speeds, weighted squares about it. O(n m)."""
     m, n = data.a.shape
     d[:] = 0.0
     mean[:] = 0.0
@@ -160,7 +163,7 @@ def _determinant(d: float, mean: float, spread: float, e0: float, e1: float) -> 
 def direction(
     data: Data, now: State, over: State, rest: State, aim: State, by: Blocks, step: State
 ) -> None:
-    """Newton's direction for these aims, into ``step``: types and u first, then job by job. O(n m)."""
+    """Newton's direction for these aims, into ``step``: types and u, then jobs. O(n m)."""
     m, n = data.a.shape
     known = np.empty(m + 1)
     _ask(data, over, rest, aim, by, step, known)
@@ -255,7 +258,7 @@ def _answer(data: Data, by: Blocks, known: Floats, step: State) -> None:
 
 @inner
 def _rows(now: State, over: State, aim: State, by: Blocks, step: State) -> None:
-    """The direction of the slacks and prices of jobs' rows, after all that needs the block's answer. O(n)."""
+    """The direction of slacks and prices of jobs' rows, after the block's answer. O(n)."""
     mean, central, f0, f1 = by.block[1], by.room[0], step.w[0], step.w[1]
     dy0, dy1 = step.y[0], step.y[1]
     n = len(mean)

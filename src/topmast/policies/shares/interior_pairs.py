@@ -1,8 +1,9 @@
-"""An interior-point method for programs with pairs: the promising pairs begin, others join as prices ask for them.
+"""An interior-point method with pairs: promising pairs begin, others join when prices ask for them.
 
-The normal equations have a row for each floor, for each type, and for the time of each job that may run out of
-it: a full matrix. Filling it costs O((n + p) m), factoring it O(n^3) in LAPACK, and some 15 to 40 iterations do.
-What is left out, pairs and limits of time, joins on the way and never leaves; the proof at the end counts all.
+The normal equations have a row for each floor, for each type, and for the time of each job that may
+use it up: a full matrix. Filling it costs O((n + p) m), factoring it O(n^3) in LAPACK, and some 15
+to 40 iterations suffice. Pairs and time limits that are left out join on the way and never leave.
+The proof at the end counts all of them.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ TOLERANCE = 3e-6
 ENOUGH = 3e-5
 MOST_TURNS = 80
 ASKED = (0.3, 1e-3)
-"""Between these gaps the prices are asked, whenever the gap has shrunk to a quarter, which pairs are missing."""
+"""Within these gaps, whenever the gap is down to a quarter, prices show which pairs are missing."""
 MANY_PER_JOB, PAIRS_PER_JOB, JOINING = 100, 16, 4
 """With more than so many pairs a job, so many begin; and so many of a job may join at once."""
 ALMOST_ALL, LEAST_ROOM = 0.8, 0.05
-"""A job that uses more of its time than that is held to it, and begins with at least so much slack."""
+"""A job that uses more of its time gets a time limit, and begins with at least so much slack."""
 ROUNDS = 6
 
 
 def solve(program: Program) -> Solution | None:
-    """The optimum of a program with pairs; None if it did not converge: ask HiGHS then.
+    """The optimum of a program with pairs; None if it did not converge: use HiGHS.
 
-    The height returned is an upper bound that the prices prove, at most ``ENOUGH`` above what the cells reach.
+    The height returned is an upper bound proved by the prices, at most ``ENOUGH`` above what the
+    cells reach.
     """
     full = Table(program)
     kept = _promising(full)
@@ -58,7 +60,7 @@ def solve(program: Program) -> Solution | None:
 
 
 def _optimum(full: Table, kept: Bools, timed: Bools) -> tuple[Table, Point]:
-    """The best with the pairs ``kept`` (p), and those that join on the way, which are put there too."""
+    """The optimum with the pairs ``kept`` (p); pairs that join on the way are added to them."""
     table = full.without(kept).timing(timed)
     now: Point | None = _start(table)
     asked = 0.0 if kept.all() else ASKED[0]
@@ -80,7 +82,7 @@ def _optimum(full: Table, kept: Bools, timed: Bools) -> tuple[Table, Point]:
 
 
 def _joined(full: Table, table: Table, now: Point, kept: Bools, mean: float) -> tuple[Table, Point]:
-    """The same point among more pairs: those that its prices leave too cheap join with little time."""
+    """The same point with more pairs: those too cheap at its prices join with little time."""
     more = _wanted(full.timing(table.timed), now.y, JOINING) & ~kept
     if not more.any():
         return table, now
@@ -113,7 +115,7 @@ def _held(table: Table, now: Point, mean: float) -> tuple[Table, Point]:
 
 
 def _promising(table: Table) -> Bools:
-    """The pairs (p) to begin with: for each job those that lose least by sharing, all if they are few."""
+    """The pairs (p) to begin with: for each job those that lose least by sharing, or all if few."""
     n = table.n
     if len(table.first) <= MANY_PER_JOB * n:
         return np.ones(len(table.first), bool)
@@ -159,7 +161,7 @@ def _start(table: Table) -> Point:
     price = 1.5 / float(table.rise.sum())
     y = np.full(len(w), price)
     y[n:-m] = 1.1 * price
-    # Where time is no limit, types alone have to make each cell dear enough: two floors at most are in it.
+    # Without time limits, the types' prices alone must exceed each cell's two floors.
     least_load = np.where(table.open, table.load, np.inf).min(axis=1)
     y[-m:] = np.maximum(1.0 / m, 2.2 * price / least_load) if not table.timed.all() else 1.0 / m
     v = np.where(table.open, table.price(y), 1.0)

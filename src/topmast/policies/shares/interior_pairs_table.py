@@ -1,7 +1,7 @@
 """Coefficients of a program with pairs: cells by type and row, floors, times and types.
 
-Rows are jobs on their own (n) and pairs (p), each with a cell for every type. Limits are the floors of all
-jobs, the time of *timed* ones, and the types: prices y and slacks w stand in that order.
+Rows are single jobs (n) and pairs (p), each with a cell for every type. Limits are the floors of
+all jobs, the time of *timed* ones, and the types: prices y and slacks w are in that order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from topmast.policies.shares.program import Program
 class Table:
     """The program's coefficients.
 
-    ``one`` (m x r) and ``two`` (m x p): relative speeds of a row's first job, of its second; ``load`` (m x r):
-    the part of a type that a cell takes; ``open`` (m x r): where x may differ from 0; ``timed`` (n): whose
-    time is a limit, the others being far from using it up.
+    ``one`` (m x r) and ``two`` (m x p): relative speeds of a row's first and second job. ``load``
+    (m x r): the part of a type that a cell uses. ``open`` (m x r): where x may differ from 0.
+    ``timed`` (n): jobs whose time is a limit; the others are far from using it up.
     """
 
     def __init__(self, program: Program) -> None:

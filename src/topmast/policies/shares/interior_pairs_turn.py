@@ -1,9 +1,9 @@
-"""One iteration of the interior-point method with pairs: Newton's direction, mended, and the step along it.
+"""One iteration of the interior-point method with pairs: corrected Newton direction and step.
 
 Mehrotra's predictor and corrector, as in `interior_kernels`; the height u borders the system. A
-factorisation costs as much as ten directions, so that a direction is mended by some more of them before it is
-taken: multiple centrality correctors (Gondzio, Comput. Optim. Appl. 1996), each with that part of it with
-which the step is longest (Colombo and Gondzio, Comput. Optim. Appl. 2008).
+factorisation costs as much as ten directions, so that more directions correct the first before the
+step: multiple centrality correctors (Gondzio, Comput. Optim. Appl. 1996), each with the weight that
+makes the step longest (Colombo and Gondzio, Comput. Optim. Appl. 2008).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Reach = tuple[float, float]
 
 
 class Point(Struct):
-    """Cells x, limits' slacks w, height u; reduced costs v, prices y of the limits, reduced cost z of u."""
+    """Cells x, slacks w, height u; reduced costs v, prices y of limits, reduced cost z of u."""
 
     x: Floats
     w: Floats
@@ -107,7 +107,7 @@ def _mended(
 
 
 def _towards_centre(table: Table, now: Point, step: Point, reach: Reach, centre: float) -> Aim:
-    """What would draw products that go astray on a somewhat longer step back towards the central path."""
+    """The correction of products that would be far from the central path on a longer step."""
     primal, dual = _cut((reach[0] + FURTHER, reach[1] + FURTHER))
 
     def pulled(product: Floats) -> Floats:
@@ -137,7 +137,7 @@ class _System:
         return solved
 
     def direction(self, rest: Aim, aim: Aim) -> Point:
-        """Newton's direction: ``rest`` is what equations lack, ``aim`` what products should change by."""
+        """Newton's direction: ``rest`` is the residual, ``aim`` the wanted change of products."""
         table, now, weight = self._table, self._now, self._weight
         pull = rest[0] + aim[0] / now.x
         y = self._solve(table.apply(weight * pull) + aim[1] / now.y - rest[1])

@@ -1,11 +1,11 @@
-"""Points of the compiled interior-point method: what they hold, what they lack, how far they may move.
+"""Points of the compiled interior-point method: variables, residuals, step lengths.
 
-Columns: ``x``, ``v`` (m x n) cells and their reduced costs; ``w``, ``y`` (2 x n) slacks and prices of a job's
-floor and time; ``k``, ``p`` (m) slacks and prices of the types; ``z`` = (u, its reduced cost). Where a cell must
-stay 0, x is 0 and v is 1 for good.
+Columns: ``x``, ``v`` (m x n) cells and their reduced costs; ``w``, ``y`` (2 x n) slacks and prices
+of a job's floor and time; ``k``, ``p`` (m) slacks and prices of the types; ``z`` = (u, its reduced
+cost). Where a cell must stay 0, x is 0 and v is 1 for good.
 
-Jobs are contiguous, and a loop over them writes one array, so that the compiler makes vector instructions of
-it. Sums over jobs stand in loops of their own: their order is part of the answer.
+Jobs are contiguous, and a loop over them writes one array, so that the compiler can vectorise it.
+Sums over jobs have loops of their own: their order is part of the answer.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The program: ``may`` (m x n) is 1 where x may differ from 0, and there a > 0 and s > 0; else all are 0."""
+    """The program."""
 
     a: Floats
     s: Floats
     g: Floats
     h: Floats
     may: Floats
+    """(m x n): 1 where x may differ from 0, and there a > 0 and s > 0; else all three are 0."""
 
 
 @inner
@@ -76,7 +77,7 @@ def inverse(data: Data, now: State, into: State) -> None:
 
 @inner
 def residuals(data: Data, now: State, rest: State) -> tuple[float, float]:
-    """What the equations lack, into ``rest`` (primal in w, k; dual in x, z[1]); gap and worst residual. O(n m)."""
+    """Residuals into ``rest`` (primal w, k; dual x, z[1]); gap and worst residual. O(n m)."""
     m, n = data.a.shape
     g, h, w0, w1 = data.g, data.h, now.w[0], now.w[1]
     lack0, lack1, u = rest.w[0], rest.w[1], now.z[0]
@@ -120,9 +121,10 @@ def _size(values: Floats) -> float:
 
 @inner
 def aims(data: Data, now: State, aim: State, centre: float, first: State, correct: float) -> None:
-    """What each product of a variable and its price should change by: cells in x, rows in w and k, u in z.
+    """How much each product of a variable and its price should change, by rows and cells.
 
-    ``correct`` 1: less what the direction ``first`` would add to it; 0: not so. O(n m).
+    Cells in x, rows in w and k, u in z. ``correct`` 1: less what the direction ``first`` would add;
+    0: not so. O(n m).
     """
     m, n = data.a.shape
     for j in range(m):
@@ -140,7 +142,7 @@ def aims(data: Data, now: State, aim: State, centre: float, first: State, correc
 
 @inner
 def reach(over: State, step: State) -> tuple[float, float]:
-    """How far a direction leads before a variable, or a price, is 0; ``over`` is one over the point. O(n m)."""
+    """How far a direction leads until a variable or price is 0; ``over`` is 1 / point. O(n m)."""
     primal = max(_fall(over.x, step.x), _fall(over.w, step.w))
     dual = max(_fall(over.v, step.v), _fall(over.y, step.y))
     for j in range(len(over.k)):

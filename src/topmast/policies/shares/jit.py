@@ -12,7 +12,10 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"
 
 
 def kernel(function: Compiled) -> Compiled:
-    """Compile a function that Python calls. Division by 0 is no error: a loop that may raise has no vector instructions."""
+    """Compile a function that Python calls.
+
+    Division by 0 is no error: a loop that may raise cannot be vectorised.
+    """
     return cast(Compiled, njit(**_OPTIONS)(function))
 
 

@@ -34,7 +34,7 @@ def solution_of(program: Program) -> Solution | None:
 
 
 def _without_floors(program: Program) -> Solution | None:
-    """The best where there are many cells; None: there are few, or HiGHS has to be asked for all of it."""
+    """The optimum for many cells; None: there are few, or the program needs HiGHS."""
     columns = program.columns
     if len(columns.pair_jobs):
         many = len(columns.pair_jobs) > MANY_PAIRS

@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """One job: a gang of ``scale_factor`` workers of one type.
-
-    ``throughputs`` are those of the whole gang, in steps/s by type; a type left out is 0.
-    ``deadline_s`` counts from now. ``isolated_s``: how long it would have run by now on its own share.
-    """
+    """One job: a gang of workers of one type."""
 
     id: str
     throughputs: dict[str, float]
+    """Of the whole gang, in steps/s by type; a type left out is 0."""
     scale_factor: int = 1
+    """The number of workers."""
     weight: float = 1.0
     steps_left: float | None = None
     elapsed_s: float = 0.0
     isolated_s: float = 0.0
+    """How long it would have run by now on its own share."""
     deadline_s: float | None = None
+    """From now."""
     arrival_s: float = 0.0
     entity: str | None = None
 
@@ -34,17 +34,18 @@ class Pair(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entity(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who owns jobs: its part, and how its jobs share that part."""
+    """An owner of jobs: its part, and how its jobs share that part."""
 
     weight: float = 1.0
     policy: Literal["fairness", "fifo"] = "fairness"
 
 
 class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    """Workers by type, and the jobs that share them; ``costs`` in USD per worker and hour."""
+    """Workers by type, and the jobs that share them."""
 
     workers: dict[str, int]
     jobs: list[Job]
     pairs: list[Pair] = []
     costs: dict[str, float] = {}
+    """In USD per worker and hour."""
     entities: dict[str, Entity] = {}

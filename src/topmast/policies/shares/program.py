@@ -1,8 +1,8 @@
-"""The linear program that all policies share, but for their objective and their floors.
+"""The linear program of all policies, which differ in objective and floors.
 
 Cells hold fractions of time. A job has at most all of its time, a type at most all of its workers
-(a pair counts once). A *floor* asks that a job's speed reach ``base + slope * height``; the height is one
-more variable, and most policies want it as large as can be.
+(a pair counts once). A *floor* demands that a job's speed reach ``base + slope * height``; the
+height is one more variable, which most policies maximise.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ DUST = 1e-12
 
 
 class Program(Struct, frozen=True):
-    """Maximise ``gain`` (k, by cell) times the cells plus ``lift`` times the height.
-
-    ``floors`` (n) says which jobs have one: ``base`` and ``slope`` (n) in steps/s, slope >= 0, and base > 0
-    where the slope is 0. ``most``: the largest height of use. ``extra``: coefficients by cell whose sum must
-    not be below 0. ``elastic``: floors with a base may be undercut, at a price of 1 for all of it.
-    """
+    """Maximise ``gain`` times the cells plus ``lift`` times the height."""
 
     columns: Columns
     gain: Floats
+    """By cell (k)."""
     lift: float
     floors: Bools
+    """Which jobs have a floor (n)."""
     base: Floats
+    """In steps/s (n); above 0 where the slope is 0."""
     slope: Floats
+    """In steps/s (n), at least 0."""
     most: float = np.inf
+    """The largest useful height."""
     extra: Floats | None = None
+    """Coefficients by cell whose sum must not be below 0."""
     elastic: bool = False
+    """Floors with a base may be violated, at a price of 1 for all of it."""
 
     def with_shortfalls(self) -> Program:
         """The same program, in which floors may be undercut."""
@@ -50,7 +52,7 @@ class Program(Struct, frozen=True):
 
 
 class Solution(Struct, frozen=True):
-    """The best cells (k), the height, and the price of each floor (n, >= 0): what a unit of base costs."""
+    """The best cells (k), the height, and each floor's price (n, >= 0) for a unit of base."""
 
     cells: Floats
     height: float

@@ -23,16 +23,14 @@ from topmast.policies.shares.shares import Shares
 
 
 class Policy(Struct, frozen=True):
-    """A policy: how it is solved, and whether jobs may share workers under it.
-
-    ``moves``: a running job may have to make room, even if the policy knows
-    nothing of types; ``fills``: as the hook `shares` has it.
-    """
+    """A policy: how it is solved, and whether jobs may share workers under it."""
 
     solve: Callable[[Columns], Shares]
     pairs: bool = True
     moves: bool = True
+    """A running job may have to make room, even if the policy knows nothing of types."""
     fills: bool = True
+    """As in the hook `shares`."""
 
 
 POLICIES = {

@@ -17,9 +17,10 @@ FEW = 1_200
 def raised(
     columns: Columns, slope: Floats, base: Floats | None = None, most: float = np.inf
 ) -> Solution | None:
-    """The highest ``height`` <= ``most`` at which each job's speed is at least ``base + slope * height``.
+    """The highest ``height`` <= ``most`` with job speeds of at least ``base + slope * height``.
 
-    ``slope`` and ``base`` (n) in steps/s; a job with neither has no floor. None: not even height 0 can be kept.
+    ``slope`` and ``base`` (n) are in steps/s; a job with neither has no floor. None: not even
+    height 0 is possible.
     """
     base = np.zeros(columns.count) if base is None else base
     floors = (slope > 0) | (base > 0)
@@ -44,7 +45,7 @@ def prepare(columns: Columns) -> None:
 
 
 def _fast(program: Program) -> Solution | None:
-    """By an interior-point method, which is imported here because its compiler takes a while to load."""
+    """By an interior-point method, imported here because its compiler takes a while to load."""
     if len(program.columns.pair_jobs):
         from topmast.policies.shares import interior_pairs
 
@@ -55,6 +56,6 @@ def _fast(program: Program) -> Solution | None:
 
 
 def _all_rise(program: Program) -> bool:
-    """Whether there surely is a point within all limits: floors all rise, and begin at 0 or below."""
+    """Whether an interior point surely exists: all floors rise, and begin at 0 or below."""
     rises = (program.slope > 0) & (program.base <= 0)
     return bool(rises[program.floors].all())

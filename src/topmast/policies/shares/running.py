@@ -1,7 +1,7 @@
-"""The policies of this folder at the head of a running fleet: columns in, fractions of time out.
+"""The policies of this folder applied to a running fleet: columns in, fractions of time out.
 
-The problem that is solved is the one that `topmast allocate` reads. A job that makes no sense in it is
-named and left out, and the others are served.
+It solves the same problem that `topmast allocate` reads. A job that makes no sense in it is named
+and left out; the others are served.
 """
 
 from __future__ import annotations

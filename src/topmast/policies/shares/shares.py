@@ -1,4 +1,4 @@
-"""What a policy answers: who gets which part of the time, and how good that is."""
+"""The answer of a policy: each job's part of the time, and how good the allocation is."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from topmast.policies.shares.columns import Columns
 
 
 class Shares(Struct, frozen=True):
-    """An allocation: ``single`` (n x m) and ``pair`` (p x m) are fractions of time.
-
-    ``objective`` as the policy defines it, None where deadlines cannot be met; then ``violated`` are rows
-    of jobs. ``levels`` (n): where water-filling ended.
-    """
+    """An allocation."""
 
     objective: float | None
+    """As the policy defines it; None where deadlines cannot be met."""
     single: Floats
+    """Fractions of time (n x m)."""
     pair: Floats
+    """Fractions of time (p x m)."""
     violated: tuple[int, ...] = ()
+    """Rows of jobs whose deadlines cannot be met."""
     levels: Floats | None = None
+    """Where water-filling ended (n)."""
 
     @property
     def status(self) -> Literal["optimal", "infeasible"]:

@@ -22,7 +22,7 @@ TRIES: tuple[dict[str, Any], ...] = (
 
 
 def solve(program: Program) -> Solution | None:
-    """The best solution; None where the floors cannot be kept. Raises TopmastError if HiGHS gives up.
+    """The optimum; None where the floors cannot be kept. Raises TopmastError if HiGHS gives up.
 
     Complexity: that of the simplex method; seconds at some ten thousand cells.
     """
@@ -56,7 +56,7 @@ def set_options(solver: Any, options: dict[str, Any]) -> None:
 
 
 def _begins_within(program: Program) -> bool:
-    """Whether no time for anybody keeps all limits and sums are asked for: primal simplex is faster then."""
+    """Whether zero time keeps all limits, with sums to maximise: primal simplex is faster then."""
     return not program.lift and not program.floors.any() and program.extra is None
 
 
@@ -69,9 +69,10 @@ _ALWAYS = {
 
 
 def model_of(program: Program, unit: Floats, height: float, cells: Ints | None = None) -> Any:
-    """Columns: the height, what floors lack if they may, and ``cells`` (some by number, or None: all).
+    """The model for HiGHS.
 
-    Rows: floors, in ``unit`` (n), time of jobs, workers of types, the extra one.
+    Columns: the height, the slack of floors if allowed, and ``cells`` (some by number, or None:
+    all). Rows: floors in ``unit`` (n), time of jobs, workers of types, the extra row.
     """
     columns = program.columns
     floors = np.flatnonzero(program.floors)

@@ -1,4 +1,4 @@
-"""Policy `allox` (AlloX, EuroSys '20): jobs in queues before workers, so that they end soon on average."""
+"""Policy `allox` (AlloX, EuroSys '20): jobs queue at workers for the least mean completion time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAME = "allox"
 def solve(columns: Columns) -> Shares:
     """Minimise the sum of completion times; the first job of every queue runs now.
 
-    A job that is the k-th from the end of its queue delays k jobs, itself included, by its run: with k and
-    a type it costs ``k steps / speed``. That is an assignment of jobs to places, and workers of a type have
-    the same places. O(n^3) at worst, for n jobs.
+    The k-th job from the end of a queue delays k jobs, itself included: with k and a type it costs
+    ``k steps / speed``. That is an assignment of jobs to places, and workers of a type have the
+    same places. O(n^3) at worst, for n jobs.
     """
     _check(columns)
     kinds, places, slots = _slots(columns)

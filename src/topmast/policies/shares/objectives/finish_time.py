@@ -1,4 +1,4 @@
-"""Policy `finish-time-fairness` (Themis, in Gavel's form): nobody ends much later than on an own share."""
+"""Policy `finish-time-fairness` (Themis, Gavel's form): no job ends far later than on its share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STEPS = 60
 
 
 def solve(columns: Columns) -> Shares:
-    """Minimise rho, the most of (elapsed + steps / speed) / (isolated + steps / isolated speed).
+    """Minimise rho, the maximum of (elapsed + steps / speed) / (isolated + steps / isolated speed).
 
-    With the height h = 1 / rho a job's floor is ``steps h / (whole - elapsed h)``: increasing and convex
-    in h. Newton's method: the floors' tangents never ask more than the floors, so that each program's
-    height is an upper bound, and each allocation's own ratio a lower one. From above the bounds fall to
-    the optimum quadratically; without elapsed time the first program is exact.
+    With the height h = 1 / rho a job's floor is ``steps h / (whole - elapsed h)``: increasing and
+    convex in h. Newton's method: the floors' tangents never exceed the floors, so that each
+    program's height is an upper bound, and each allocation's own ratio a lower one. From above the
+    bounds fall to the optimum quadratically; without elapsed time the first program is exact.
     """
     columns.need(columns.steps_left, "steps_left", NAME)
     busy = columns.steps_left > 0

@@ -23,12 +23,12 @@ SLACKS = (0.0, 1e-10, 1e-8, 1e-6)
 
 
 def solve(columns: Columns) -> Shares:
-    """Water-filling: all levels (scale * speed / speed on an equal part) rise by their part until some stick.
+    """Water-filling: all levels (scale * speed / speed on an equal part) rise until some are stuck.
 
-    A linear program finds how far. A floor with a price above 0 is tight in *all* best solutions
-    (complementary slackness): its job can rise no further, and is done. There always is one, so that
-    at most n programs are solved; a job that is stuck but has no price yet is found by the next
-    one, at height 0. The vector of levels is unique.
+    A linear program finds how far. A floor with a price above 0 is tight in *all* optimal solutions
+    (complementary slackness): its job can rise no further, and is done. There is always one, so
+    that at most n programs are solved. A stuck job without a price is found by the next program, at
+    height 0. The vector of levels is unique.
     """
     if not columns.entities:
         message = f"missing, and {NAME} needs it"

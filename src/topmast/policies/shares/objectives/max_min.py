@@ -1,4 +1,4 @@
-"""Policy `max-min-fairness` (LAS, weighted LAS): the worst-served job is served as well as can be."""
+"""Policy `max-min-fairness` (LAS, weighted LAS): the worst-served job gets as much as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "max-min-fairness"
 def solve(columns: Columns) -> Shares:
     """Maximise the least of scale * speed / (weight * speed on an equal part). One linear program.
 
-    A job for which there are too few workers keeps the objective at 0; the others are served without it.
+    A job with too few workers keeps the objective at 0; the others are served without it.
     """
     columns.need_speeds(NAME, columns.has_measure)
     runs = columns.can_run

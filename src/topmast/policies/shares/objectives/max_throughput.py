@@ -1,4 +1,4 @@
-"""Policy `max-throughput`: as many steps a second as can be, whoever makes them."""
+"""Policy `max-throughput`: as many steps a second as possible, of any job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "max-throughput"
 
 
 def solve(columns: Columns) -> Shares:
-    """Maximise the sum of speeds, in raw steps/s: a job of short steps counts more. One linear program."""
+    """Maximise the sum of speeds in raw steps/s: short steps count more. One linear program."""
     cells = columns.cells
     values = np.zeros(len(cells.one))
     if len(values):

@@ -1,4 +1,4 @@
-"""Policies `min-cost` and `min-cost-slo`: as many steps for a dollar as can be, deadlines kept or not."""
+"""Policies `min-cost` and `min-cost-slo`: most steps for a dollar, without and with deadlines."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ STEPS = 60
 
 
 def solve(columns: Columns) -> Shares:
-    """Maximise the sum of speeds over what all of it costs; of several ways, the one with most speed.
+    """Maximise the sum of speeds over the total cost, then the speed.
 
-    Degenerate by nature: the best is one cell, the cheapest step there is, and what is as cheap.
+    Degenerate by nature: the optimum is one cell, the cheapest step, and any equally cheap ones.
     """
     return _cheapest(columns, NAME, np.zeros(columns.count))
 
 
 def solve_with_deadlines(columns: Columns) -> Shares:
-    """The same, where every job with a deadline is fast enough to keep it; else who could not."""
+    """The same, where every job with a deadline is fast enough; else the jobs that cannot be."""
     dated = ~np.isnan(columns.deadline_s)
     columns.need(columns.steps_left, "steps_left", NAME_SLO, dated)
     floors = np.zeros(columns.count)
