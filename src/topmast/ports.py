@@ -206,7 +206,7 @@ class Engine(Protocol):
         ...
 
     def ask_pace(self, job: str, epoch: int) -> None:
-        """Post `ProgressReport` with the last step that the attempt reported, if it reported any."""
+        """Post `ProgressReport` with the last step of the attempt, if it reported any."""
         ...
 
     def ask_truth(self) -> None:

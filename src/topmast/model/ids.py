@@ -13,9 +13,9 @@ CopyId = str
 Address = str
 """The receiver of a message.
 
-``queue``, ``fleet_placer``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or ``grower``.
-Between processes also ``relay/NAME``, which stands for a machine of another process, and
-``link/NAME``, which carries its messages there.
+``queue``, ``fleet_placer``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or
+``grower``. Between processes also ``relay/NAME``, which stands for a machine of another process,
+and ``link/NAME``, which carries its messages there.
 """
 
 QUEUE: Address = "queue"

@@ -58,7 +58,7 @@ SCORINGS: dict[str, Callable[[Profile], Score]] = {
 PACKINGS: dict[str, Callable[[Profile], Pack]] = {"greedy": Greedy}
 REBALANCINGS: dict[str, Callable[[Profile], Rebalance]] = {"introspective": Introspective}
 DEFAULT_PROFILE = "mast"
-LATE, NO_SHARES, TURN, NO_PACKING = "late", "none", "turn", "none"
+LATE, NO_SHARES, TURN, NONE = "late", "none", "turn", "none"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
 BINDINGS: dict[str, Callable[[Profile], Bind]] = {
@@ -103,9 +103,9 @@ def policies_of(profile: Profile) -> Policies:
     scoring = _named(SCORINGS, profile.scoring, "scoring")
     reserve = Efficiency(profile) if profile.reserve.models else None
     _check_slices(profile)
-    pack = None if profile.pack == NO_PACKING else _named(PACKINGS, profile.pack, "pack")(profile)
+    pack = None if profile.pack == NONE else _named(PACKINGS, profile.pack, "pack")(profile)
     rebalance = None
-    if profile.rebalance != NOBODY:
+    if profile.rebalance != NONE:
         rebalance = _named(REBALANCINGS, profile.rebalance, "rebalance")(profile)
     return Policies(
         profile, order(profile), scoring(profile), _binding(profile), _sharing(profile), reserve,
@@ -118,7 +118,7 @@ MOST_LAYERS = 64
 
 def _check_slices(profile: Profile) -> None:
     """Turns need a place for each gang; packing and moving need turns and a rebalancing policy."""
-    layers, judged = profile.slices.layers, profile.rebalance != NOBODY
+    layers, judged = profile.slices.layers, profile.rebalance != NONE
     if not 1 <= layers <= MOST_LAYERS:
         raise InvalidInput(
             f"{layers} is out of range",
@@ -126,7 +126,7 @@ def _check_slices(profile: Profile) -> None:
             remedy=f"1 to {MOST_LAYERS}",
         )
     needs = (
-        ("pack", "rebalance=introspective", profile.pack == NO_PACKING or judged),
+        ("pack", "rebalance=introspective", profile.pack == NONE or judged),
         ("shares.policy", "none", profile.shares.policy == NO_SHARES),
         ("bind.policy", LATE, profile.bind.policy == LATE),
         ("reserve_after_s", "null", profile.reserve_after_s is None),
@@ -226,7 +226,7 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
 
 
 def _by_family(names: Sequence[str]) -> str:
-    """Names in one readable line: of many with one prefix, their number and where they are listed."""
+    """Names in one readable line: of many with one prefix, how many there are and where listed."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(name.partition("-")[0], []).append(name)

@@ -73,8 +73,8 @@ class Acked(Message, frozen=True):
 
 
 ToPlacer = (
-    ConfigureRegion | RequestRegionBids | CommitPlan | StopAttempt | ScaleUpAttempt | SetHost | DropLeases
-    | AssignHosts
+    ConfigureRegion | RequestRegionBids | CommitPlan | StopAttempt | ScaleUpAttempt
+    | SetHost | AssignHosts | DropLeases
 )  # fmt: skip
 """What a queue may say to a placer in another process."""
 
