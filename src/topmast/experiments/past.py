@@ -18,8 +18,8 @@ from numpy.random import Generator
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band
 from topmast.slow.arrays import Floats, Ints
+from topmast.slow.data.access_log import DAY_S
 from topmast.slow.data.demand import Kind
-from topmast.slow.data.diary import DAY_S
 from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.forecast.history import History
 from topmast.traces.generate import generate

@@ -393,11 +393,11 @@ class Service:
         plans = self.capacity_plans
         if plans is None or not record.spec.gpus_milli() or record.state not in WAITING:
             return ()
-        trouble = plans.planning.trouble
-        if trouble is None:
+        failure = plans.cadence.planning.failure
+        if failure is None:
             return ()
         return (
-            f"no new plan of which hosts belong to which clusters: {trouble[1]}; the last one stays in force",
+            f"no new plan of which hosts belong to which clusters: {failure.why}; the last one stays in force",
         )
 
     def _why(self, dataset: str, region: str) -> str:

@@ -11,8 +11,8 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
-from topmast.runtime.growth import Growth
 from topmast.runtime.machines import Machines
+from topmast.runtime.planning.growth import Growth
 from topmast.slow.capacity.feedback import Limits
 
 

@@ -20,22 +20,25 @@ from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
 from topmast.policies.options import Predict, Profile
-from topmast.runtime.capacitypicture import growth_of
 from topmast.runtime.machines import Machines
+from topmast.runtime.planning.capacity_snapshot import growth_of
 from topmast.sim.admission import Admission, Verdict
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.books import Job, Tables
-from topmast.sim.capacity import SimulatedCapacity
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
 from topmast.sim.faults import HostFaults, mortality
 from topmast.sim.grower import SimulatedGrower
 from topmast.sim.heap import EventHeap, Priority
 from topmast.sim.links import Links
-from topmast.sim.loop import Loop, Ticks
+from topmast.sim.loop import Hear, Loop, Ticks
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.neighbours import Neighbours
-from topmast.sim.planning import SimulatedPlanning
+from topmast.sim.planning import (
+    SimulatedCapacityPlanning,
+    SimulatedDataPlanning,
+    SimulatedSystem,
+)
 from topmast.sim.recorder import Recorder
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import Sharing
@@ -110,11 +113,7 @@ class Simulation:
         self.recorder = self._recorder(
             tables if self.planning is None else self.planning.watched(tables)
         )
-        hears = {
-            **self.recorder.hears(),
-            **({} if self.capacity is None else self.capacity.hears()),
-        }
-        self.loop = Loop(self.machines, self.clock, self.heap, hears, ticks)
+        self.loop = Loop(self.machines, self.clock, self.heap, self._hears(), ticks)
         streams = Streams(seed)
         self.links = Links(settings, streams, self.clock, self.heap, self.loop)
         if Links.wanted(settings):
@@ -171,21 +170,30 @@ class Simulation:
         )
         return Recorder(self.fleet, tables, timeline, self.window, self._holds_data, self._kind_of)
 
-    def _planning(self) -> SimulatedPlanning | None:
+    def _hears(self) -> Mapping[type[m.Message], Hear]:
+        hears = self.recorder.hears()
+        if self.capacity is not None:
+            hears = {**hears, m.HostsMoved: self.capacity.count_moved}
+        return hears
+
+    def _planning(self) -> SimulatedDataPlanning | None:
         if self.profile.slow.plan_data_every_s is None:
             return None
-        return SimulatedPlanning(
-            self.profile.slow, self.settings.plan_s, self.seed, self.trace, self.machines.queue,
-            self.clock, self.heap, lambda to, messages: self.loop.post(to, messages),
+        return SimulatedDataPlanning(
+            self.profile.slow, self.settings.plan_s, self.seed, self.trace, self._system(),
+            self.clock, self.heap,
         )  # fmt: skip
 
-    def _capacity(self) -> SimulatedCapacity | None:
+    def _capacity(self) -> SimulatedCapacityPlanning | None:
         if self.profile.slow.plan_capacity_every_s is None:
             return None
-        return SimulatedCapacity(
-            self.profile.slow, self.settings.plan_s, self.window[1], self.machines, self.clock,
-            self.heap, lambda to, messages: self.loop.post(to, messages),
+        return SimulatedCapacityPlanning(
+            self.profile.slow, self.settings.plan_s, self.window[1], self._system(),
+            self.clock, self.heap,
         )  # fmt: skip
+
+    def _system(self) -> SimulatedSystem:
+        return SimulatedSystem(self.machines, lambda to, messages: self.loop.post(to, messages))
 
     def _engines(self, streams: Streams) -> dict[str, SimulatedEngine]:
         engines = {}

@@ -8,7 +8,7 @@ from tests.support.build import cluster, fleet
 from tests.support.simulated import FREE, Run, run
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.policies.registry import load_profile
-from topmast.sim import capacity
+from topmast.slow.capacity import planner
 from topmast.traces.trace import Trace, trace_of
 
 HOUR_S = 3_600.0
@@ -115,7 +115,7 @@ def test_a_planner_that_fails_leaves_hosts_where_they_are(monkeypatch: pytest.Mo
     def fails(*args: object) -> object:
         raise TopmastError("out of memory")
 
-    monkeypatch.setattr(capacity, "plan", fails)
+    monkeypatch.setattr(planner, "plan", fails)
     found, never = _run(1_800.0), _run(None)
     assert found.result.summary["capacity_plans"]["applied"] == 0
     assert found.result.summary["capacity_plans"]["discarded"] > 10

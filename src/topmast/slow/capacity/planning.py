@@ -1,9 +1,8 @@
 """Capacity planned again and again: what to ask the planner, whether its answer still holds, what to order.
 
-No clock, no thread and no solver in here: those differ between a live system and a simulated one. Whoever
-drives it lets it `observe` demand now and then, calls `question` when a plan is due, has its problems solved, and
-hands the answers to `answered` (or says `failed`), which returns the orders. A plan stays in force until
-the next is valid.
+See `topmast.slow.planning`. The cadence lets the planning `observe` demand between plans, calls `request`
+when a plan is due, has its problems solved, and gives the answers to `apply` (or calls `failed`), which
+returns the orders.
 """
 
 from __future__ import annotations
@@ -16,35 +15,41 @@ from msgspec import Struct
 
 from topmast.model.fleet import HostSpec
 from topmast.slow.capacity.feedback import Feedback, Gpus, Key, Limits, Mean, Sample
-from topmast.slow.capacity.lent import back_home
 from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
+from topmast.slow.capacity.spare_hosts import back_home
+from topmast.slow.planning import ActivePlan, Planning, PlanRequest
 
 PRICES = Prices(shortfall_gpu=10.0, buffer_gpu=2.0, move_in_use=10.0, move_idle=1.0, far_gpu=0.1)
-"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones. One that the buffer lacks is worth an
-idle move too, but never what a cluster lacks: a host of the buffer is given away for it, even one in use.
+"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones. One that the buffer
+lacks is worth an idle move too, but never what a cluster lacks: a host of the buffer is given away for
+it, even one in use.
 """
 
 
-class Wish(Struct, frozen=True):
-    """What to plan for. ``survive``: clusters shall have what they ask for even while a fault domain is down.
-    ``buffer_fraction``: of all GPUs of a model in a region, the part that no cluster shall count on.
-    """
+class CapacityPlanOptions(Struct, frozen=True):
+    """What to plan for."""
 
     limits: Limits = Limits()
+    """How far a cluster's request may go from what is configured."""
     survive: bool = False
+    """Clusters shall have what they ask for even while a fault domain is down."""
     buffer_fraction: float = 0.0
+    """Of all GPUs of a model in a region, the part that no cluster shall count on."""
     prices: Prices = PRICES
 
 
 class HostNow(Struct, frozen=True):
-    """A host: whose it is, where the fleet file has it, and, if it is about to leave, for which cluster."""
+    """A host at one time."""
 
     spec: HostSpec
     owner: str
+    """The cluster that has it."""
     home: str
+    """The cluster that has it in the fleet file."""
     healthy: bool
     in_use: bool
     leaves_for: str | None = None
+    """The cluster that gets it when it is empty."""
 
 
 class RegionNow(Struct, frozen=True):
@@ -59,141 +64,138 @@ class RegionNow(Struct, frozen=True):
         return {host.spec.name: host.owner for host in self.hosts}
 
 
-class Picture(Struct, frozen=True):
+class CapacitySnapshot(Struct, frozen=True):
     """The regions in which hosts may change clusters."""
 
     regions: tuple[RegionNow, ...]
 
 
-class Question(Struct, frozen=True):
-    """One problem for each region, what they were made of, and what clusters asked for."""
+class CapacityPlanRequest(PlanRequest, frozen=True):
+    """One problem for each region."""
 
-    number: int
-    asked_s: float
-    picture: Picture
+    snapshot: CapacitySnapshot
     problems: dict[str, Problem]
     seen: Sample
+    """What was unmet and idle since the last request, in the mean."""
     configured: Gpus
+    """What the fleet file gives each cluster."""
     requested: Gpus
+    """What each cluster asks for."""
 
 
-class Order(Struct, frozen=True):
+class HostAssignment(Struct, frozen=True):
     """The hosts of a region that shall go to other clusters."""
 
     region: str
     owners: dict[str, str]
+    """The new cluster of each."""
 
 
-class InForce(Struct, frozen=True):
-    """The plan that holds. ``lent``: the hosts of the buffer, which work where they are."""
+class ActiveCapacityPlan(ActivePlan, frozen=True):
+    """Which cluster has which hosts."""
 
-    number: int
-    asked_s: float
-    applied_s: float
     seen: Sample
     configured: Gpus
     requested: Gpus
     shortfall: Gpus
-    lent: tuple[str, ...]
-    orders: tuple[Order, ...]
-    figures: dict[str, dict[str, Any]]
+    """What clusters asked for and do not get."""
+    spare: tuple[str, ...]
+    """The hosts of the buffer: they work where they are."""
+    orders: tuple[HostAssignment, ...]
 
 
 FIGURES = ("status", "objective", "bound", "gap", "wall_s")
 
 
-class CapacityPlanning:
-    """What the slow path knows about hosts and clusters. Driven from outside, by one thread."""
+class CapacityPlanning(Planning[ActiveCapacityPlan]):
+    """What the slow path knows about hosts and clusters. For one thread."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.feedback = Feedback(wish.limits)
+    def __init__(self, options: CapacityPlanOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.feedback = Feedback(options.limits)
         self.mean = Mean()
-        self.in_force: InForce | None = None
-        self.trouble: tuple[float, str] | None = None
-        """When and why the last plan came to nothing; None after one that was applied."""
-        self._count = 0
 
     @property
-    def lent(self) -> frozenset[str]:
+    def spare(self) -> frozenset[str]:
         """The hosts of the buffer: no cluster counts on them, and those where they are may use them."""
-        return frozenset(self.in_force.lent) if self.in_force is not None else frozenset()
+        return frozenset(self.active.spare) if self.active is not None else frozenset()
 
     def observe(self, sample: Sample, now_s: float) -> None:
         """What is lacking and what is idle now."""
         self.mean.observe(sample, now_s)
 
-    def question(self, picture: Picture, now_s: float) -> Question | None:
+    def request(self, snapshot: CapacitySnapshot, now_s: float) -> CapacityPlanRequest | None:
         """What to ask the planner; None where no host could change its cluster. O(hosts)."""
-        self._count += 1
+        number = self._next_number()
         seen = self.mean.take(now_s)
-        configured = {key: gpus for r in picture.regions for key, gpus in _configured(r).items()}
+        configured = {key: gpus for r in snapshot.regions for key, gpus in _configured(r).items()}
         requested = self.feedback.step(configured, seen)
         problems = {}
-        for region in picture.regions:
+        for region in snapshot.regions:
             if len(region.clusters) > 1 and any(host.healthy for host in region.hosts):
-                problems[region.name] = problem_of(region, requested, self.wish, self.lent)
+                problems[region.name] = problem_of(region, requested, self.options, self.spare)
         if not problems:
             return None
-        return Question(self._count, now_s, picture, problems, seen, configured, requested)
+        return CapacityPlanRequest(number, now_s, snapshot, problems, seen, configured, requested)
 
-    def answered(
+    def apply(
         self,
-        question: Question,
+        request: CapacityPlanRequest,
         answers: Mapping[str, Mapping[str, Any]],
-        picture: Picture,
+        snapshot: CapacitySnapshot,
         now_s: float,
-    ) -> tuple[Order, ...]:
-        """Put a plan in force, if it still makes sense; what to order, nothing if it does not.
+    ) -> tuple[HostAssignment, ...]:
+        """Make a plan the active one and return what to order; nothing if it makes no sense any more.
 
         A region that is out of reach by now goes without.
         """
-        before = {region.name: region.owners() for region in question.picture.regions}
-        owners = {region.name: region.owners() for region in picture.regions}
-        reached = [name for name in question.problems if name in owners]
+        before = {region.name: region.owners() for region in request.snapshot.regions}
+        owners = {region.name: region.owners() for region in snapshot.regions}
+        reached = [name for name in request.problems if name in owners]
         if not reached or any(owners[name] != before[name] for name in reached):
             self.failed("hosts came, went or changed clusters while it was made", now_s)
             return ()
         orders = []
         shortfall: Gpus = {}
-        lent: list[str] = []
+        spare: list[str] = []
         for region in reached:
             answer = answers[region]
-            hosts = question.problems[region].hosts
+            hosts = request.problems[region].hosts
             assignment = back_home(answer["assignment"], hosts, owners[region])
-            lent += [host for host, cluster in assignment.items() if cluster is None]
+            spare += [host for host, cluster in assignment.items() if cluster is None]
             moves = {
                 host: cluster
                 for host, cluster in assignment.items()
                 if cluster is not None and owners[region][host] != cluster
             }
-            orders.append(Order(region, moves))
+            orders.append(HostAssignment(region, moves))
             for cluster, models in answer["shortfall"].items():
                 shortfall |= {(cluster, model): gpus for model, gpus in models.items()}
         figures = {region: {f: answers[region][f] for f in FIGURES} for region in reached}
-        self.in_force = InForce(
-            question.number, question.asked_s, now_s, question.seen, question.configured,
-            question.requested, shortfall, tuple(lent), tuple(orders), figures,
+        self._activate(
+            ActiveCapacityPlan(
+                request.number, request.asked_s, now_s, figures, request.seen, request.configured,
+                request.requested, shortfall, tuple(spare), tuple(orders),
+            )
         )  # fmt: skip
-        self.trouble = None
         return tuple(orders)
-
-    def failed(self, why: str, now_s: float) -> None:
-        """Nothing came of a plan: the last one stays in force."""
-        self.trouble = now_s, why
 
 
 def problem_of(
-    region: RegionNow, requested: Mapping[Key, float], wish: Wish, lent: frozenset[str]
+    region: RegionNow,
+    requested: Mapping[Key, float],
+    options: CapacityPlanOptions,
+    spare: frozenset[str],
 ) -> Problem:
     """The problem of one region. Where all together ask for more GPUs than they may count on, each gets its part.
 
     A host that is on its way to another cluster counts as there already, and as idle, so that a plan does not
-    lightly take back what the last one began. One of the buffer, ``lent``, stays in it for nothing. O(hosts +
+    lightly take back what the last one began. One of the buffer, ``spare``, stays in it for nothing. O(hosts +
     clusters x models).
     """
     healthy = [host for host in region.hosts if host.healthy and host.spec.gpus]
-    there = _to_count_on(region, wish.buffer_fraction)
+    there = _to_count_on(region, options.buffer_fraction)
     asked: dict[str, float] = {}
     for (cluster, model), gpus in requested.items():
         if cluster in region.clusters:
@@ -214,17 +216,17 @@ def problem_of(
                 host.spec.datacenter,
                 domain_of(host.spec),
                 host.spec.rack,
-                host.leaves_for or (None if host.spec.name in lent else host.owner),
+                host.leaves_for or (None if host.spec.name in spare else host.owner),
                 host.in_use and host.leaves_for is None,
             )
             for host in healthy
         ),
         clusters=tuple(
-            Cluster(name, capacities[name], wish.survive, _datacenter(region, name))
+            Cluster(name, capacities[name], options.survive, _datacenter(region, name))
             for name in region.clusters
         ),
-        buffer_fraction=wish.buffer_fraction,
-        prices=wish.prices,
+        buffer_fraction=options.buffer_fraction,
+        prices=options.prices,
     )
 
 

@@ -21,7 +21,7 @@ TRIES = 20
 Op = Literal["copy", "drop"]
 
 
-class Order(Struct, frozen=True):
+class ReplicaOrder(Struct, frozen=True):
     """One replica to be made or dropped; ``value``: GPUs of demand that the plan serves by it."""
 
     op: Op
@@ -42,13 +42,13 @@ class Stock(Struct, frozen=True):
 class Movement:
     """What is left of a plan's moves. Changed by `orders` and `refused` alone."""
 
-    def __init__(self, copies: list[Order], drops: list[Order]) -> None:
+    def __init__(self, copies: list[ReplicaOrder], drops: list[ReplicaOrder]) -> None:
         self.copies = copies
         self.drops = drops
-        self.given_up: list[tuple[Order, str]] = []
+        self.given_up: list[tuple[ReplicaOrder, str]] = []
         self.done = 0
         self._tries: dict[tuple[str, str, str], int] = {}
-        self._ordered: dict[tuple[str, str], Order] = {}
+        self._ordered: dict[tuple[str, str], ReplicaOrder] = {}
         self._why: dict[tuple[str, str, str], str] = {}
 
     @property
@@ -61,12 +61,12 @@ class Movement:
         """Copies that were ordered and are not there yet."""
         return len(self._ordered)
 
-    def orders(self, stock: Stock) -> list[Order]:
+    def orders(self, stock: Stock) -> list[ReplicaOrder]:
         """What to order now. O(moves + copies in flight)."""
         self._look(stock)
         busy = {(source, target) for _, source, target in stock.copies}
-        found: list[Order] = []
-        kept: list[Order] = []
+        found: list[ReplicaOrder] = []
+        kept: list[ReplicaOrder] = []
         for order in self.copies:
             there = stock.replicas.get(order.table, ())
             if order.region in there:
@@ -94,13 +94,13 @@ class Movement:
             else:
                 self._again(order, "the copy failed")
 
-    def _safe_drops(self, stock: Stock) -> list[Order]:
+    def _safe_drops(self, stock: Stock) -> list[ReplicaOrder]:
         """Drops of tables all of whose copies are there; a copy that was given up keeps the old replicas."""
         awaited = {order.table for order in self.copies}
         awaited |= {order.table for order in self._ordered.values()}
         awaited |= {order.table for order, _ in self.given_up if order.op == "copy"}
-        found: list[Order] = []
-        kept: list[Order] = []
+        found: list[ReplicaOrder] = []
+        kept: list[ReplicaOrder] = []
         for order in self.drops:
             if order.region not in stock.replicas.get(order.table, ()):
                 continue
@@ -108,17 +108,17 @@ class Movement:
         self.drops = kept
         return found
 
-    def accepted(self, order: Order) -> None:
+    def accepted(self, order: ReplicaOrder) -> None:
         """An order was taken: a drop is done; a copy is looked at again."""
         if order.op == "drop":
             self.done += 1
 
-    def refused(self, order: Order, why: str) -> None:
+    def refused(self, order: ReplicaOrder, why: str) -> None:
         """An order was not taken: it comes again later, some times."""
         self._ordered.pop((order.table, order.region), None)
         self._again(order, why)
 
-    def _again(self, order: Order, why: str) -> None:
+    def _again(self, order: ReplicaOrder, why: str) -> None:
         key = (order.op, order.table, order.region)
         self._tries[key] = self._tries.get(key, 0) + 1
         if self._tries[key] >= TRIES:
@@ -132,12 +132,14 @@ class Movement:
 def movement_of(problem: Problem, answer: Mapping[str, Any]) -> Movement:
     """The moves of an answer, copies by value per byte. O(moves log moves + shares)."""
     served = served_by(problem, answer)
-    copies: list[Order] = []
-    drops: list[Order] = []
+    copies: list[ReplicaOrder] = []
+    drops: list[ReplicaOrder] = []
     for move in answer["moves"]:
         region = move["to"] if move["op"] == "copy" else move["region"]
         value = served.get((move["table"], region), 0.0)
-        order = Order(move["op"], move["table"], region, move.get("from"), move["bytes"], value)
+        order = ReplicaOrder(
+            move["op"], move["table"], region, move.get("from"), move["bytes"], value
+        )
         (copies if order.op == "copy" else drops).append(order)
     copies.sort(key=lambda o: (-o.value / max(o.bytes, 1.0), o.table, o.region))
     drops.sort(key=lambda o: (-o.bytes, o.table, o.region))

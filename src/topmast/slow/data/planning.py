@@ -1,8 +1,7 @@
 """Data planned again and again: what to ask the planner, whether its answer still holds, what to order.
 
-No clock, no thread and no solver in here: those differ between a live system and a simulated one. Whoever
-drives it calls `question` when a plan is due, has it solved, hands the answer to `answered` (or says
-`failed`), and in between gives the orders of `orders`. A plan stays in force until the next is valid.
+See `topmast.slow.planning`. The cadence calls `request` when a plan is due, has it solved, gives the
+answer to `apply` (or calls `failed`), and between plans carries out the orders of `movement`.
 """
 
 from __future__ import annotations
@@ -16,36 +15,44 @@ from msgspec.structs import replace
 
 from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.slow.arrays import Floats
+from topmast.slow.data.access_log import AccessLog, Entry, Looked
 from topmast.slow.data.demand import Terms, problem_of
-from topmast.slow.data.diary import Diary, Entry, Looked
 from topmast.slow.data.gangs import Rooms
-from topmast.slow.data.movement import Movement, Order, Stock, movement_of, served_by
+from topmast.slow.data.movement import Movement, Stock, movement_of, served_by
 from topmast.slow.data.problem import Problem
 from topmast.slow.forecast.errors import Errors, tuned
 from topmast.slow.forecast.scenarios import scenarios
 from topmast.slow.forecast.smoothing import Smoothing, forecast
+from topmast.slow.planning import ActivePlan, Planning, PlanRequest
 
 HELD_OUT_DAYS = 3
 
 
-class Wish(Struct, frozen=True):
-    """What to plan for: days of history, days drawn (0: the mean one), and what a plan weighs."""
+class DataPlanOptions(Struct, frozen=True):
+    """What to plan for."""
 
     history_days: int = 28
+    """Days of the access log that the forecast is made from."""
     scenarios: int = 6
+    """Days that are drawn at random around the forecast; 0: the mean day alone."""
     terms: Terms = Terms(growth=0.7, replica_part=0.002, move_part=0.001)
+    """What a plan weighs."""
     seed: int = 0
+    """Of the days that are drawn."""
 
 
-class Picture(Struct, frozen=True):
-    """The system at a moment: its fleet, its datasets as they are now, where they are, and its unfinished jobs."""
+class DataSnapshot(Struct, frozen=True):
+    """The system at one time."""
 
     fleet: Fleet
     datasets: tuple[DatasetSpec, ...]
+    """The datasets as they are now."""
     stock: Stock
+    """Where they are."""
     unfinished: tuple[Entry, ...] = ()
+    """What the jobs that wait or run will read."""
 
-    def holds_still(self, other: Picture) -> bool:
+    def holds_still(self, other: DataSnapshot) -> bool:
         """Whether a plan for ``other`` makes sense here: the same regions, links and tables."""
         mine = (self.fleet.regions, self.fleet.links)
         known = {d.name: (d.size_bytes, d.allowed, d.min_replicas) for d in self.datasets}
@@ -53,26 +60,24 @@ class Picture(Struct, frozen=True):
         return mine == (other.fleet.regions, other.fleet.links) and known == theirs
 
 
-class Question(Struct, frozen=True):
-    """A problem for the planner, and what it was made of."""
+class DataPlanRequest(PlanRequest, frozen=True):
+    """A problem for the planner."""
 
-    number: int
-    asked_s: float
-    picture: Picture
+    snapshot: DataSnapshot
     problem: Problem
     errors: Errors | None
+    """Of the forecast, on days that were held out; None where there are too few days."""
 
 
-class InForce(Struct, frozen=True):
-    """The plan that holds: when it was asked for and applied, its figures, why replicas are where they are."""
+class ActiveDataPlan(ActivePlan, frozen=True):
+    """Where data should be, and why."""
 
-    number: int
-    asked_s: float
-    applied_s: float
-    figures: dict[str, Any]
     errors: Errors | None
+    """Those of its request."""
     placement: dict[str, tuple[str, ...]]
+    """The regions of each table."""
     served: dict[tuple[str, str], float]
+    """GPUs of demand that a table in a region serves."""
 
 
 FIGURES = (
@@ -81,42 +86,40 @@ FIGURES = (
 )  # fmt: skip
 
 
-class DataPlanning:
-    """What the slow path knows about data. Driven from outside, by one thread."""
+class DataPlanning(Planning[ActiveDataPlan]):
+    """What the slow path knows about data. For one thread."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.diary = Diary()
-        self.in_force: InForce | None = None
+    def __init__(self, options: DataPlanOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.access_log = AccessLog()
         self.movement: Movement | None = None
-        self.trouble: tuple[float, str] | None = None
-        """When and why the last plan came to nothing; None after one that was applied."""
-        self._count = 0
+        """What is left to do of the active plan."""
 
-    def question(self, picture: Picture, now_s: float) -> Question | None:
+    def request(self, snapshot: DataSnapshot, now_s: float) -> DataPlanRequest | None:
         """What to ask the planner; None where there is no data or no GPU to plan for."""
-        if not picture.datasets or not picture.fleet.models():
+        if not snapshot.datasets or not snapshot.fleet.models():
             return None
-        self._count += 1
-        names = tuple(d.name for d in picture.datasets)
-        looked = self.diary.look(
-            names, now_s, self.wish.history_days, picture.unfinished,
-            bars=Rooms(picture.fleet).barred,
+        number = self._next_number()
+        names = tuple(d.name for d in snapshot.datasets)
+        looked = self.access_log.look(
+            names, now_s, self.options.history_days, snapshot.unfinished,
+            bars=Rooms(snapshot.fleet).barred,
         )  # fmt: skip
-        days, errors = self._days(looked)
-        fleet = replace(picture.fleet, datasets=picture.datasets)
+        days, errors = self._days(looked, number)
+        fleet = replace(snapshot.fleet, datasets=snapshot.datasets)
         problem = problem_of(
             fleet,
-            picture.stock.replicas,
+            snapshot.stock.replicas,
             looked.readings,
             looked.kinds,
             days,
             looked.period_s,
-            self.wish.terms,
+            self.options.terms,
         )
-        return Question(self._count, now_s, picture, problem, errors)
+        return DataPlanRequest(number, now_s, snapshot, problem, errors)
 
-    def _days(self, looked: Looked) -> tuple[Floats, Errors | None]:
+    def _days(self, looked: Looked, number: int) -> tuple[Floats, Errors | None]:
         """The days planned for [s, i, k], and the error of the forecast where there were days to hold out."""
         history = looked.history
         errors = None
@@ -125,56 +128,39 @@ class DataPlanning:
         else:
             smoothing = Smoothing()
             made = forecast(history, smoothing)
-        if not self.wish.scenarios:
+        if not self.options.scenarios:
             return made.gpu_s()[None], errors
-        rng = np.random.default_rng((self.wish.seed, self._count))
-        return scenarios(history, made, smoothing, self.wish.scenarios, rng), errors
+        rng = np.random.default_rng((self.options.seed, number))
+        return scenarios(history, made, smoothing, self.options.scenarios, rng), errors
 
-    def answered(
-        self, question: Question, answer: Mapping[str, Any], picture: Picture, now_s: float
+    def apply(
+        self,
+        request: DataPlanRequest,
+        answer: Mapping[str, Any],
+        snapshot: DataSnapshot,
+        now_s: float,
     ) -> bool:
-        """Put a plan in force, if it still makes sense; whether it was."""
+        """Make a plan the active one if it still makes sense; returns whether it does."""
         if answer["status"] == "infeasible":
             self.failed(f"there is no placement: {answer['conflict']['why']}", now_s)
             return False
-        if not picture.holds_still(question.picture):
+        if not snapshot.holds_still(request.snapshot):
             self.failed("regions, links or datasets changed while it was made", now_s)
             return False
         placement = {name: tuple(regions) for name, regions in answer["placement"].items()}
-        self.in_force = InForce(
-            question.number,
-            question.asked_s,
-            now_s,
-            {name: answer[name] for name in FIGURES},
-            question.errors,
-            placement,
-            served_by(question.problem, answer),
+        figures = {name: answer[name] for name in FIGURES}
+        served = served_by(request.problem, answer)
+        self._activate(
+            ActiveDataPlan(
+                request.number, request.asked_s, now_s, figures, request.errors, placement, served
+            )
         )
-        self.movement = movement_of(question.problem, answer)
-        self.trouble = None
+        self.movement = movement_of(request.problem, answer)
         return True
 
-    def failed(self, why: str, now_s: float) -> None:
-        """Nothing came of a plan: the last one stays in force."""
-        self.trouble = now_s, why
-
-    def orders(self, stock: Stock) -> list[Order]:
-        """Copies and drops to be ordered now."""
-        return [] if self.movement is None else self.movement.orders(stock)
-
-    def accepted(self, order: Order) -> None:
-        """An order was taken."""
-        if self.movement is not None:
-            self.movement.accepted(order)
-
-    def refused(self, order: Order, why: str) -> None:
-        """An order was not taken."""
-        if self.movement is not None:
-            self.movement.refused(order, why)
-
     def why(self, table: str, region: str) -> str:
-        """Why the plan in force has a table in a region, in words; empty without a plan for it."""
-        plan = self.in_force
+        """Why the active plan has a table in a region, in words; empty without a plan for it."""
+        plan = self.active
         if plan is None or table not in plan.placement:
             return ""
         if region not in plan.placement[table]:

@@ -9,17 +9,17 @@ import pytest
 
 from topmast.model.fleet import HostSpec
 from topmast.slow.capacity.feedback import Limits
-from topmast.slow.capacity.lent import back_home
 from topmast.slow.capacity.planner import plan
 from topmast.slow.capacity.planning import (
     CapacityPlanning,
+    CapacityPlanOptions,
+    CapacitySnapshot,
+    HostAssignment,
     HostNow,
-    Order,
-    Picture,
     RegionNow,
-    Wish,
 )
 from topmast.slow.capacity.problem import Host
+from topmast.slow.capacity.spare_hosts import back_home
 
 
 def _host(name: str, *, in_use: bool = True, healthy: bool = True) -> HostNow:
@@ -34,17 +34,17 @@ def _region(a: int, b: int, *, idle: Sequence[str] = (), failed: Sequence[str] =
     return RegionNow("east", ("a", "b"), tuple(hosts))
 
 
-def _planned(planning: CapacityPlanning, *regions: RegionNow) -> tuple[Order, ...]:
+def _planned(planning: CapacityPlanning, *regions: RegionNow) -> tuple[HostAssignment, ...]:
     """One plan, made by the planner and put in force."""
-    picture = Picture(regions)
-    question = planning.question(picture, 0.0)
-    assert question is not None
-    answers = {name: plan(p, 60.0, lambda: 0.0) for name, p in question.problems.items()}
-    return planning.answered(question, answers, picture, 1.0)
+    snapshot = CapacitySnapshot(regions)
+    request = planning.request(snapshot, 0.0)
+    assert request is not None
+    answers = {name: plan(p, 60.0, lambda: 0.0) for name, p in request.problems.items()}
+    return planning.apply(request, answers, snapshot, 1.0)
 
 
 def _open_loop(buffer_fraction: float) -> CapacityPlanning:
-    return CapacityPlanning(Wish(Limits(gain=0.0), buffer_fraction=buffer_fraction))
+    return CapacityPlanning(CapacityPlanOptions(Limits(gain=0.0), buffer_fraction=buffer_fraction))
 
 
 def test_the_buffer_is_lent_to_where_it_is() -> None:
@@ -52,7 +52,7 @@ def test_the_buffer_is_lent_to_where_it_is() -> None:
     planning = _open_loop(0.1)
     orders = _planned(planning, _region(10, 10, idle=("a4", "b7")))
     assert [order.owners for order in orders] == [{}]
-    assert planning.lent == {"a4", "b7"}
+    assert planning.spare == {"a4", "b7"}
 
 
 def test_hosts_that_fail_are_replaced_from_the_buffer() -> None:
@@ -61,10 +61,10 @@ def test_hosts_that_fail_are_replaced_from_the_buffer() -> None:
     _planned(planning, _region(10, 10, idle=("a4", "b7")))
     first = _planned(planning, _region(10, 10, idle=("a4", "b7"), failed=("a0",)))
     assert [order.owners for order in first] == [{}]
-    assert planning.lent == {"b7"}
+    assert planning.spare == {"b7"}
     second = _planned(planning, _region(10, 10, idle=("a4", "b7"), failed=("a0", "a1")))
     assert [order.owners for order in second] == [{"b7": "a"}]
-    assert planning.lent == frozenset()
+    assert planning.spare == frozenset()
 
 
 def test_without_a_buffer_nobody_makes_up_for_a_host() -> None:
@@ -72,7 +72,7 @@ def test_without_a_buffer_nobody_makes_up_for_a_host() -> None:
     planning = _open_loop(0.0)
     orders = _planned(planning, _region(10, 10, idle=("a4", "b7"), failed=("a0",)))
     assert [order.owners for order in orders] == [{}]
-    assert planning.lent == frozenset()
+    assert planning.spare == frozenset()
 
 
 def test_the_buffer_takes_nothing_that_somebody_asks_for() -> None:
@@ -80,7 +80,7 @@ def test_the_buffer_takes_nothing_that_somebody_asks_for() -> None:
     planning = _open_loop(0.02)
     orders = _planned(planning, _region(2, 2))
     assert [order.owners for order in orders] == [{}]
-    assert planning.lent == frozenset()
+    assert planning.spare == frozenset()
 
 
 def test_a_region_that_is_out_of_reach_goes_without() -> None:
@@ -88,13 +88,13 @@ def test_a_region_that_is_out_of_reach_goes_without() -> None:
     here = _region(3, 1, idle=("b0",))
     away = RegionNow("west", ("c", "d"), (_host("c0"), _host("d0")))
     planning = _open_loop(0.0)
-    question = planning.question(Picture((here, away)), 0.0)
-    assert question is not None
-    answers = {name: plan(p, 60.0, lambda: 0.0) for name, p in question.problems.items()}
-    orders = planning.answered(question, answers, Picture((here,)), 1.0)
+    request = planning.request(CapacitySnapshot((here, away)), 0.0)
+    assert request is not None
+    answers = {name: plan(p, 60.0, lambda: 0.0) for name, p in request.problems.items()}
+    orders = planning.apply(request, answers, CapacitySnapshot((here,)), 1.0)
     assert [order.region for order in orders] == ["east"]
-    assert planning.answered(question, answers, Picture(()), 2.0) == ()
-    assert planning.trouble is not None
+    assert planning.apply(request, answers, CapacitySnapshot(()), 2.0) == ()
+    assert planning.failure is not None
 
 
 @dataclass

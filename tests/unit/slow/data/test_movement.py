@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 import pytest
 
-from topmast.slow.data.movement import TRIES, Movement, Order, Stock, movement_of
+from topmast.slow.data.movement import TRIES, Movement, ReplicaOrder, Stock, movement_of
 from topmast.slow.data.problem import Prices, Problem, Region, Table, Workload
 
 PRICES = Prices(10.0, ((1.0, 10.0),), 0.0, 0.0)
 
 
-def _copy(table: str, to: str, *, source: str = "east") -> Order:
-    return Order("copy", table, to, source, 10.0, 1.0)
+def _copy(table: str, to: str, *, source: str = "east") -> ReplicaOrder:
+    return ReplicaOrder("copy", table, to, source, 10.0, 1.0)
 
 
-def _drop(table: str, region: str) -> Order:
-    return Order("drop", table, region, None, 10.0, 0.0)
+def _drop(table: str, region: str) -> ReplicaOrder:
+    return ReplicaOrder("drop", table, region, None, 10.0, 0.0)
 
 
 def _stock(copies: tuple[tuple[str, str, str], ...] = (), **replicas: tuple[str, ...]) -> Stock:
     return Stock(replicas, copies)
 
 
-def _names(orders: list[Order]) -> list[str]:
+def _names(orders: list[ReplicaOrder]) -> list[str]:
     return [f"{order.op} {order.table} {order.region}" for order in orders]
 
 
@@ -33,8 +33,8 @@ class Case:
     """What is left of a plan, where data is, and what is ordered then."""
 
     story: str
-    copies: list[Order]
-    drops: list[Order]
+    copies: list[ReplicaOrder]
+    drops: list[ReplicaOrder]
     stock: Stock
     want: list[str]
 

@@ -1,4 +1,4 @@
-"""From a fleet and a diary to a problem, and from an answer to a plan in force."""
+"""From a fleet and a access_log to a problem, and from an answer to a plan in force."""
 
 from __future__ import annotations
 
@@ -7,90 +7,91 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet
+from topmast.slow.data.access_log import DAY_S, AccessLog, Entry, namespace_of
 from topmast.slow.data.demand import Kind, Terms, problem_of
-from topmast.slow.data.diary import DAY_S, Diary, Entry, namespace_of
 from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.data.movement import Stock
 from topmast.slow.data.planner import Options, Planner
-from topmast.slow.data.planning import DataPlanning, Picture, Wish
+from topmast.slow.data.planning import DataPlanning, DataPlanOptions, DataSnapshot
 from topmast.slow.data.reading import check
+from topmast.slow.planning import PlanFailure
 
 PRESSING, PATIENT = Kind("H100", True), Kind("H100", False)
 FLEET = fleet(cluster("east-1", hosts=1, gpus=8), cluster("west-1", hosts=1, gpus=8))
 TABLES = tuple(dataset(f"ns.{x}", "east", size_bytes=10**9) for x in "abcd")
 
 
-def _picture(**more: object) -> Picture:
+def _snapshot(**more: object) -> DataSnapshot:
     stock = Stock({d.name: ("east",) for d in TABLES}, ())
-    return replace(Picture(FLEET, TABLES, stock), **more)
+    return replace(DataSnapshot(FLEET, TABLES, stock), **more)
 
 
-def _answered(planning: DataPlanning, picture: Picture, now_s: float = 2 * DAY_S) -> bool:
-    question = planning.question(_picture(), now_s)
-    assert question is not None
-    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
-    return planning.answered(question, answer, picture, now_s)
+def _answered(planning: DataPlanning, snapshot: DataSnapshot, now_s: float = 2 * DAY_S) -> bool:
+    request = planning.request(_snapshot(), now_s)
+    assert request is not None
+    answer = Planner(Options(), lambda: 0.0).plan(request.problem)
+    return planning.apply(request, answer, snapshot, now_s)
 
 
 def _busy(scenarios: int = 2) -> DataPlanning:
     """Two days on which each table was read for 3 of the east's 8 GPUs."""
-    planning = DataPlanning(Wish(scenarios=scenarios, terms=Terms(growth=None)))
+    planning = DataPlanning(DataPlanOptions(scenarios=scenarios, terms=Terms(growth=None)))
     for hour in range(48):
         for table in TABLES:
-            planning.diary.note(Entry(hour * 3_600.0, (table.name,), PRESSING, 3 * 3_600.0))
+            planning.access_log.note(Entry(hour * 3_600.0, (table.name,), PRESSING, 3 * 3_600.0))
     return planning
 
 
-# --- the diary ------------------------------------------------------------------------------------
+# --- the access_log ------------------------------------------------------------------------------------
 
 
-def test_a_diary_by_days() -> None:
+def test_an_access_log_by_days() -> None:
     """Whole days before now; what came before them is not looked at."""
-    diary = Diary()
+    access_log = AccessLog()
     for day, gpu_s in ((0, 100.0), (1, 200.0), (1, 50.0), (2, 400.0)):
-        diary.note(Entry((day + 0.5) * DAY_S, ("t",), PRESSING, gpu_s))
-    looked = diary.look(("t",), 3 * DAY_S, 2)
+        access_log.note(Entry((day + 0.5) * DAY_S, ("t",), PRESSING, gpu_s))
+    looked = access_log.look(("t",), 3 * DAY_S, 2)
     assert [looked.history.demand_on(d).sum() for d in range(2)] == [250.0, 400.0]
 
 
-def test_a_young_diary_is_one_period_as_long_as_it_is_old() -> None:
+def test_a_young_access_log_is_one_period_as_long_as_it_is_old() -> None:
     """Six hours of demand are not taken for a day's."""
-    diary = Diary()
-    diary.note(Entry(0.0, ("t",), PRESSING, 60.0))
-    diary.note(Entry(3_600.0, ("t",), PRESSING, 40.0))
-    looked = diary.look(("t",), 21_600.0, 28)
+    access_log = AccessLog()
+    access_log.note(Entry(0.0, ("t",), PRESSING, 60.0))
+    access_log.note(Entry(3_600.0, ("t",), PRESSING, 40.0))
+    looked = access_log.look(("t",), 21_600.0, 28)
     assert looked.period_s == 21_600.0
     assert looked.history.demand_on(0).sum() == 100.0
 
 
 def test_jobs_that_wait_count_and_are_not_written_down() -> None:
     """A full region would else be asked for no more than it serves."""
-    diary = Diary()
-    diary.note(Entry(0.0, ("t",), PRESSING, 60.0))
+    access_log = AccessLog()
+    access_log.note(Entry(0.0, ("t",), PRESSING, 60.0))
     waits = (Entry(50.0, ("t",), PATIENT, 30.0),)
-    looked = diary.look(("t",), 100.0, 28, waits)
+    looked = access_log.look(("t",), 100.0, 28, waits)
     assert looked.history.demand_on(0).sum() == 90.0
     assert looked.kinds == (PRESSING, PATIENT)
-    assert len(diary) == 1
+    assert len(access_log) == 1
 
 
 def test_what_is_old_is_struck_out() -> None:
-    """So that a diary does not grow for ever."""
-    diary = Diary()
+    """So that a access_log does not grow for ever."""
+    access_log = AccessLog()
     for day in range(5):
-        diary.note(Entry((day + 0.5) * DAY_S, (f"t{day}",), PRESSING, 1.0))
-    diary.forget(2 * DAY_S)
-    assert len(diary) == 3
-    looked = diary.look(("t3", "t4"), 5 * DAY_S, 2)
+        access_log.note(Entry((day + 0.5) * DAY_S, (f"t{day}",), PRESSING, 1.0))
+    access_log.forget(2 * DAY_S)
+    assert len(access_log) == 3
+    looked = access_log.look(("t3", "t4"), 5 * DAY_S, 2)
     assert [looked.history.demand_on(day).sum() for day in range(2)] == [1.0, 1.0]
 
 
 def test_tables_that_are_no_more_are_left_out_and_unread_ones_are_items() -> None:
     """`gone` was read with `t`: that reading can never come again."""
-    diary = Diary()
-    diary.note(Entry(0.0, ("t", "gone"), PRESSING, 60.0))
-    diary.note(Entry(0.0, ("t",), PRESSING, 5.0))
-    looked = diary.look(("t", "new"), 100.0, 28)
+    access_log = AccessLog()
+    access_log.note(Entry(0.0, ("t", "gone"), PRESSING, 60.0))
+    access_log.note(Entry(0.0, ("t",), PRESSING, 5.0))
+    looked = access_log.look(("t", "new"), 100.0, 28)
     assert looked.readings == (("t",), ("new",))
     assert looked.history.demand_on(0).sum() == 5.0
 
@@ -144,11 +145,11 @@ def test_work_for_a_model_that_the_fleet_lacks_counts_against_all_gpus() -> None
 def test_a_plan_levels_what_one_region_cannot_serve(scenarios: int) -> None:
     """Twelve GPUs are wanted where eight are: some tables go to the other region."""
     planning = _busy(scenarios)
-    assert _answered(planning, _picture())
+    assert _answered(planning, _snapshot())
     assert planning.movement is not None
-    assert planning.in_force is not None
-    assert planning.in_force.figures["max_demand_supply"] <= 1.01
-    orders = planning.orders(_picture().stock)
+    assert planning.active is not None
+    assert planning.active.figures["max_demand_supply"] <= 1.01
+    orders = planning.movement.orders(_snapshot().stock)
     assert [order.region for order in orders] == ["west"]
     table = orders[0].table
     assert planning.why(table, "west").startswith("planned: serves demand of")
@@ -167,38 +168,38 @@ CHANGES: dict[str, dict[str, object]] = {
 def test_an_answer_to_another_question_is_not_applied(story: str) -> None:
     """The plan before it stays in force."""
     planning = _busy()
-    assert _answered(planning, _picture())
-    before = planning.in_force
-    assert not _answered(planning, _picture(**CHANGES[story]))
-    assert planning.in_force is before
-    assert planning.trouble is not None
-    assert "changed" in planning.trouble[1]
+    assert _answered(planning, _snapshot())
+    before = planning.active
+    assert not _answered(planning, _snapshot(**CHANGES[story]))
+    assert planning.active is before
+    assert planning.failure is not None
+    assert "changed" in planning.failure.why
 
 
 def test_a_plan_that_succeeds_ends_the_trouble() -> None:
     """People see the latest word only."""
     planning = _busy()
     planning.failed("the planner died", 5.0)
-    assert planning.trouble == (5.0, "the planner died")
-    assert _answered(planning, _picture())
-    assert planning.trouble is None
+    assert planning.failure == PlanFailure(5.0, "the planner died")
+    assert _answered(planning, _snapshot())
+    assert planning.failure is None
 
 
 def test_what_cannot_be_placed_says_why() -> None:
     """A table may lie nowhere: the plan fails, and the words name the conflict."""
     barred = (replace(TABLES[0], allowed=()), *TABLES[1:])
     planning = _busy()
-    question = planning.question(_picture(datasets=barred), DAY_S)
-    assert question is not None
-    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
-    assert not planning.answered(question, answer, _picture(datasets=barred), DAY_S)
-    assert planning.trouble is not None
-    assert "there is no placement" in planning.trouble[1]
+    request = planning.request(_snapshot(datasets=barred), DAY_S)
+    assert request is not None
+    answer = Planner(Options(), lambda: 0.0).plan(request.problem)
+    assert not planning.apply(request, answer, _snapshot(datasets=barred), DAY_S)
+    assert planning.failure is not None
+    assert "there is no placement" in planning.failure.why
 
 
 def test_without_data_there_is_nothing_to_ask() -> None:
     """Nor without GPUs."""
-    assert DataPlanning(Wish()).question(_picture(datasets=()), 0.0) is None
+    assert DataPlanning(DataPlanOptions()).request(_snapshot(datasets=()), 0.0) is None
 
 
 # --- gangs that a region cannot hold ----------------------------------------------------------------
@@ -239,15 +240,17 @@ def test_which_regions_cannot_hold_a_gang(model: str, gang: Gang, want: tuple[st
 def test_a_plan_sees_how_large_gangs_are(gang: Gang, want: tuple[str, ...]) -> None:
     """The same demand for a table in the east, which has room for it, but not for the gang whole."""
     table = dataset("ns.a", "east", size_bytes=10**9)
-    planning = DataPlanning(Wish(scenarios=2, terms=Terms(growth=None, replica_part=0.2)))
+    planning = DataPlanning(
+        DataPlanOptions(scenarios=2, terms=Terms(growth=None, replica_part=0.2))
+    )
     for hour in range(48):
         at_s = hour * 3_600.0
-        planning.diary.note(Entry(at_s, (table.name,), PRESSING, 4 * 3_600.0, gang))
-    picture = Picture(SMALL_AND_LARGE, (table,), Stock({table.name: ("east",)}, ()))
-    question = planning.question(picture, 2 * DAY_S)
-    assert question is not None
-    check(question.problem)
-    answer = Planner(Options(), lambda: 0.0).plan(question.problem)
+        planning.access_log.note(Entry(at_s, (table.name,), PRESSING, 4 * 3_600.0, gang))
+    snapshot = DataSnapshot(SMALL_AND_LARGE, (table,), Stock({table.name: ("east",)}, ()))
+    request = planning.request(snapshot, 2 * DAY_S)
+    assert request is not None
+    check(request.problem)
+    answer = Planner(Options(), lambda: 0.0).plan(request.problem)
     assert tuple(answer["placement"][table.name]) == want
     assert answer["non_collocated_share"] == pytest.approx(0.0, abs=1e-6)
     assert answer["max_demand_supply"] < 1.0

@@ -13,9 +13,9 @@ from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.states import WAITING, HostState
 from topmast.policies.options import SlowOptions
-from topmast.runtime.growth import Grown, Growth
+from topmast.runtime.planning.growth import Grown, Growth
 from topmast.slow.capacity.feedback import Gpus, Limits
-from topmast.slow.capacity.planning import HostNow, Picture, RegionNow, Wish
+from topmast.slow.capacity.planning import CapacityPlanOptions, CapacitySnapshot, HostNow, RegionNow
 
 Placers = Mapping[str, RegionalPlacer]
 
@@ -23,19 +23,19 @@ Placers = Mapping[str, RegionalPlacer]
 def growth_of(options: SlowOptions) -> Limits | None:
     """How far clusters may grow and shrink; None where nothing makes them."""
     planned = options.plan_capacity_every_s is not None and options.capacity_gain > 0
-    return wish_of(options).limits if planned else None
+    return options_of(options).limits if planned else None
 
 
-def wish_of(options: SlowOptions) -> Wish:
+def options_of(options: SlowOptions) -> CapacityPlanOptions:
     """What a profile wants of plans of capacity."""
     limits = Limits(options.capacity_gain, options.capacity_least, options.capacity_most)
-    return Wish(limits, options.capacity_survive, options.buffer_fraction)
+    return CapacityPlanOptions(limits, options.capacity_survive, options.buffer_fraction)
 
 
-def picture_of(queue: GlobalQueue, placers: Placers) -> Picture:
+def snapshot_of(queue: GlobalQueue, placers: Placers) -> CapacitySnapshot:
     """The regions of these placers. O(hosts + attempts)."""
     regions = (r for r in queue.fleet.regions if r.name in placers)
-    return Picture(
+    return CapacitySnapshot(
         tuple(
             RegionNow(
                 region.name,
@@ -66,14 +66,14 @@ def _hosts(queue: GlobalQueue, placer: RegionalPlacer) -> tuple[HostNow, ...]:
     )
 
 
-def idle_of(placers: Placers, lent: frozenset[str]) -> Gpus:
-    """GPUs that take work and have none, by cluster and model; not those of the buffer, ``lent``. O(slots)."""
+def idle_of(placers: Placers, spare: frozenset[str]) -> Gpus:
+    """GPUs that take work and have none, by cluster and model; not those of the buffer, ``spare``. O(slots)."""
     found: Gpus = {}
     for name in sorted(placers):
         columns = placers[name].columns
         free = columns.free_by_host().tolist()
         for row, host in enumerate(columns.hosts):
-            if host.gpus and columns.available[row] and host.name not in lent:
+            if host.gpus and columns.available[row] and host.name not in spare:
                 key = (columns.cluster_of[row], host.model)
                 found[key] = found.get(key, 0.0) + free[row] / MILLI
     return found
@@ -93,15 +93,13 @@ class Demand:
         self._able: dict[object, list[tuple[str, ClusterSpec]]] = {}
         self._nearest: dict[object, list[Grown]] = {}
 
-    def unmet(self, queue: GlobalQueue, jobs: Iterable[str]) -> Gpus:
-        """GPUs that those of ``jobs`` wait for that wait, by cluster and model. O(jobs x clusters)."""
-        found: Gpus = {}
+    def add_unmet(self, found: Gpus, queue: GlobalQueue, jobs: Iterable[str]) -> None:
+        """Add the GPUs that ``jobs`` wait for, by cluster and model. O(jobs x clusters)."""
         for name in jobs:
             record = queue.jobs.get(name)
             if record is None or record.plan is not None or record.state not in WAITING:
                 continue
             self._add(found, queue, record)
-        return found
 
     def _add(self, found: Gpus, queue: GlobalQueue, record: JobRecord) -> None:
         spec = record.spec

@@ -11,11 +11,11 @@ from topmast.model.dataset import ReplicaState
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.messages import DropReplica, RequestReplica
 from topmast.policies.options import SlowOptions
+from topmast.slow.data.access_log import Entry
 from topmast.slow.data.demand import Kind
-from topmast.slow.data.diary import Entry
 from topmast.slow.data.gangs import Gang
-from topmast.slow.data.movement import Order, Stock
-from topmast.slow.data.planning import Picture, Wish
+from topmast.slow.data.movement import ReplicaOrder, Stock
+from topmast.slow.data.planning import DataPlanOptions, DataSnapshot
 
 PLAN = "the data plan"
 """The cause of copies that a plan wants."""
@@ -31,11 +31,11 @@ def stock_of(queue: GlobalQueue) -> Stock:
     return Stock(replicas, copies)
 
 
-def picture_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> Picture:
+def snapshot_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> DataSnapshot:
     """Fleet, datasets, stock, and what ``jobs`` (None: all) still need. O(datasets + replicas + jobs)."""
     datasets = tuple(record.spec for _, record in sorted(queue.catalogue.datasets.items()))
     unfinished = unfinished_of(queue, queue.jobs if jobs is None else jobs)
-    return Picture(queue.fleet, datasets, stock_of(queue), unfinished)
+    return DataSnapshot(queue.fleet, datasets, stock_of(queue), unfinished)
 
 
 def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
@@ -73,15 +73,15 @@ def gang_of(gpus_milli: int, tasks: int, least: int | None = None) -> Gang:
     return Gang(max(1, tasks if least is None else least), gpus_milli // max(1, tasks))
 
 
-def message_of(order: Order) -> RequestReplica | DropReplica:
+def message_of(order: ReplicaOrder) -> RequestReplica | DropReplica:
     """What to tell the queue."""
     if order.op == "copy":
         return RequestReplica(order.table, order.region, PLAN)
     return DropReplica(order.table, order.region)
 
 
-def wish_of(options: SlowOptions, seed: int = 0) -> Wish:
+def options_of(options: SlowOptions, seed: int = 0) -> DataPlanOptions:
     """What a profile wants of plans."""
-    usual = Wish()
+    usual = DataPlanOptions()
     terms = replace(usual.terms, growth=options.growth)
-    return Wish(options.history_days, options.scenarios, terms, seed)
+    return DataPlanOptions(options.history_days, options.scenarios, terms, seed)

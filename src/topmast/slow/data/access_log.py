@@ -44,7 +44,7 @@ class Looked(Struct, frozen=True):
     kinds: tuple[Kind, ...]
 
 
-class Diary:
+class AccessLog:
     """Entries in the order in which they came. A *reading* is a set of tables that one job read."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Diary:
     ) -> Looked:
         """The last ``periods`` whole periods before ``now_s``, of what reads nothing but ``tables``.
 
-        A younger diary has fewer, or one that is as long as the diary is old. Tables that nobody read are items
+        A younger access_log has fewer, or one that is as long as the access_log is old. Tables that nobody read are items
         too: their namespace says what to expect. O(entries + tables).
         """
         all_of_them = self._with(unfinished)
@@ -101,7 +101,7 @@ class Diary:
         item_of = np.array([number.get(r, -1) for r in all_of_them._readings], np.int64)
         item = item_of[reading] if len(reading) else reading
         day = days - 1 - np.maximum(0, (now_s - at_s) // period_s).astype(np.int64)
-        # The oldest entry of a young diary is a period old to the second.
+        # The oldest entry of a young access_log is a period old to the second.
         day = np.where((day < 0) & (now_s - at_s <= days * period_s), 0, day)
         kept = (item >= 0) & (day >= 0)
         kinds, kind_of = all_of_them._told_apart(bars)
@@ -118,9 +118,9 @@ class Diary:
         )
         return Looked(history, period_s, tuple(readings), kinds)
 
-    def _with(self, entries: Sequence[Entry]) -> Diary:
+    def _with(self, entries: Sequence[Entry]) -> AccessLog:
         """A copy with more entries."""
-        found = Diary()
+        found = AccessLog()
         for name in COLUMNS:
             setattr(found, name, array(getattr(self, name).typecode, getattr(self, name)))
         found._readings, found._kinds = dict(self._readings), dict(self._kinds)
