@@ -1,18 +1,31 @@
 """What Topmast wants from the outside world, as Protocols; `adapters` has the implementations.
 
-A port is handed in at the composition root (`app.py`). Nothing below it knows which one it got.
+A port is handed in at the composition root (`app`). Nothing below it knows which one it got.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
-from topmast.model.fleet import HostSpec
-from topmast.model.messages import Message, Send, StartCopy, StartGang
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.messages import (
+    ListTasks,
+    Message,
+    ReadProgress,
+    ResumeGang,
+    Send,
+    SetHosts,
+    StartCopy,
+    StartGang,
+    StopTasks,
+    SuspendGang,
+)
 
 Post = Callable[[Message], None]
 """Hands a message to the runtime from any thread; returns at once."""
@@ -177,61 +190,109 @@ class Journal(Protocol):
         ...
 
 
-class Engine(Protocol):
+class Capability(StrEnum):
+    """What some engines can do and others cannot."""
+
+    SUSPEND = "suspend"
+    """Halt the tasks of an attempt and let them go on, so that jobs can take turns on GPUs."""
+
+
+class Site(Struct, frozen=True):
+    """What an engine is given of the process that it belongs to."""
+
+    clock: Clock
+    dataset_path: Callable[[str, str], Path | None]
+    """Where tasks of a region read a dataset; None when it has no replica there."""
+    blob_path: Callable[[str], Path | None]
+    """Where the archive of a work folder is, by its digest."""
+    checkpoints: Path
+    """One folder for all clusters: a job goes on from its checkpoint in whichever it runs next."""
+
+
+class NoOptions(Struct, frozen=True):
+    """The options of an engine that has none."""
+
+
+class Engine(ABC):
     """Runs gangs on the hosts of one cluster. Every method returns soon; news comes by ``post``.
 
     Contract (tests/contract): `start_gang` twice for one attempt starts it once, also across a
     restart of Topmast and after the attempt has ended; `TaskExited`, `TaskLost` and `HostDown` are
     posted only when no process of the task is alive; tasks survive the end of this process.
+
+    What not every engine can do has a default here. A cluster is refused if the policies need more
+    than the ``capabilities`` of its engine.
     """
 
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    options_type: ClassVar[type[Struct]] = NoOptions
+    """What a fleet file may say below ``options`` of a cluster; each field has a default."""
+
+    def __init__(self, cluster: ClusterSpec, folder: Path, site: Site, options: Any) -> None:
+        """``folder`` is this cluster's own; ``options`` is of the ``options_type``."""
+        self._cluster = cluster
+        self._folder = folder
+        self._site = site
+        self._options = options
+
+    @abstractmethod
     def open(self, post: Post) -> None:
         """Adopt what runs already and begin to post news; called once, before anything else."""
-        ...
 
+    def order(self, message: Message) -> None:
+        """Carry out one order of the cluster manager, by the method that it is for."""
+        _ORDERS[type(message)](self, message)
+
+    @abstractmethod
     def start_gang(self, gang: StartGang) -> None:
         """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
-        ...
 
+    @abstractmethod
     def stop(self, job: str, epoch: int, grace_s: float) -> None:
         """SIGTERM to all processes, SIGKILL after the grace; also ends suspended tasks."""
-        ...
 
     def suspend(self, job: str, epoch: int) -> None:
-        """Halt every process of the attempt where it stands."""
-        ...
+        """Halt every process of the attempt where it stands: `Capability.SUSPEND`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
 
     def resume(self, job: str, epoch: int) -> None:
-        """Let a suspended attempt go on."""
-        ...
+        """Let a suspended attempt go on: `Capability.SUSPEND`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
 
+    @abstractmethod
     def ask_pace(self, job: str, epoch: int) -> None:
         """Post `ProgressReport` with the last step of the attempt, if it reported any."""
-        ...
 
+    @abstractmethod
     def ask_truth(self) -> None:
-        """Post an `TaskList`."""
-        ...
+        """Post a `TaskList`."""
 
+    @abstractmethod
     def equip(self, hosts: Sequence[HostSpec]) -> None:
-        """From now on have these hosts and no others; posts `HostUp` for each new host that is
-        usable.
-        """
-        ...
+        """Have these hosts from now on, and no others; posts `HostUp` for each new usable one."""
 
+    @abstractmethod
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """The file with the task's output, or None when there is none (yet)."""
-        ...
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
-        """The process that stands for a host on this machine, and whether it is halted; None
-        without one.
-        """
-        ...
+        """The process on this machine that stands for a host, and whether it is halted, if any."""
+        return None
 
+    @abstractmethod
     def close(self) -> None:
         """Stop watching; tasks go on."""
-        ...
+
+
+_ORDERS: dict[type[Message], Callable[[Engine, Any], None]] = {
+    StartGang: lambda engine, order: engine.start_gang(order),
+    StopTasks: lambda engine, order: engine.stop(order.job, order.epoch, order.grace_s),
+    SuspendGang: lambda engine, order: engine.suspend(order.job, order.epoch),
+    ResumeGang: lambda engine, order: engine.resume(order.job, order.epoch),
+    ReadProgress: lambda engine, order: engine.ask_pace(order.job, order.epoch),
+    ListTasks: lambda engine, order: engine.ask_truth(),
+    SetHosts: lambda engine, order: engine.equip(order.hosts),
+}
 
 
 class Mover(Protocol):

@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 DETERMINISTIC = {"model", "policies", "fast", "slow", "predict", "runtime", "sim"}
-MAY_SPEAK_OF_SIMULATION = {"sim", "experiments", "app.py"}
+MAY_SPEAK_OF_SIMULATION = {"sim", "experiments"}
 SCREEN_LINES = 70
 
 CLOCK = "hidden time: use the `now` of the event, or the Clock handed in"
 CHANCE = "hidden randomness: use the seeded generator handed in"
 IDENTITY = "hidden randomness: use the Ids handed in"
-SURROUNDINGS = "hidden configuration: settings are handed in by app.py"
+SURROUNDINGS = "hidden configuration: settings are handed in by app"
 OUTPUT = "no printing here: return it, or log it at the edge"
 FILES = "no I/O below the adapters: take bytes or text, return bytes or text"
 
@@ -265,7 +265,7 @@ def _unsafe_arguments(source: Source, call: ast.Call) -> Iterator[Finding]:
 
 
 def simulation_switches(source: Source) -> Iterator[Finding]:
-    """Simulated or live is decided once, in app.py, by the adapters handed in."""
+    """Simulated or live is decided once, in app, by the adapters handed in."""
     message = "a simulation switch: hand in another adapter instead"
     for node in source.nodes:
         for name in _identifiers(node):

@@ -42,7 +42,6 @@ assert not heavy, f"topmast --help imports {{', '.join(heavy)}}: import them whe
 """
 
 
-@pytest.mark.skipif(not (PACKAGE / "app.py").exists(), reason="there is no topmast.app yet")
 def test_help_imports_nothing_heavy() -> None:
     """`topmast --help` answers at once: it loads no numerical library and no database."""
     command = [sys.executable, "-c", ASK_FOR_HELP]
@@ -177,7 +176,6 @@ SWITCHES = [
     Case("an attribute", "runtime/a.py", "x = self.simulated", "another adapter"),
     Case("if sim", "runtime/a.py", "if sim: ...", "another adapter"),
     Case("if not self.sim", "runtime/a.py", "x = 1 if ready and not self.sim else 2", "adapter"),
-    Case("the composition root", "app.py", "if sim: ...", ""),
     Case("the simulator", "sim/engine.py", "def f(simulated): ...", ""),
     Case("the word in a text", "fast/a.py", "x = 'a simulated fleet'", ""),
 ]

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import psutil
 
-from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import (
@@ -25,7 +25,7 @@ from topmast.model.messages import (
     TaskStarted,
 )
 from topmast.model.plan import Seat
-from topmast.ports import Engine
+from topmast.ports import Engine, Site
 
 PATIENCE_S = 30.0
 HOSTS = ("h0", "h1")
@@ -138,21 +138,20 @@ class Rig:
         eventually(lambda: word in self.log(job, rank), f"no {word!r} in the log of {job}")
 
 
-def local(rig: Rig) -> Engine:
+def local(rig: Rig) -> LocalEngine:
     """The local engine with two hosts."""
-    hosts = tuple(HostSpec(name, "H100", 8) for name in HOSTS)
-    return LocalEngine(
-        ClusterSpec("east-1", hosts),
-        "east",
-        rig.folder / "engine",
-        clock=WallClock(),
-        dataset_path=lambda dataset, region: rig.datasets.get(dataset),
-        blob_path=rig.blobs.get,
-        checkpoints=rig.folder / "checkpoints",
-        host_return_s=0.2,
-        progress_s=0.05,
-        linger_s=1.0,
-    )
+    options = LocalOptions(host_return_s=0.2, progress_s=0.05, linger_s=1.0)
+    return local_with(rig, options, HOSTS)
+
+
+def local_with(rig: Rig, options: LocalOptions, names: Sequence[str]) -> LocalEngine:
+    """The local engine with these options and hosts."""
+    hosts = tuple(HostSpec(name, "H100", 8) for name in names)
+    site = Site(
+        WallClock(), lambda dataset, region: rig.datasets.get(dataset), rig.blobs.get,
+        rig.folder / "checkpoints",
+    )  # fmt: skip
+    return LocalEngine(ClusterSpec("east-1", hosts), rig.folder / "engine", site, options)
 
 
 ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local}

@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,21 +18,20 @@ from tests.contract.engines import (
     HOSTS,
     News,
     Rig,
-    WallClock,
     alive,
     eventually,
     kill,
     local,
+    local_with,
     of_folder,
     opened,
     order,
     scripts_of,
 )
 from topmast.adapters.engines.local import files, processes, stops
-from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
-from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.messages import HostDown, HostUp, TaskExited, TaskList, TaskLost, TaskStarted
 from topmast.model.plan import Seat
 from topmast.ports import Engine
@@ -179,8 +177,7 @@ def test_an_agent_that_cannot_start_is_a_host_down(tmp_path: Path) -> None:
 
     def broken(rig: Rig) -> Engine:
         engine = local(rig)
-        assert isinstance(engine, LocalEngine)
-        engine._around = replace(engine._around, python="/bin/false")
+        engine._python = "/bin/false"
         return engine
 
     with opened(broken, tmp_path) as rig:
@@ -301,7 +298,6 @@ def test_a_task_that_halts_its_agent_too_can_be_stopped(rig: Rig) -> None:
     rig.news.wait(HostUp, host="h0")
     agent = agent_of(rig, "h0")
     engine = rig.engine
-    assert isinstance(engine, LocalEngine)
     assert engine.host_process("h0") == (agent, False)
     rig.engine.start_gang(order("j1", f"kill -STOP {agent}\n{HALTING}"))
     rig.says("j1", "up")
@@ -434,10 +430,7 @@ def test_old_attempts_are_forgotten_but_not_repeated(tmp_path: Path) -> None:
     """Their files go; that they ran does not."""
 
     def forgetful(rig: Rig) -> Engine:
-        engine = local(rig)
-        assert isinstance(engine, LocalEngine)
-        engine._keep_attempts = 1
-        return engine
+        return local_with(rig, LocalOptions(linger_s=1.0, keep_attempts=1), HOSTS)
 
     with opened(forgetful, tmp_path) as rig:
         for job in ("j1", "j2"):
@@ -506,17 +499,8 @@ def test_a_large_cluster_starts_hosts_when_needed(tmp_path: Path) -> None:
     """A thousand virtual hosts cost nothing until a task comes."""
 
     def large(rig: Rig) -> Engine:
-        hosts = tuple(HostSpec(f"h{number}", "H100", 8) for number in range(1000))
-        return LocalEngine(
-            ClusterSpec("east-1", hosts),
-            "east",
-            rig.folder / "engine",
-            clock=WallClock(),
-            dataset_path=lambda dataset, region: None,
-            blob_path=lambda digest: None,
-            checkpoints=rig.folder / "checkpoints",
-            linger_s=1.0,
-        )
+        names = [f"h{number}" for number in range(1000)]
+        return local_with(rig, LocalOptions(linger_s=1.0), names)
 
     with opened(large, tmp_path) as rig:
         rig.news.wait(HostUp, 1000)

@@ -32,9 +32,9 @@ from tests.support.live import (
 from topmast import Client
 from topmast.adapters.objects.mover import COPIES_AT_ONCE
 from topmast.adapters.store import open_journal
+from topmast.app.replay import replay_state
 from topmast.model.errors import Conflict, Unavailable
 from topmast.model.views import EventView
-from topmast.replay import replay_state
 from topmast.service.hub import FIRST_EVENT
 
 FLEET = """

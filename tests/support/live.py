@@ -26,6 +26,7 @@ LOG_TAIL_BYTES = 4_000
 BELOW_OUTGOING_PORTS = range(20_000, 32_000)
 SLOW_COMMIT = """
 import time
+from msgspec.structs import replace
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.store.journal import SqlJournal
 from topmast.runtime import loop
@@ -36,7 +37,11 @@ def append(journal, records, audit, commit=SqlJournal.append):
 
 SqlJournal.append = append
 loop.SNAPSHOT_RECORDS = {snapshot_records}
-LocalEngine.__init__.__kwdefaults__["host_return_s"] = {host_return_s}
+
+def set_up(self, cluster, folder, site, options, init=LocalEngine.__init__):
+    init(self, cluster, folder, site, replace(options, host_return_s={host_return_s}))
+
+LocalEngine.__init__ = set_up
 from topmast.app import main
 main()
 """

@@ -205,7 +205,7 @@ class Office:
         self.client = Client(url["queue"], user="bench")
 
     def _process(self, arguments: list[str]) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "topmast.obedient", *arguments]
+        command = [sys.executable, "-m", "topmast.bench.fake_engine", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if not process.stdout.readline():

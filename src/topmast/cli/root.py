@@ -1,4 +1,4 @@
-"""What the command line cannot do as a client: `app.py` composes it, and hands it in as a `Root`."""
+"""What the command line cannot do as a client: `app` composes it, and hands it in as a `Root`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class Root:
-    """What `app.py` hands in; each callable imports what it needs when it is called.
+    """What `app` hands in; each callable imports what it needs when it is called.
 
     ``serve`` and ``demo`` print what they have to say and return the exit code. ``replay``,
     ``bench`` and ``whatif`` return a document (a Struct, dataclass or dict) that the command line shows; what they

@@ -5,47 +5,82 @@ Agents and supervisors do not import it, so that they start fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, RegionSpec
-from topmast.ports import Clock, Engine
+from topmast.policies.options import Profile
+from topmast.ports import Capability, Engine, Site
 
-ENGINES: dict[str, Callable[..., Engine]] = {"local": LocalEngine}
-"""By the name that a fleet file says: called as `engine_of` calls it."""
+Engines = Mapping[str, type[Engine]]
+ENGINES: Engines = {"local": LocalEngine}
+"""By the name that a fleet file says."""
 
 
 def engine_of(
     cluster: ClusterSpec,
     region: str,
     folder: Path,
-    *,
-    clock: Clock,
-    dataset_path: Callable[[str, str], Path | None],
-    blob_path: Callable[[str], Path | None],
-    checkpoints: Path,
+    site: Site,
+    profile: Profile,
+    engines: Engines = ENGINES,
 ) -> Engine:
-    """The engine that the cluster names. Raises InvalidInput where there is none of that name."""
-    _check(cluster, region)
-    return ENGINES[cluster.engine](
-        cluster, region, folder,
-        clock=clock, dataset_path=dataset_path, blob_path=blob_path, checkpoints=checkpoints,
-    )  # fmt: skip
+    """The engine of a cluster, not open yet. Raises InvalidInput as `check_engines` does."""
+    kind, options = _checked(cluster, region, profile, engines)
+    return kind(cluster, folder, site, options)
 
 
-def check_engines(regions: Iterable[RegionSpec]) -> None:
-    """Raise InvalidInput for a cluster whose engine is not there, wherever its region is placed."""
+def check_engines(
+    regions: Iterable[RegionSpec], profile: Profile, engines: Engines = ENGINES
+) -> None:
+    """Raise InvalidInput for a cluster that cannot have its engine, wherever its region is placed.
+
+    There may be none of that name, or it lacks an option or what the policies need.
+    """
     for region in regions:
         for cluster in region.clusters:
-            _check(cluster, region.name)
+            _checked(cluster, region.name, profile, engines)
 
 
-def _check(cluster: ClusterSpec, region: str) -> None:
-    if cluster.engine not in ENGINES:
+def _checked(
+    cluster: ClusterSpec, region: str, profile: Profile, engines: Engines
+) -> tuple[type[Engine], Struct]:
+    field = f"regions.{region}.clusters.{cluster.name}"
+    kind = engines.get(cluster.engine)
+    if kind is None:
         raise InvalidInput(
-            f"engine '{cluster.engine}' is not available",
-            field=f"regions.{region}.clusters.{cluster.name}.engine",
-            remedy=f"available: {', '.join(ENGINES)}",
-        )
+            f"engine '{cluster.engine}' is not available", field=f"{field}.engine",
+            remedy=f"available: {', '.join(engines)}",
+        )  # fmt: skip
+    for capability in _needs(profile):
+        if capability not in kind.capabilities:
+            raise InvalidInput(
+                f"profile '{profile.name}' needs engines that can {capability} tasks, and engine "
+                f"'{cluster.engine}' cannot",
+                field=f"{field}.engine", remedy="choose another profile (--profile)",
+            )  # fmt: skip
+    return kind, _options(cluster, kind, f"{field}.options")
+
+
+def _needs(profile: Profile) -> list[Capability]:
+    return [Capability.SUSPEND] if profile.slices.layers > 1 else []
+
+
+def _options(cluster: ClusterSpec, kind: type[Engine], field: str) -> Struct:
+    known = {option.name: option.type for option in msgspec.structs.fields(kind.options_type)}
+    for name, text in cluster.options.items():
+        if name not in known:
+            raise InvalidInput(
+                f"engine '{cluster.engine}' has no such option", field=f"{field}.{name}",
+                remedy=f"options: {', '.join(known)}" if known else "it has no options",
+            )  # fmt: skip
+        try:
+            msgspec.convert(text, known[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"'{text}': {error}", field=f"{field}.{name}") from None
+    return msgspec.convert(cluster.options, kind.options_type, strict=False)

@@ -12,16 +12,18 @@ STORY = """
 import os, signal, sys
 from pathlib import Path
 from tests.contract.engines import order
+from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Layout
-from topmast.adapters.engines.local.plan import Surroundings, make_plan
+from topmast.adapters.engines.local.plan import make_plan
 from topmast.adapters.engines.local.supervisor import BLOCKED, Supervisor
+from topmast.ports import Site
 
 folder = Path(sys.argv[1])
 layout = Layout(folder / "engine")
 files.make_folder(layout.tasks)
-around = Surroundings(lambda *_: None, lambda _: None, folder / "checkpoints")
-plan = make_plan(order("j1", f"echo ran > {folder}/ran"), layout, around)
+site = Site(SystemClock(), lambda *_: None, lambda _: None, folder / "checkpoints")
+plan = make_plan(order("j1", f"echo ran > {folder}/ran"), layout, site)
 claim = files.claim
 
 def claim_and_wait(file, note):

@@ -1,72 +1,107 @@
-"""The engines that a fleet file may name: one that is not there is refused, wherever its region is placed."""
+"""The engines that a fleet file may name, their options, and what policies need of them."""
 
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.engines.registry import ENGINES, check_engines, engine_of
-from topmast.composition import System
-from topmast.model import ids
+from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
+from topmast.adapters.engines.registry import ENGINES, Engines, check_engines, engine_of
+from topmast.bench.fake_engine import FakeEngine
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
-from topmast.model.fleet import ClusterSpec, Fleet
+from topmast.model.fleet import ClusterSpec
 from topmast.policies.registry import load_profile
-from topmast.regional import RegionalSystem
+from topmast.ports import Site
 
-NOWHERE = "http://127.0.0.1:9"
+PROFILE = load_profile("mast")
+TURNS = load_profile("gandiva")
+WITH_FAKE: Engines = {**ENGINES, "fake": FakeEngine}
 
 
-def _slurm() -> Fleet:
-    spec = cluster("east-1")
-    return fleet(ClusterSpec(spec.name, spec.hosts, engine="slurm"), cluster("west-1"))
+def _cluster(engine: str = "local", **options: str) -> ClusterSpec:
+    return replace(cluster("east-1"), engine=engine, options=options)
+
+
+def _site(folder: Path) -> Site:
+    return Site(SystemClock(), lambda *_: None, lambda _: None, folder)
 
 
 def test_every_engine_there_is_has_a_name() -> None:
     """A fleet of engines that are there is taken; of another one the field and the remedy are said."""
     assert "local" in ENGINES
-    check_engines(fleet(cluster("east-1")).regions)
+    check_engines(fleet(_cluster()).regions, PROFILE)
     with pytest.raises(InvalidInput) as caught:
-        check_engines(_slurm().regions)
+        check_engines(fleet(_cluster("slurm"), cluster("west-1")).regions, PROFILE)
     assert caught.value.field == "regions.east.clusters.east-1.engine"
     assert "local" in (caught.value.remedy or "")
 
 
 def test_no_engine_is_made_in_place_of_another(tmp_path: Path) -> None:
     """`engine: slurm` never gives local processes."""
-    spec = _slurm().regions[0].clusters[0]
     with pytest.raises(InvalidInput, match="engine 'slurm' is not available"):
-        engine_of(
-            spec, "east", tmp_path, clock=SystemClock(), dataset_path=lambda *_: None,
-            blob_path=lambda _: None, checkpoints=tmp_path,
-        )  # fmt: skip
+        engine_of(_cluster("slurm"), "east", tmp_path, _site(tmp_path), PROFILE)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("apart", [{}, {"east": NOWHERE}])
-def test_a_server_does_not_start_with_an_engine_that_is_not_there(
-    tmp_path: Path, apart: dict[str, str]
-) -> None:
-    """Neither where the region is placed by the server itself, nor where it has a process of its own."""
-    with pytest.raises(InvalidInput) as caught:
-        System(tmp_path, load_profile("mast"), _slurm(), apart=apart)
-    assert caught.value.field == "regions.east.clusters.east-1.engine"
-
-
-def test_the_process_of_a_region_runs_nothing_for_an_engine_that_it_has_not(tmp_path: Path) -> None:
-    """Told of such a cluster by a queue of another version, it has no engine for it, and goes on."""
-    region = _slurm().regions[0]
-    system = RegionalSystem("east", NOWHERE, tmp_path, load_profile("mast"))
-    system.runtime.start()
-    system.runtime.post(ids.placer("east"), m.ConfigureRegion(region))
+def test_options_reach_the_engine(tmp_path: Path) -> None:
+    """They are text in a fleet, and have their types when the engine gets them."""
+    spec = _cluster(host_return_s="0.5", eager_hosts="3")
+    engine = engine_of(spec, "east", tmp_path, _site(tmp_path), PROFILE)
+    assert isinstance(engine, LocalEngine)
     try:
-        assert system.runtime.ask(lambda: system._clusters()).result() == region.clusters
-        system._equip_as_told()
-        assert system.engines == {}
-        assert not (tmp_path / "engines").exists()
-        with pytest.raises(InvalidInput, match="slurm"):
-            system.open()
+        assert engine._options == LocalOptions(host_return_s=0.5, eager_hosts=3)
     finally:
-        system.runtime.stop()
-        system.journal.close()
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "want_field", "want"),
+    [
+        ("local", {"partition": "a"}, "partition", r"no such option.*host_return_s, progress_s"),
+        ("local", {"linger_s": "soon"}, "linger_s", "'soon': Expected `float`"),
+        ("local", {"linger_s": "-1"}, "linger_s", "> 0"),
+        ("fake", {"linger_s": "1"}, "linger_s", "no such option.*has no options"),
+    ],
+)
+def test_an_option_that_an_engine_does_not_take_is_refused(
+    engine: str, options: dict[str, str], want_field: str, want: str
+) -> None:
+    """The error names the cluster, the option, and what there is."""
+    with pytest.raises(InvalidInput, match=want) as caught:
+        check_engines(fleet(_cluster(engine, **options)).regions, PROFILE, WITH_FAKE)
+    assert caught.value.field == f"regions.east.clusters.east-1.options.{want_field}"
+
+
+def test_an_engine_that_cannot_do_what_the_policies_need_is_refused() -> None:
+    """Jobs take turns only where tasks can be suspended."""
+    check_engines(fleet(_cluster("fake")).regions, PROFILE, WITH_FAKE)
+    check_engines(fleet(_cluster("local")).regions, TURNS, WITH_FAKE)
+    with pytest.raises(
+        InvalidInput, match=r"'gandiva' needs engines that can suspend.*'fake'"
+    ) as e:
+        check_engines(fleet(_cluster("fake")).regions, TURNS, WITH_FAKE)
+    assert e.value.field == "regions.east.clusters.east-1.engine"
+
+
+def test_an_order_calls_the_method_of_the_engine_that_it_is_for(tmp_path: Path) -> None:
+    """Every order that a cluster manager gives has one; an engine overrides methods, not the table."""
+    called: list[str] = []
+
+    class Noting(FakeEngine):
+        """Notes what it is told."""
+
+        def stop(self, job: str, epoch: int, grace_s: float) -> None:
+            called.append(f"stop {job}.{epoch} {grace_s}")
+
+        def suspend(self, job: str, epoch: int) -> None:
+            called.append(f"suspend {job}.{epoch}")
+
+    engine = Noting(_cluster("fake"), tmp_path, _site(tmp_path), None)
+    engine.order(m.StopTasks("j1", 2, 3.0))
+    engine.order(m.SuspendGang("j1", 2))
+    assert called == ["stop j1.2 3.0", "suspend j1.2"]
+    with pytest.raises(NotImplementedError, match="FakeEngine cannot suspend"):
+        FakeEngine(_cluster("fake"), tmp_path, _site(tmp_path), None).order(m.SuspendGang("j1", 2))

@@ -17,69 +17,66 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import structlog
+from msgspec import Meta, Struct
 
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import Host, HostState, launch_agents
 from topmast.adapters.engines.local.memory import Memory
-from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, Surroundings, make_plan
+from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, make_plan
 from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.ids import attempt_name
 from topmast.model.messages import HostDown, HostUp, ProgressReport, StartGang, TaskList, TaskLost
-from topmast.ports import Clock, Post
+from topmast.ports import Capability, Engine, Post, Site
 
 LOOK_S = 0.05
 REAP_S = 0.02
 TRUTH_PATIENCE_S = 5.0
 FORGET_EVERY = 100
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Count = Annotated[int, Meta(ge=0)]
 
 log = structlog.get_logger(__name__)
 
 
-class LocalEngine:
+class LocalOptions(Struct, frozen=True):
+    """What a fleet file may say below ``options`` of a cluster of this engine."""
+
+    host_return_s: Seconds = 10.0
+    """How long a host whose agent died stays down."""
+    progress_s: Seconds = 0.2
+    """How often what tasks report is read."""
+    linger_s: Seconds = 30.0
+    """How long an agent waits for a Topmast when it has no task."""
+    eager_hosts: Count = 32
+    """In a cluster of up to so many hosts all agents start at once, else when one is needed."""
+    keep_attempts: Count = 1000
+    """Of how many ended attempts the files are kept."""
+
+
+class LocalEngine(Engine):
     """An engine whose hosts are processes, and so are their tasks. See docs/internals."""
 
-    def __init__(
-        self,
-        cluster: ClusterSpec,
-        region: str,
-        root: Path,
-        *,
-        clock: Clock,
-        dataset_path: Callable[[str, str], Path | None],
-        blob_path: Callable[[str], Path | None],
-        checkpoints: Path,
-        python: str = sys.executable,
-        host_return_s: float = 10.0,
-        progress_s: float = 0.2,
-        linger_s: float = 30.0,
-        eager_hosts: int = 32,
-        keep_attempts: int = 1000,
-    ) -> None:
-        """`root` is this cluster's own folder; `checkpoints` is shared by all clusters.
+    capabilities = frozenset({Capability.SUSPEND})
+    options_type = LocalOptions
 
-        `host_return_s`: how long a host whose agent died stays down. `linger_s`: how long an
-        agent waits for a Topmast when it has no task. Clusters of up to `eager_hosts` hosts have
-        all agents started at once, others when a host is needed.
-        """
+    _options: LocalOptions
+
+    def __init__(
+        self, cluster: ClusterSpec, folder: Path, site: Site, options: LocalOptions
+    ) -> None:
         for host in cluster.hosts:
             if not SAFE_NAME.fullmatch(host.name):
                 raise ValueError(f"host {host.name!r}: the name cannot be that of a folder")
-        self._cluster = cluster
-        self._region = region
-        self._layout = Layout(root.absolute())
-        self._clock = clock
-        self._around = Surroundings(dataset_path, blob_path, checkpoints.absolute(), python)
-        self._host_return_s = host_return_s
-        self._progress_s = progress_s
-        self._linger_s = linger_s
-        self._eager_hosts = eager_hosts
-        self._keep_attempts = keep_attempts
+        super().__init__(cluster, folder, site, options)
+        self._layout = Layout(folder.absolute())
+        self._python = sys.executable
         self._commands: deque[Callable[[], None]] = deque()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._gate = threading.Lock()
@@ -99,9 +96,9 @@ class LocalEngine:
         for folder in (self._layout.tasks, self._layout.attempts, self._layout.hosts):
             files.make_folder(folder)
         self._post = post
-        self._tasks = Tasks(self._layout, self._clock, post)
+        self._tasks = Tasks(self._layout, self._site.clock, post)
         self._stops = Stops(self._layout, self._tasks)
-        self._memory = Memory(self._layout, self._keep_attempts)
+        self._memory = Memory(self._layout, self._options.keep_attempts)
         self._adopt()  # here, so that a folder that cannot be read is an error of the start
         self._thread = threading.Thread(
             target=self._run, name=f"engine {self._cluster.name}", daemon=True
@@ -209,7 +206,7 @@ class LocalEngine:
                 host.wake_s = None
                 self._attend(host)
         if self._tasks.running and self._progress_at_s <= now_s:
-            self._progress_at_s = now_s + self._progress_s
+            self._progress_at_s = now_s + self._options.progress_s
             self._tasks.poll()
         self._stops.enforce()
         self._launch()
@@ -225,7 +222,7 @@ class LocalEngine:
         self._hosts = {name: Host(name, self._layout) for name in (*names, *left)}
         self._tasks.load()
         self._memory.forget_old(self._tasks)
-        eager = len(names) <= self._eager_hosts
+        eager = len(names) <= self._options.eager_hosts
         for host in self._hosts.values():
             if host.recorded or host.alive:
                 self._set(host, HostState.CONNECTING, 0.0)
@@ -247,7 +244,7 @@ class LocalEngine:
             host = self._hosts.setdefault(name, Host(name, self._layout))
             if host.state is HostState.UP:
                 self._post(HostUp(name))
-            elif host.state is HostState.IDLE and len(names) <= self._eager_hosts:
+            elif host.state is HostState.IDLE and len(names) <= self._options.eager_hosts:
                 self._want(host)
             elif host.state is HostState.IDLE:
                 self._post(HostUp(name))
@@ -267,7 +264,7 @@ class LocalEngine:
             return
         names = [host.name for host in hosts]
         try:
-            launcher = launch_agents(self._layout, names, self._around.python, self._linger_s)
+            launcher = launch_agents(self._layout, names, self._python, self._options.linger_s)
             fd = os.pidfd_open(launcher.pid)
         except OSError as error:
             for host in hosts:
@@ -342,7 +339,7 @@ class LocalEngine:
     def _meet(self, host: Host, alive: dict[str, float | None]) -> None:
         """An agent told what lives on it: take that up, and give what it lacks."""
         self._set(host, HostState.UP, None)
-        host.return_s = self._host_return_s
+        host.return_s = self._options.host_return_s
         if host.name in self._configured:
             self._post(HostUp(host.name))
         for name, started_s in alive.items():
@@ -373,7 +370,7 @@ class LocalEngine:
         self._set(host, HostState.REAPING, 0.0)
 
     def _reap_step(self, host: Host) -> None:
-        if self._stops.none_left(host, self._clock.now()):
+        if self._stops.none_left(host, self._site.clock.now()):
             self._set_down(host, host.error)
         else:
             host.wake_s = time.monotonic() + REAP_S
@@ -398,7 +395,7 @@ class LocalEngine:
                 raise CannotStart("it ran long ago, and is not run twice")
             if strange:
                 raise CannotStart(f"this cluster has no host {strange[0]!r}")
-            plan = make_plan(gang, self._layout, self._around)
+            plan = make_plan(gang, self._layout, self._site)
         except (CannotStart, OSError, ValueError) as error:
             # Plans are made by this process: no host is at fault if that fails, but one that is not there.
             text, blameless = files.clean_text(str(error)), not strange
@@ -440,7 +437,7 @@ class LocalEngine:
         if self._memory.is_forgotten(attempt):
             return
         files.make_folder(self._layout.attempt(attempt))
-        order = {"grace_s": max(0.0, grace_s), "at_s": self._clock.now()}
+        order = {"grace_s": max(0.0, grace_s), "at_s": self._site.clock.now()}
         files.write_json(self._layout.stop(attempt), order)
         plan = files.read_json(self._layout.plan(attempt)) or {"tasks": {}}
         for rank, seat_plan in plan["tasks"].items():
@@ -467,7 +464,7 @@ class LocalEngine:
         self._poke(attempt)
 
     def _ask_pace(self, attempt: str) -> None:
-        now = self._clock.now()
+        now = self._site.clock.now()
         steps = [step for t in self._tasks.of_attempt(attempt) if (step := self._tasks.step_of(t))]
         if steps:
             job, epoch = files.split_attempt(attempt)

@@ -7,8 +7,6 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from topmast.adapters.engines.local import files, processes
@@ -17,6 +15,7 @@ from topmast.model.dataset import dataset_variable
 from topmast.model.ids import attempt_name
 from topmast.model.messages import StartGang
 from topmast.model.plan import Seat
+from topmast.ports import Site
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 SAFE_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -29,17 +28,7 @@ class CannotStart(Exception):
     """The attempt cannot run here, and the text says why."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What the engine knows and the order does not say."""
-
-    dataset_path: Callable[[str, str], Path | None]
-    blob_path: Callable[[str], Path | None]
-    checkpoints: Path
-    python: str = sys.executable
-
-
-def make_plan(gang: StartGang, layout: Layout, around: Surroundings) -> Json:
+def make_plan(gang: StartGang, layout: Layout, site: Site) -> Json:
     """Write the attempt's folder, scripts and plan; the plan that is there already wins."""
     attempt = attempt_name(gang.job, gang.epoch)
     made = files.read_json(layout.plan(attempt))
@@ -53,8 +42,8 @@ def make_plan(gang: StartGang, layout: Layout, around: Surroundings) -> Json:
         "attempt": attempt,
         "shell": shutil.which("bash") or "/bin/bash",
         "grace_s": gang.spec.checkpoint.grace_s,
-        "workdir": _workdir(gang.spec.workdir, around),
-        "envs": _shared_environment(gang, around),
+        "workdir": _workdir(gang.spec.workdir, site),
+        "envs": _shared_environment(gang, site),
         "tasks": _tasks(gang, layout, scripts),
     }
     # Not durable: after a crash of the machine the claims count, and they are.
@@ -87,16 +76,16 @@ def _write_scripts(gang: StartGang, folder: Path) -> dict[str, tuple[str, str]]:
     return scripts
 
 
-def _workdir(digest: str, around: Surroundings) -> str:
+def _workdir(digest: str, site: Site) -> str:
     if not digest:
         return ""
-    archive = around.blob_path(digest)
+    archive = site.blob_path(digest)
     if archive is None or not archive.is_file():
         raise CannotStart(f"the work folder {digest} is not in the store")
     return str(archive.resolve())
 
 
-def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]:
+def _shared_environment(gang: StartGang, site: Site) -> dict[str, str]:
     """What all tasks see, but for what is theirs. The job's own variables cannot hide ours."""
     hosts = dict.fromkeys(seat.host for seat in _by_rank(gang))
     ours = {
@@ -106,20 +95,20 @@ def _shared_environment(gang: StartGang, around: Surroundings) -> dict[str, str]
         "TOPMAST_HOSTS": ",".join(hosts),
         "TOPMAST_REGION": gang.region,
         "TOPMAST_CLUSTER": gang.cluster,
-        "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, around.checkpoints),
-        "TOPMAST_PYTHON": around.python,
+        "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, site.checkpoints),
+        "TOPMAST_PYTHON": sys.executable,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
         "WORLD_SIZE": str(len(gang.seats)),
     }
     for dataset in gang.spec.datasets:
-        replica = around.dataset_path(dataset, gang.region)
+        replica = site.dataset_path(dataset, gang.region)
         if replica is None:
             raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
         ours[dataset_variable(dataset)] = str(replica.resolve())
     return {
         **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
-        "PATH": search_path(os.environ.get("PATH", ""), Path(around.python).parent),
+        "PATH": search_path(os.environ.get("PATH", ""), Path(sys.executable).parent),
         "PYTHONUNBUFFERED": "1",
         **gang.spec.envs,
         **ours,

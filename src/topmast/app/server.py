@@ -28,7 +28,7 @@ from topmast.model.errors import InvalidInput, Unavailable
 
 SERVER_FILE = "server.json"
 MOST_OPEN_FILES = 65_536
-"""Tasks inherit the limit, and some programs close every descriptor that it allows, one after the other."""
+"""Tasks inherit the limit, and some programs close every descriptor that it allows, one by one."""
 TICKS_PER_SWEEP = 10
 
 
@@ -47,7 +47,7 @@ def configure_logs(level: int = logging.INFO) -> None:
 
 
 def keep_private() -> None:
-    """Let what this process writes be for its user alone; tasks go on with the mask that it was started with."""
+    """Make the files of this process private; tasks keep the mask that it was started with."""
     before = os.umask(0o077)
     os.environ.setdefault(TASK_UMASK, f"{before:o}")
 
@@ -117,7 +117,7 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        proxy_headers=False,  # nobody stands between whose word on the client's address would count
+        proxy_headers=False,  # no proxy is trusted to name the address of the client
         ws="none",
         lifespan="off",
         access_log=False,
@@ -161,7 +161,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: see whether to end, and now and then who takes too long."""
+        """Ten times a second: see whether to end, and now and then which connections last too long."""
         if counter % TICKS_PER_SWEEP == 0:
             self._connections.sweep(asyncio.get_running_loop().time())
         return await super().on_tick(counter)

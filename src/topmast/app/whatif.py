@@ -10,9 +10,10 @@ import msgspec
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.kernels import load_kernels, load_solvers
-from topmast.adapters.store import open_journal
+from topmast.adapters.store import JOURNAL, open_journal
+from topmast.app.control_plane import PROFILE
+from topmast.app.server import SERVER_FILE
 from topmast.cli.root import WhatIfOptions
-from topmast.composition import JOURNAL, PROFILE
 from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
@@ -21,7 +22,6 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
-from topmast.server import SERVER_FILE
 from topmast.sim.fork import Moment, moment_of
 from topmast.sim.outlook import Outlook
 from topmast.sim.settings import PREFIX, Settings, read_settings, told_apart
@@ -151,7 +151,10 @@ def _with_hosts(fleet: Fleet, key: str, count: int) -> Fleet:
 
 
 def _model_host(fleet: Fleet, key: str) -> tuple[str, HostSpec]:
-    """The cluster that is meant, and its host that new ones are like: the last of the kind, else the last with GPUs."""
+    """The cluster that is meant, and the host that new ones are like.
+
+    That is the last host of the kind; without a kind, the last with GPUs.
+    """
     cluster, _, kind = key.partition(":")
     known = {c.name: c.hosts for region in fleet.regions for c in region.clusters}
     if cluster not in known:

@@ -1,4 +1,4 @@
-"""What a process can be: the queue (with all, or some, of the placers), or the placer of one region."""
+"""What a server can be: the queue with all or some of the placers, or the placer of one region."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from topmast.adapters.store import require_free
+from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_api, create_regional_api
 from topmast.api.connections import limits_for
 from topmast.api.link import Door
+from topmast.app.control_plane import ControlPlane
+from topmast.app.process import REAL, Outside
+from topmast.app.region import RegionProcess
+from topmast.app.server import bind, configure_logs, keep_private, raise_open_files, serve
 from topmast.cli import ServeOptions
 from topmast.client.address import checked_url
-from topmast.composition import JOURNAL, System
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile
-from topmast.regional import RegionalSystem
-from topmast.server import bind, configure_logs, keep_private, raise_open_files, serve
 from topmast.service.regions import LogChunk, read_chunk
 from topmast.traces.throughputs import read_throughputs
 
@@ -29,10 +30,13 @@ SHORTEST_TOKEN = 16
 
 def serve_queue(
     options: ServeOptions,
-    ready: Callable[[str, System, bool], None],
-    compose: type[System] = System,
+    ready: Callable[[str, ControlPlane, bool], None],
+    outside: Outside = REAL,
 ) -> int:
-    """Run the queue, and every placer that does not run apart, until a signal; returns how many jobs run on."""
+    """Run the queue, and every placer that does not run apart, until a signal.
+
+    Returns how many jobs run on.
+    """
     keep_private()
     limits = limits_for(raise_open_files())
     fleet = read_fleet(options.fleet) if options.fleet else None
@@ -46,9 +50,9 @@ def serve_queue(
         if options.link is not None:
             host, port = _split(options.link)
             listeners.append(stack.enter_context(bind(host, port, token=token, field="--link")))
-        system = compose(
-            options.state, profile, fleet,
-            apart=apart, token=token, checkpoints=options.checkpoints, pair_speeds=table,
+        system = ControlPlane(
+            options.state, profile, fleet, apart=apart, token=token,
+            checkpoints=options.checkpoints, pair_speeds=table, outside=outside,
         )  # fmt: skip
         stack.callback(system.close)
         system.open()
@@ -66,7 +70,7 @@ def serve_queue(
 def serve_placer(
     options: ServeOptions,
     ready: Callable[[str], None],
-    compose: type[RegionalSystem] = RegionalSystem,
+    outside: Outside = REAL,
 ) -> int:
     """Run the placer of one region, with its clusters and their engines, until a signal.
 
@@ -80,9 +84,9 @@ def serve_placer(
     require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(options.host, options.port, token=token))
-        system = compose(
+        system = RegionProcess(
             region, queue_url, options.state, profile,
-            token=token, checkpoints=options.checkpoints,
+            token=token, checkpoints=options.checkpoints, outside=outside,
         )  # fmt: skip
         stack.callback(system.close)
         system.open()
@@ -95,7 +99,7 @@ def serve_placer(
 
 
 def _say(
-    ready: Callable[[str, System, bool], None], system: System, as_json: bool, url: str
+    ready: Callable[[str, ControlPlane, bool], None], system: ControlPlane, as_json: bool, url: str
 ) -> None:
     ready(url, system, as_json)
 
@@ -135,7 +139,7 @@ def _split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _queue_door(system: System, region: str) -> Door:
+def _queue_door(system: ControlPlane, region: str) -> Door:
     return Door(
         partial(system.receive, region),
         for_queue=True,
@@ -145,7 +149,7 @@ def _queue_door(system: System, region: str) -> Door:
 
 
 def _log(
-    system: RegionalSystem, job: str, epoch: int, rank: int, offset: int, limit: int
+    system: RegionProcess, job: str, epoch: int, rank: int, offset: int, limit: int
 ) -> LogChunk | None:
     for engine in list(system.engines.values()):
         path = engine.log_path(job, epoch, rank)

@@ -1,28 +1,24 @@
-"""Putting a system together: machines, journal, engines, mover, service, in one process."""
+"""The control plane: the queue and the service, the mover, and every region that is not apart."""
 
 from __future__ import annotations
 
-import gc
-import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 import structlog
 
-from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.files import Layout, epochs_in, log_of
-from topmast.adapters.engines.registry import check_engines, engine_of
+from topmast.adapters.engines.registry import check_engines
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
-from topmast.adapters.link import Batch, LinkEnd, Peer
+from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
-from topmast.adapters.store import JOURNAL as JOURNAL
-from topmast.adapters.store import open_journal
+from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process
 from topmast.fast.region.inventory.slices import outer
 from topmast.model import ids
 from topmast.model import messages as m
@@ -31,14 +27,9 @@ from topmast.model.files.fleetfile import OWN_FOLDER
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
-from topmast.orders import carry_out
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import Clock, Engine, HistoryRow
-from topmast.runtime.loop import Runtime
-from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import Rebuilt
-from topmast.service.blobs import Blobs
+from topmast.ports import HistoryRow
 from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
@@ -51,71 +42,59 @@ log = structlog.get_logger(__name__)
 
 PROFILE = "profile.json"
 """The policies that the server last ran with: for `topmast whatif`."""
-ROLE = "role"
-QUEUE_ROLE = "the queue"
 SHOWN = 10
 """How many names an error lists."""
 
 
 def small_fleet() -> Fleet:
-    """What `topmast up` runs on without a fleet file: this machine as one host of 8 virtual GPUs."""
+    """The fleet of `topmast up` without a fleet file: this machine as one host of 8 virtual GPUs."""
     host = HostSpec("local-0", "virtual", 8)
     region = RegionSpec("local", (ClusterSpec("local", (host,)),))
     return Fleet((region,), tenants=(TenantSpec("default"),))
 
 
-class System:
-    """One process with everything in it, but for the placers of regions ``apart`` (name to URL).
-
-    `open` recovers and starts; `close` leaves tasks running.
-    """
+class ControlPlane(Process):
+    """The queue, the service, and all regions but those ``apart`` (name to URL of the placer)."""
 
     def __init__(
         self,
         state: Path,
         profile: Profile,
         fleet: Fleet | None,
-        clock: Clock | None = None,
         *,
         apart: Mapping[str, str] | None = None,
         token: str = "",
         checkpoints: Path | None = None,
         pair_speeds: PairSpeeds | None = None,
+        outside: Outside = REAL,
     ) -> None:
-        self.state = state
-        self.clock = clock or SystemClock()
-        self.checkpoints = checkpoints or state / "checkpoints"
-        own_folder(state)
-        claim_role(state, QUEUE_ROLE)
-        self.journal = open_journal(state / JOURNAL)
-        (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.apart = dict(apart or {})
-        relays = {ids.placer(r): ids.relay(r) for r in self.apart}
-        self.machines = Machines(profile, relays, pair_speeds=pair_speeds)
         self.board = Board()
-        self.hub = Hub(FIRST_EVENT + self.journal.history_count())
-        self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop,
-            note_dropped,
+        relays = {ids.placer(r): ids.relay(r) for r in self.apart}
+        super().__init__(
+            state, QUEUE_ROLE, profile, relays,
+            outside=outside, token=token, checkpoints=checkpoints, pair_speeds=pair_speeds,
         )  # fmt: skip
-        self.rebuilt = self._recover()
+        (state / PROFILE).write_bytes(msgspec.json.encode(profile))
+        self.hub = Hub(FIRST_EVENT + self.journal.history_count())
         self.fleet = self._as_hosts_are(
             fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
         )
+        check_engines(self.fleet.regions, profile, outside.engines)
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
-        self.blobs = Blobs(state / "workdirs")
         self.mover = StoreMover(self._stores(), clock=self.clock)
-        self.grower = Grower(self._poster(ids.QUEUE))
-        self.engines = self._engines()
-        self.ends = {r: self._end(r, url, token) for r, url in self.apart.items()}
+        self.outlets[ids.MOVER] = self._order_mover
+        self.outlets[ids.GROWER] = Grower(self._poster(ids.QUEUE)).order
+        for region, url in self.apart.items():
+            self.link(region, ids.QUEUE, self.peer(region, url), partial(self._tell_link, region))
         self.data_plans = DataPlans(
             self.runtime, self.journal, self.clock, self.hub, profile.slow,
             lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
         )  # fmt: skip
         regions = Regions(
             self.machines,
-            {region: Peer(region, url, token) for region, url in self.apart.items()},
+            {region: self.peer(region, url) for region, url in self.apart.items()},
             lambda region: self.ends[region].up,
         )
         self.capacity_plans = CapacityPlans(
@@ -137,19 +116,8 @@ class System:
             self.capacity_plans,
         )
 
-    def _recover(self) -> Rebuilt:
-        gc.disable()  # nothing of what is rebuilt is garbage yet
-        try:
-            rebuilt = self.runtime.recover()
-            if isinstance(self.clock, SystemClock):
-                self.clock.not_before(rebuilt.at_s)
-            return rebuilt
-        finally:
-            gc.freeze()  # and it stays: spare every later collection the walk through it
-            gc.enable()
-
     def _as_hosts_are(self, fleet: Fleet) -> Fleet:
-        """The fleet with its hosts in the clusters to which they moved, for engines to have them."""
+        """The fleet with each host in the cluster to which it moved: engines need them there."""
         queue = self.machines.queue
         return settled(fleet, queue.fleet, queue.homes)
 
@@ -163,11 +131,12 @@ class System:
         # The first event of all: a cluster manager must know its region when its hosts report.
         configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet))
         self._skip_unknown_attempts()
-        for name, engine in self.engines.items():
-            engine.open(self._poster(ids.cluster(name)))
+        for region in self.fleet.regions:
+            for cluster in region.clusters if region.name not in self.apart else ():
+                self.equip(region.name, cluster)
         self.mover.open(self._poster(ids.QUEUE))
-        for region, end in self.ends.items():
-            self.runtime.post(ids.QUEUE, m.LinkDown(region, end.why))
+        for name, end in self.ends.items():
+            self.runtime.post(ids.QUEUE, m.LinkDown(name, end.why))
             end.open(uuid.uuid4().hex)
         self.runtime.start()
         configured.result()
@@ -179,22 +148,13 @@ class System:
         self.hub.close()
         self.data_plans.close()
         self.capacity_plans.close()
-        for end in self.ends.values():
-            end.close()
-        self.runtime.stop()
-        for engine in self.engines.values():
-            engine.close()
+        super().close()
         self.mover.close()
-        self.journal.close()
 
-    # --- wiring ---------------------------------------------------------------------------------------
+    # --- wiring ---------------------------------------------------------------------------------
 
-    def _poster(self, address: str) -> Callable[[m.Message], None]:
-        def post(message: m.Message) -> None:
-            if not self.board.note(message):
-                self.runtime.post(address, message)
-
-        return post
+    def _show(self, message: m.Message) -> bool:
+        return self.board.note(message)
 
     def _observe(self, rows: Sequence[HistoryRow]) -> None:
         """Show what was committed, and forget the steps of jobs that are over."""
@@ -203,42 +163,21 @@ class System:
             if row.kind in TERMINAL:
                 self.board.forget(row.job)
 
-    def _release(self, send: m.Send) -> None:
-        """Carry a message out of the process: to an engine, or to the mover."""
-        message = send.message
-        if isinstance(message, m.Forward):
-            self.ends[send.to.removeprefix("link/")].carry(message)
-            return
-        if send.to == ids.MOVER:
-            if isinstance(message, m.StartCopy):
-                self.mover.start_copy(message)
-            elif isinstance(message, m.DeleteReplica):
-                self.mover.delete_replica(message.dataset, message.region, message.path)
-            return
-        if isinstance(message, m.GrowTree):
-            self.grower.order(message)
-            return
-        engine = self.engines.get(send.to.removeprefix("engine/"))
-        if engine is None and isinstance(message, m.ListTasks):
-            return  # the cluster left the fleet, and with it all that ran there
-        if engine is None:
-            log.warning("no engine for a message", to=send.to, message=type(message).__name__)
+    def _order_mover(self, order: m.StartCopy | m.DeleteReplica) -> None:
+        if isinstance(order, m.StartCopy):
+            self.mover.start_copy(order)
         else:
-            carry_out(engine, message)
+            self.mover.delete_replica(order.dataset, order.region, order.path)
+
+    def _tell_link(self, region: str, up: bool, why: str) -> None:
+        """The queue asks only regions that can be reached."""
+        news = m.LinkUp(region) if up else m.LinkDown(region, why)
+        self.runtime.post(ids.QUEUE, news)
 
     def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:
         """Take a batch from a region's placer; what is only shown to people goes to the board."""
         left = tuple(p for p in batch.parcels if not self.board.note(p.message))
         return self.ends[region].receive(msgspec.structs.replace(batch, parcels=left))
-
-    def _end(self, region: str, url: str, token: str) -> LinkEnd:
-        """This end of the link to a region's placer; the queue is told whether it can be reached."""
-
-        def changed(up: bool, why: str) -> None:
-            news = m.LinkUp(region) if up else m.LinkDown(region, why)
-            self.runtime.post(ids.QUEUE, news)
-
-        return LinkEnd(region, ids.QUEUE, Peer(region, url, token), self.runtime, changed)
 
     def _stores(self) -> Mapping[str, str]:
         """Where each region keeps its datasets: as the fleet says, or a folder of the state."""
@@ -251,27 +190,8 @@ class System:
                 )
         return stores
 
-    def _engines(self) -> dict[str, Engine]:
-        check_engines(self.fleet.regions)
-        engines: dict[str, Engine] = {}
-        for region in self.fleet.regions:
-            for cluster in region.clusters if region.name not in self.apart else ():
-                engines[cluster.name] = self._engine(cluster, region.name)
-        return engines
-
-    def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
-        return engine_of(
-            cluster,
-            region,
-            self.state / "engines" / cluster.name,
-            clock=self.clock,
-            dataset_path=self.dataset_path,
-            blob_path=self.blobs.path,
-            checkpoints=self.checkpoints,
-        )
-
     def log_path(self, cluster: str, job: str, epoch: int, rank: int) -> Path | None:
-        """Where a task's output is; also of a cluster that left the fleet, as long as its folder is there."""
+        """Where a task's output is, also of a cluster that left the fleet if its files are left."""
         engine = self.engines.get(cluster)
         if engine is not None:
             return engine.log_path(job, epoch, rank)
@@ -329,8 +249,10 @@ class System:
                 )
 
     def _skip_unknown_attempts(self) -> None:
-        """A journal that was lost, or is an old copy, must not give names that are taken: who bears one would
-        be told how another ended, and find its checkpoints.
+        """Skip the names of jobs and attempts that ran here and that the journal does not know.
+
+        After a journal was lost, or replaced by an old copy, a new job with such a name would be told
+        how the earlier one ended, and would find its checkpoints.
         """
         queue = self.machines.queue
         found = {folder.name: 0 for folder in folders_in(self.checkpoints)}
@@ -385,53 +307,6 @@ class System:
         return msgspec.structs.replace(fleet, datasets=tuple(datasets))
 
 
-def own_folder(state: Path) -> None:
-    """Make the state folder, for its owner alone; close one that is open to others. Raises InvalidInput.
-
-    Only a folder that is empty or Topmast's own is closed: who names another, such as a home, is asked to.
-    """
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = state.stat()
-    if not found.st_mode & 0o077:
-        return
-    ours = (state / ROLE).exists() or (state / JOURNAL).exists() or not any(state.iterdir())
-    if found.st_uid != os.geteuid() or not ours:
-        raise InvalidInput(
-            f"{state} is open to other users of this machine", field="--state",
-            remedy=f"chmod 700 {state}, or name a new folder",
-        )  # fmt: skip
-    state.chmod(0o700)
-    log.warning("the state folder was open to other users; it is closed to them now", folder=state)
-
-
 def folders_in(folder: Path) -> list[Path]:
     """The folders in a folder that may be missing, by name."""
     return sorted(f for f in folder.iterdir() if f.is_dir()) if folder.is_dir() else []
-
-
-def claim_role(state: Path, role: str) -> None:
-    """Note at the first start what a state folder is for; raises InvalidInput when it is another's."""
-    file = state / ROLE
-    fresh = not (state / JOURNAL).exists()
-    known = file.read_text("utf-8").strip() if file.exists() else ""
-    known = known or ("" if fresh else QUEUE_ROLE)
-    if known not in ("", role):
-        raise InvalidInput(
-            f"{state} belongs to {known}, not to {role}", field="--state",
-            remedy="one folder for each process",
-        )  # fmt: skip
-    if not known or not file.exists():
-        file.write_text(f"{role}\n", encoding="utf-8")
-
-
-def fail_stop(error: BaseException) -> NoReturn:
-    """End the process at once: memory may be ahead of the disk, and must not be acted on."""
-    log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
-    os._exit(1)
-
-
-def note_dropped(message: m.Message, error: Exception) -> None:
-    """Say that an event was not handled, because the journal cannot hold what it says."""
-    log.error(
-        "dropped an event", event=type(message).__name__, of=repr(message)[:500], why=str(error)
-    )

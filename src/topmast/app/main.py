@@ -1,4 +1,4 @@
-"""The composition root: what the command line needs beyond a client, imported when it is asked for."""
+"""The program: what the command line needs beyond a client, imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from topmast.cli import main as cli_main
 from topmast.cli.output import note, say
 
 if TYPE_CHECKING:
-    from topmast.composition import System
+    from topmast.app.control_plane import ControlPlane
 
 
 def serve(options: ServeOptions) -> int:
     """`topmast up`."""
-    from topmast.roles import serve_placer, serve_queue
+    from topmast.app.roles import serve_placer, serve_queue
 
     if options.role == "placer":
         running = serve_placer(options, lambda url: _say_placer_ready(url, options))
@@ -39,7 +39,7 @@ def _say_placer_ready(url: str, options: ServeOptions) -> None:
     sys.stdout.flush()
 
 
-def _say_ready(url: str, system: System, as_json: bool) -> None:
+def _say_ready(url: str, system: ControlPlane, as_json: bool) -> None:
     from topmast.service.warnings import quotas_beyond
 
     regions = [r.name for r in system.fleet.regions]
@@ -69,14 +69,14 @@ def demo(options: DemoOptions) -> int:
 
 def replay(options: ReplayOptions) -> object:
     """`topmast replay`: the queue as it was at a time, rebuilt from the journal."""
-    from topmast.replay import replay_state
+    from topmast.app.replay import replay_state
 
     return replay_state(options.state, options.until_s)
 
 
 def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
     """`topmast whatif`: two futures of a system, side by side."""
-    from topmast.whatif import compare_futures
+    from topmast.app.whatif import compare_futures
 
     return compare_futures(options, tell)
 
@@ -147,7 +147,3 @@ def bench(name: str, options: BenchOptions) -> object:
 def main() -> None:
     """The console script."""
     sys.exit(cli_main(Root(serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
-"""`topmast up` without the work: engines that say at once that their tasks run, and a slower network if told.
+"""`topmast up` with engines that run nothing, and on request with a slower network.
 
-For benchmarks of decisions: all else is as it is in a server, the journal, HTTP and the links included.
+For benchmarks of decisions. All else is as in a server: the journal, HTTP, the links.
 
-    python -m topmast.obedient --role placer --region east --queue URL --port 7001 --state DIR
+    python -m topmast.bench.fake_engine --role placer --region east --queue URL --state DIR
 """
 
 from __future__ import annotations
@@ -13,30 +13,27 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
 import httpx
 
-from topmast.adapters.engines.local.engine import LocalEngine
-from topmast.adapters.link import Peer
+from topmast.app.process import Outside
+from topmast.app.roles import serve_placer, serve_queue
 from topmast.cli import ServeOptions
 from topmast.cli.output import say
-from topmast.composition import System
 from topmast.model import messages as m
-from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.fleet import HostSpec
 from topmast.ports import Engine, Post
-from topmast.regional import RegionalSystem
-from topmast.roles import serve_placer, serve_queue
 
 
-class ObedientEngine(LocalEngine):
+class FakeEngine(Engine):
     """An engine of hosts that are not there: tasks run when they are told to, and until then."""
 
-    def __init__(self) -> None:
-        self._gangs: dict[tuple[str, int], int] = {}
+    _gangs: dict[tuple[str, int], int]
+    """How many tasks each attempt has that runs."""
 
     def open(self, post: Post) -> None:
         """Nothing runs yet."""
+        self._gangs = {}
         self._post = post
 
     def start_gang(self, gang: m.StartGang) -> None:
@@ -49,6 +46,9 @@ class ObedientEngine(LocalEngine):
         """Every task ends at once."""
         for rank in range(self._gangs.pop((job, epoch), 0)):
             self._post(m.TaskExited(job, epoch, rank, 143, time.time()))
+
+    def ask_pace(self, job: str, epoch: int) -> None:
+        """No task reports a step."""
 
     def ask_truth(self) -> None:
         """What was started and not stopped runs."""
@@ -63,10 +63,6 @@ class ObedientEngine(LocalEngine):
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """Nothing is written."""
-        return None
-
-    def host_process(self, host: str) -> tuple[int, bool] | None:
-        """No host has a process."""
         return None
 
     def close(self) -> None:
@@ -84,34 +80,6 @@ class SlowTransport(httpx.HTTPTransport):
         """Wait, then ask."""
         time.sleep(self._delay_s)
         return super().handle_request(request)
-
-
-class ObedientSystem(System):
-    """The queue's process, and all regions that are not apart."""
-
-    delay_s: ClassVar[float] = 0.0
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        for region, url in self.apart.items() if self.delay_s else ():
-            self.ends[region].peer = Peer(region, url, transport=SlowTransport(self.delay_s))
-
-    def _engine(self, cluster: ClusterSpec, region: str) -> Engine:
-        return ObedientEngine()
-
-
-class ObedientRegion(RegionalSystem):
-    """The process of one region."""
-
-    delay_s: ClassVar[float] = 0.0
-
-    def __init__(self, region: str, queue_url: str, *arguments: Any, **named: Any) -> None:
-        super().__init__(region, queue_url, *arguments, **named)
-        if self.delay_s:
-            self.end.peer = Peer(region, queue_url, transport=SlowTransport(self.delay_s))
-
-    def _engine(self, cluster: ClusterSpec) -> Engine:
-        return ObedientEngine()
 
 
 def main(arguments: list[str]) -> None:
@@ -133,11 +101,12 @@ def main(arguments: list[str]) -> None:
         role=given.role, placers=dict(pair.split("=", 1) for pair in given.placer),
         region=given.region, queue=given.queue,
     )  # fmt: skip
-    ObedientSystem.delay_s = ObedientRegion.delay_s = given.delay_s
+    transport = SlowTransport(given.delay_s) if given.delay_s else None
+    outside = Outside(engines={"local": FakeEngine}, transport=transport)
     if given.role == "placer":
-        serve_placer(options, _ready, ObedientRegion)
+        serve_placer(options, _ready, outside)
     else:
-        serve_queue(options, lambda url, system, as_json: _ready(url), ObedientSystem)
+        serve_queue(options, lambda url, system, as_json: _ready(url), outside)
 
 
 def _ready(url: str) -> None:

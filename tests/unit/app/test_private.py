@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from topmast.composition import ROLE, own_folder
+from topmast.app.process import ROLE, own_folder
+from topmast.app.roles import read_token
 from topmast.model.errors import InvalidInput
-from topmast.roles import read_token
 
 TOKEN = "0123456789abcdef"
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from topmast.composition import System
+from topmast.app.control_plane import ControlPlane
+from topmast.app.region import RegionProcess
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.policies.registry import load_profile
-from topmast.regional import RegionalSystem
 
 
 def test_a_cluster_that_left_the_fleet_is_not_told_of_every_minute(tmp_path: Path) -> None:
     """Nobody answers what runs there; but an order that reaches no engine is told of."""
-    whole = System(tmp_path / "whole", load_profile("mast"), None)
-    region = RegionalSystem("east", "http://127.0.0.1:1", tmp_path / "east", load_profile("mast"))
+    whole = ControlPlane(tmp_path / "whole", load_profile("mast"), None)
+    region = RegionProcess("east", "http://127.0.0.1:1", tmp_path / "east", load_profile("mast"))
     try:
         for system in (whole, region):
             with capture_logs() as logs:

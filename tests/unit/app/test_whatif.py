@@ -10,15 +10,15 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, tenant
 from tests.support.world import World
-from topmast import whatif
-from topmast.adapters.store import open_journal
+from topmast.adapters.store import JOURNAL, open_journal
+from topmast.app import whatif
+from topmast.app.control_plane import PROFILE
+from topmast.app.whatif import compare_futures
 from topmast.cli import WhatIfOptions
-from topmast.composition import JOURNAL, PROFILE
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.policies.registry import load_profile
 from topmast.ports import Audit
-from topmast.whatif import compare_futures
 
 WORLD = fleet(
     cluster("east-1", hosts=1, gpus=8),

@@ -1,0 +1,226 @@
+"""What the two kinds of server share: state folder, journal, machines, engines and links."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import httpx
+import structlog
+from msgspec import Struct, field
+
+from topmast.adapters.clock import SystemClock
+from topmast.adapters.engines.registry import ENGINES, Engines, engine_of
+from topmast.adapters.link import LinkEnd, Peer
+from topmast.adapters.store import JOURNAL, open_journal
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.errors import InvalidInput
+from topmast.model.fleet import ClusterSpec
+from topmast.policies.base import PairSpeeds
+from topmast.policies.options import Profile
+from topmast.ports import Clock, Engine, HistoryRow, Site
+from topmast.runtime.loop import Runtime
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Rebuilt
+from topmast.service.blobs import Blobs
+
+log = structlog.get_logger(__name__)
+
+ROLE = "role"
+QUEUE_ROLE = "the queue"
+
+
+class Outside(Struct, frozen=True):
+    """What lies outside of a process: real by default, replaced by benchmarks and tests."""
+
+    clock: Clock | None = None
+    engines: Engines = field(default_factory=lambda: ENGINES)
+    transport: httpx.BaseTransport | None = None
+    """Carries the requests to other processes."""
+
+
+REAL = Outside()
+
+
+class Process:
+    """Machines on a journal, the engines of the clusters run here, and links to other processes.
+
+    The constructor recovers. `open` of a subclass begins to decide; `close` leaves tasks running.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        role: str,
+        profile: Profile,
+        elsewhere: Mapping[ids.Address, ids.Address],
+        *,
+        outside: Outside,
+        token: str,
+        checkpoints: Path | None,
+        pair_speeds: PairSpeeds | None = None,
+    ) -> None:
+        self.state = state
+        self.outside = outside
+        self.clock = outside.clock or SystemClock()
+        self.checkpoints = checkpoints or state / "checkpoints"
+        own_folder(state)
+        claim_role(state, role)
+        self.journal = open_journal(state / JOURNAL)
+        self.machines = Machines(profile, elsewhere, pair_speeds=pair_speeds)
+        self.runtime = Runtime(
+            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop,
+            note_dropped,
+        )  # fmt: skip
+        self.rebuilt = self._recover()
+        self.blobs = Blobs(state / "workdirs")
+        self.site = Site(self.clock, self.dataset_path, self.blob_path, self.checkpoints)
+        self.engines: dict[str, Engine] = {}
+        self.ends: dict[str, LinkEnd] = {}
+        self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
+        """What takes the messages to an address outside of the machines."""
+        self._token = token
+        self._specs: dict[str, ClusterSpec] = {}
+        self._equipping = threading.Lock()
+
+    def _recover(self) -> Rebuilt:
+        gc.disable()  # nothing of what is rebuilt is garbage yet
+        try:
+            rebuilt = self.runtime.recover()
+            if isinstance(self.clock, SystemClock):
+                self.clock.not_before(rebuilt.at_s)
+            return rebuilt
+        finally:
+            gc.freeze()  # and it stays: spare every later collection the walk through it
+            gc.enable()
+
+    def close(self) -> None:
+        """Save a snapshot and let go; jobs run on."""
+        for end in self.ends.values():
+            end.close()
+        self.runtime.stop()
+        for engine in self.engines.values():
+            engine.close()
+        self.journal.close()
+
+    # --- engines --------------------------------------------------------------------------------
+
+    def equip(self, region: str, cluster: ClusterSpec) -> None:
+        """Run a cluster as its specification says now. Raises InvalidInput as `check_engines`."""
+        with self._equipping:
+            if self._specs.get(cluster.name) == cluster:
+                return
+            address = ids.engine(cluster.name)
+            known = self.engines.pop(cluster.name, None)
+            if known is not None:
+                del self.outlets[address], self._specs[cluster.name]
+                known.close()
+            engine = engine_of(
+                cluster, region, self.state / "engines" / cluster.name, self.site,
+                self.machines.profile, self.outside.engines,
+            )  # fmt: skip
+            engine.open(self._poster(ids.cluster(cluster.name)))
+            self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
+            self.outlets[address] = engine.order
+
+    def dataset_path(self, dataset: str, region: str) -> Path | None:
+        """Where tasks of a region read a dataset, when its store is a directory."""
+        raise NotImplementedError
+
+    def blob_path(self, digest: str) -> Path | None:
+        """Where the archive of a work folder is."""
+        return self.blobs.path(digest)
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def peer(self, region: str, url: str) -> Peer:
+        """A client of the process at the other end of the link of a region."""
+        return Peer(region, url, self._token, self.outside.transport)
+
+    def link(
+        self, name: str, to: ids.Address, peer: Peer, changed: Callable[[bool, str], None]
+    ) -> LinkEnd:
+        """This end of a link; see `LinkEnd`."""
+        end = LinkEnd(name, to, peer, self.runtime, changed)
+        self.ends[name], self.outlets[ids.link(name)] = end, end.carry
+        return end
+
+    # --- in and out -----------------------------------------------------------------------------
+
+    def _poster(self, address: ids.Address) -> Callable[[m.Message], None]:
+        """Hands what is posted from outside to a machine, unless it is only shown to people."""
+
+        def post(message: m.Message) -> None:
+            if not self._show(message):
+                self.runtime.post(address, message)
+
+        return post
+
+    def _show(self, message: m.Message) -> bool:
+        """Take a message that is only shown to people, and not journalled; False for any other."""
+        raise NotImplementedError
+
+    def _observe(self, rows: Sequence[HistoryRow]) -> None:
+        """Show what was committed. Only the control plane has an audit trail to show."""
+
+    def _release(self, send: m.Send) -> None:
+        """Carry a message out of the process."""
+        outlet = self.outlets.get(send.to)
+        if outlet is not None:
+            outlet(send.message)
+        elif not isinstance(send.message, m.ListTasks):
+            # A cluster that left the fleet left with all that ran there, and has nothing to tell.
+            log.warning("no engine for a message", to=send.to, message=type(send.message).__name__)
+
+
+def own_folder(state: Path) -> None:
+    """Make the state folder, for its owner alone; close one that is open to others.
+
+    Only a folder that is empty or Topmast's own is closed. For any other, such as a home, it raises
+    InvalidInput.
+    """
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = state.stat()
+    if not found.st_mode & 0o077:
+        return
+    ours = (state / ROLE).exists() or (state / JOURNAL).exists() or not any(state.iterdir())
+    if found.st_uid != os.geteuid() or not ours:
+        raise InvalidInput(
+            f"{state} is open to other users of this machine", field="--state",
+            remedy=f"chmod 700 {state}, or name a new folder",
+        )  # fmt: skip
+    state.chmod(0o700)
+    log.warning("the state folder was open to other users; it is closed to them now", folder=state)
+
+
+def claim_role(state: Path, role: str) -> None:
+    """Note at the first start what a state folder is for. Raises InvalidInput for another's."""
+    file = state / ROLE
+    fresh = not (state / JOURNAL).exists()
+    known = file.read_text("utf-8").strip() if file.exists() else ""
+    known = known or ("" if fresh else QUEUE_ROLE)
+    if known not in ("", role):
+        raise InvalidInput(
+            f"{state} belongs to {known}, not to {role}", field="--state",
+            remedy="one folder for each process",
+        )  # fmt: skip
+    if not known or not file.exists():
+        file.write_text(f"{role}\n", encoding="utf-8")
+
+
+def fail_stop(error: BaseException) -> NoReturn:
+    """End the process at once: memory may be ahead of the disk, and must not be acted on."""
+    log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
+    os._exit(1)
+
+
+def note_dropped(message: m.Message, error: Exception) -> None:
+    """Say that an event was not handled, because the journal cannot hold what it says."""
+    log.error(
+        "dropped an event", event=type(message).__name__, of=repr(message)[:500], why=str(error)
+    )

@@ -1,0 +1,110 @@
+"""The process of one region: its placer, its clusters and engines, and a link to the queue."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from concurrent.futures import Future
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from topmast.adapters.kernels import load_kernels
+from topmast.adapters.link import Batch
+from topmast.app.process import REAL, Outside, Process
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.decoding import decode
+from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.fleet import ClusterSpec
+from topmast.policies.options import Profile
+
+log = structlog.get_logger(__name__)
+
+
+class RegionProcess(Process):
+    """One region, as the queue configures it. Jobs run on while the queue cannot be reached."""
+
+    def __init__(
+        self,
+        region: str,
+        queue_url: str,
+        state: Path,
+        profile: Profile,
+        *,
+        token: str = "",
+        checkpoints: Path | None = None,
+        outside: Outside = REAL,
+    ) -> None:
+        self.region = region
+        super().__init__(
+            state, f"the placer of region {region}", profile, {ids.QUEUE: ids.relay("queue")},
+            outside=outside, token=token, checkpoints=checkpoints,
+        )  # fmt: skip
+        self.queue = self.peer(region, queue_url)
+        # A placer decides the same whether or not the queue can be reached.
+        self.end = self.link("queue", ids.placer(region), self.queue, lambda up, why: None)
+
+    def open(self) -> None:
+        """Adopt what runs already, and listen to the queue."""
+        load_kernels(log.info)
+        for cluster in self._clusters():
+            self.equip(self.region, cluster)
+        self.end.open(uuid.uuid4().hex)
+        self.runtime.start()
+
+    # --- what the queue says --------------------------------------------------------------------
+
+    def receive(self, batch: Batch) -> Future[m.Receipt]:
+        """Take a batch from the queue; the engines follow when it changes the region."""
+        receipt = self.end.receive(batch)
+        if any(isinstance(parcel.message, m.ConfigureRegion) for parcel in batch.parcels):
+            receipt.add_done_callback(lambda _: self._follow())
+        return receipt
+
+    def _follow(self) -> None:
+        """Equip every cluster, on a thread of its own: the runtime must not wait for engines."""
+        threading.Thread(target=self._equip_as_told, daemon=True).start()
+
+    def _equip_as_told(self) -> None:
+        for cluster in self.runtime.ask(self._clusters).result():
+            try:
+                self.equip(self.region, cluster)
+            except InvalidInput as error:
+                log.error("a cluster gets no engine, and starts no jobs", why=error)
+
+    def snapshot(self) -> Future[bytes]:
+        """The placer's books, for a view of the region from elsewhere."""
+        return self.runtime.ask(lambda: self.machines.placers[self.region].snapshot())
+
+    def _clusters(self) -> tuple[ClusterSpec, ...]:
+        placer = self.machines.at(ids.placer(self.region))
+        assert placer is self.machines.placers[self.region]
+        return self.machines.placers[self.region].state.region.clusters
+
+    # --- wiring ---------------------------------------------------------------------------------
+
+    def _show(self, message: m.Message) -> bool:
+        shown = isinstance(message, m.Progress)
+        if shown:
+            self.end.carry(m.Forward(0, message))  # people look at it where the queue is
+        return shown
+
+    def dataset_path(self, dataset: str, region: str) -> Path | None:
+        """Where a replica lies, as the queue has it; None when it cannot be asked or has none."""
+        try:
+            path = decode(self.queue.get(f"/datasets/{quote(dataset)}"), str)
+        except (TopmastError, msgspec.DecodeError) as error:
+            log.warning("the queue does not tell where a dataset is", dataset=dataset, why=error)
+            return None
+        return Path(path) if path and Path(path).exists() else None
+
+    def blob_path(self, digest: str) -> Path | None:
+        """The archive of a work folder, fetched from the queue the first time."""
+        try:
+            return self.blobs.fetch(digest, lambda: self.queue.get(f"/workdirs/{quote(digest)}"))
+        except TopmastError as error:
+            log.warning("the queue does not give a work folder", digest=digest, why=error)
+            return None
