@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.support.engine import Life
 from tests.support.world import World
-from topmast.fast.queue.backlog.pending import effective_band
+from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
@@ -253,9 +253,10 @@ def _awaits_copy(world: World, record: JobRecord) -> bool:
 
     It waits for that within its quota, and is looked at again after a while; what it is told beyond it hides the reason.
     """
-    line = world.queue.pending.line_of(record.id)
+    pending = world.queue.pending
+    job_class = pending.class_of(record.id)
     waits = world.reason(record.id) == "WaitingForData"
-    waits = waits or (line is not None and line.retry_at_s is not None)
+    waits = waits or (job_class is not None and pending.retry_at_s(job_class) is not None)
     moving = {copy.dataset for copy in world.queue.catalogue.copies.values()}
     return waits and not moving.isdisjoint(record.spec.datasets)
 
@@ -277,9 +278,9 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         return None
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
-        granted = queue.rounds.choice(record.id)  # in a round, its model and no other
+        grant = queue.rounds.grant(record.id)  # in a round, its model and no other
         choices = queue.choices(spec, over_quota)
-        choices = tuple(choice for choice in choices if granted in (None, choice))
+        choices = tuple(choice for choice in choices if grant is None or choice == grant.choice)
         if not choices or (over_quota and _lenders_are_short(queue)):
             continue
         band = effective_band(spec.band, over_quota)

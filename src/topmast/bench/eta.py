@@ -63,7 +63,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
         "rows": rows,
         "jobs": len(waiting),
         "running": sum(len(p.state.allocations) for p in machines.placers.values()),
-        "lines": len(queue.pending.lines),
+        "lines": len(queue.pending.job_classes),
         "profile": profile,
         "seed": seed,
         "machine": machine(),

@@ -149,7 +149,7 @@ class Office:
         return {
             "waiting_jobs": len(queue.pending.ranking),
             "running_jobs": sum(state is JobState.RUNNING for state in states),
-            "lines": len(queue.pending.lines),
+            "lines": len(queue.pending.job_classes),
             "held_gpus": int(sum(p.held_gpus() for p in self.machines.placers.values())),
         }
 

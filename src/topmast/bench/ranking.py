@@ -31,7 +31,7 @@ def measure_ranking(jobs: int, seed: int, profile: str = "mast") -> dict[str, An
     ranking = Ranking(order, lambda tenant: used[tenant])
     begun_s = time.perf_counter()
     for number in range(jobs):
-        ranking.new_line(number, 0, 0)
+        ranking.add_job_class(number, 0, 0)
         ranking.add(_waiting(rng, number, number * AGES_S / jobs))
     load_s = time.perf_counter() - begun_s
     full_s = []
@@ -69,8 +69,8 @@ def _changes(ranking: Ranking, rng: random.Random, jobs: int, kind: str) -> list
         change = _change(ranking, rng, number, kind)
         begun_s = time.perf_counter()
         change()
-        ranking.first_open(over_quota=False)
-        ranking.first_open(over_quota=True)
+        ranking.first_unblocked(over_quota=False)
+        ranking.first_unblocked(over_quota=True)
         times_s.append(time.perf_counter() - begun_s)
     return times_s
 
@@ -80,7 +80,7 @@ def _change(ranking: Ranking, rng: random.Random, number: int, kind: str) -> Cal
         waiting = _waiting(rng, number, AGES_S)
 
         def insert() -> None:
-            ranking.new_line(waiting.line, 0, 0)
+            ranking.add_job_class(waiting.job_class, 0, 0)
             ranking.add(waiting)
 
         return insert
@@ -97,7 +97,7 @@ def _waiting(rng: random.Random, number: int, submit_s: float) -> Waiting:
     return Waiting(
         job=f"j{number}",
         number=number,
-        line=number,
+        job_class=number,
         tenant=f"team{rng.randrange(TENANTS)}",
         band=rng.choice(BANDS),
         submit_s=submit_s,

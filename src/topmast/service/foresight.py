@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.pending import Candidate, effective_band
+from topmast.fast.queue.backlog.backlog import effective_band
+from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.cycle.asking import costs_of, when_matters, with_data
 from topmast.fast.queue.cycle.auction import Asking, Step, decided_by, next_step, winner
 from topmast.fast.queue.cycle.deciding import Options

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from topmast.fast.queue.backlog.pending import shape_of
+from topmast.fast.queue.backlog.placement_class import Verdict, job_key, placement_key
 from topmast.fast.region.explain.rejections import pending_reason
 from topmast.model import ids
 from topmast.model import messages as m
@@ -14,13 +12,6 @@ from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 from topmast.runtime.machines import Machines
 from topmast.runtime.planning.growth import Growth
 from topmast.slow.capacity.feedback import Limits
-
-
-class Verdict(Struct, frozen=True):
-    """Why no empty fleet could hold a job."""
-
-    reason: PendingReason
-    detail: str = ""
 
 
 class Admission:
@@ -43,10 +34,11 @@ class Admission:
 
     def refuses(self, spec: JobSpec) -> Verdict | None:
         """Why the job can never start; None if it can. A search for every kind, then O(1)."""
-        shape = shape_of(spec, self._machines.queue.shapes.topology_of(spec), ())
-        if shape not in self._known:
-            self._known[shape] = self._judge(spec)
-        return self._known[shape]
+        placement = placement_key(spec, self._machines.queue.shapes.topology_of(spec))
+        key = job_key(spec, placement)
+        if key not in self._known:
+            self._known[key] = self._judge(spec)
+        return self._known[key]
 
     def _judge(self, spec: JobSpec) -> Verdict | None:
         queue = self._machines.queue

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast import __version__
+from topmast.fast.queue.backlog.placement_class import Verdict
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
@@ -22,7 +23,7 @@ from topmast.model.states import JobState
 from topmast.policies.options import Predict, Profile
 from topmast.runtime.machines import Machines
 from topmast.runtime.planning.capacity_snapshot import growth_of
-from topmast.sim.admission import Admission, Verdict
+from topmast.sim.admission import Admission
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.books import Job, Tables
 from topmast.sim.clock import VirtualClock

@@ -8,6 +8,7 @@ from msgspec import UNSET, structs
 
 from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.backlog.blocked import Anything, CopyDone
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import Key, QueueState
 from topmast.model import ids
@@ -27,13 +28,13 @@ def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None
     fleet = settled(event.fleet, queue.fleet, queue.homes)
     queue.homes = homes_after(fleet, queue.fleet, queue.homes)
     queue.take_fleet(fleet)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> None:
     queue.homes = homes_with(queue.fleet, queue.homes, event.owners)
     queue.take_owners(moved_within(queue.fleet, event.region, event.owners))
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
@@ -112,7 +113,7 @@ def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
     record.hosts = ()
     record.not_before_s = queue.now + REFUSAL_DELAY_S
     queue.enqueue(record)
-    queue.pending.reopen()  # the quota that it had taken is there for others again
+    queue.pending.unblock(Anything())  # the quota that it had taken is there for others again
 
 
 def _forgiven(queue: QueueState, fact: f.AvoidHostsCleared, event: m.Message) -> None:
@@ -240,7 +241,7 @@ def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:
 
 def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> None:
     queue.catalogue.add(event.dataset)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
@@ -252,17 +253,17 @@ def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
     queue.catalogue.complete(fact.copy.id)
-    queue.pending.reopen_readers(fact.copy.dataset)
+    queue.pending.unblock(CopyDone(fact.copy.dataset))
 
 
 def _copy_gone(queue: QueueState, fact: f.CopyGone, event: m.Message) -> None:
     queue.catalogue.abandon(fact.copy.id, queue.now)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> None:
     queue.catalogue.drop(fact.dataset, fact.region)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> None:
@@ -270,7 +271,7 @@ def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> Non
     queue.catalogue.remove(fact.dataset)
     kept = tuple(spec for spec in queue.fleet.datasets if spec.name != fact.dataset)
     queue.fleet = structs.replace(queue.fleet, datasets=kept)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) -> None:
@@ -279,7 +280,7 @@ def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) 
 
 def _deletion_done(queue: QueueState, fact: f.DeletionDone, event: m.Message) -> None:
     queue.catalogue.end_deletion(fact.deletion)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 APPLIERS: dict[type[Fact], Callable[..., None]] = {

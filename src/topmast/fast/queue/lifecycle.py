@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds.turns import account_for, partner_of
 from topmast.fast.queue.views import QueueViews
@@ -138,7 +139,9 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     if record.finished:
         release_place(queue, record)
     if queue.rounds.left(record.id):
-        queue.pending.reopen()  # those who had to stop have: what is free is there for all
+        queue.pending.unblock(
+            Anything()
+        )  # those who had to stop have: what is free is there for all
     _grow_if_due(queue)
 
 

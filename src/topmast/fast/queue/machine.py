@@ -15,6 +15,7 @@ from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue import lifecycle
 from topmast.fast.queue.applying import APPLIERS, believable
+from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.data import datasets
@@ -56,18 +57,18 @@ class GlobalQueue(QueueViews):
             datasets.order_deletion(self, deletion)
         for copy in self.catalogue.copies.values():
             datasets.order(self, copy)
-        self.pending.reopen()
+        self.pending.unblock(Anything())
 
     def next_wakeup_s(self) -> float | None:
-        """At once while candidates wait; else when a back-off ends or time reopens a line."""
+        """At once while candidates wait; else when time alone changes something."""
         if self.asking is not None:
             return self.asking.deadline_s
-        if self.pending.stirred or self.backfill.freed or self.quota_may_help():
+        if self.pending.blocked.stirred or self.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (
                 self.pending.next_release_s(),
-                self.pending.next_retry_s(),
+                self.pending.blocked.next_retry_s(),
                 self.drifts.next_s(self.jobs),
                 self.backfill.due_s,
                 self.reach.next_retry_s(),

@@ -10,10 +10,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.backlog.attained_service import Services
+from topmast.fast.queue.backlog.backlog import Backlog
+from topmast.fast.queue.backlog.blocked import JobMayMore
 from topmast.fast.queue.backlog.durations import Durations, History
 from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.model_reservation import KeptBack
-from topmast.fast.queue.backlog.pending import Pending
 from topmast.fast.queue.backlog.priority_timers import Drifts
 from topmast.fast.queue.backlog.task_mix import Mix
 from topmast.fast.queue.backlog.topology_policy import Shapes
@@ -107,7 +108,7 @@ class QueueState(EventMachine):
         self.rounds = Rounds(profile.shares, share)
         self.kinds = Kinds(self.fleet, self.entitlements)
         self.elastic = Elastic(profile.elastic)
-        self.pending = self._nobody_waits()
+        self.pending = self._empty_backlog()
         self.finished: list[str] = []
         self.next_job = 1
         self.next_copy = 1
@@ -131,9 +132,9 @@ class QueueState(EventMachine):
         self.budget = 0
         """Plans to be sought yet before others get their turn."""
 
-    def _nobody_waits(self) -> Pending:
+    def _empty_backlog(self) -> Backlog:
         fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
-        return Pending(self.order, fairness, self.durations, self.shapes, self.rounds)
+        return Backlog(self.order, fairness, self.durations, self.shapes, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -166,13 +167,19 @@ class QueueState(EventMachine):
         self.shapes.configure(fleet)
 
     def enqueue(self, record: JobRecord) -> None:
-        """Let a job wait. Where it may stop who ranks behind it, it may do more than its line could."""
+        """Let a job wait. It may do more than others of its class where it may stop those behind it."""
         self.rounds.changed = True
         self.pending.add(record, self.now)
         self.binding.waits(record, self.now)
         self.drifts.note(self.pending, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
-            self.pending.reopen_line(record.id)
+            self.let_try(record.id)
+
+    def let_try(self, job: str) -> None:
+        """A job may do what others of its class may not: it is tried again, if it waits. O(1)."""
+        job_class = self.pending.class_of(job)
+        if job_class is not None:
+            self.pending.unblock(JobMayMore(job_class))
 
     def waits_no_more(self, record: JobRecord) -> None:
         """Take a job out of its line: it starts, or is over. O(1)."""
@@ -265,7 +272,7 @@ class QueueState(EventMachine):
         self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.elastic = Elastic(self.profile.elastic)
-        self.pending = self._nobody_waits()
+        self.pending = self._empty_backlog()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from topmast.fast.queue.backlog.pending import Candidate, Line, effective_band
+from topmast.fast.queue.backlog.backlog import effective_band
+from topmast.fast.queue.backlog.blocked import Candidate
+from topmast.fast.queue.backlog.placement_class import JobClass, QuotaGate, Verdict
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
@@ -28,32 +30,31 @@ class QueueViews(QueueState):
         """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
         return self.entitlements.choices(spec, over_quota)
 
-    def choices_of(self, line: Line, over_quota: bool) -> tuple[int, ...]:
-        """`choices` of the jobs of a line. As `choices_by_mode`."""
-        return self.choices_by_mode(line)[over_quota]
+    def choices_of(self, one: JobClass, over_quota: bool) -> tuple[int, ...]:
+        """`choices` of the jobs of a class. As `choices_by_mode`."""
+        return self.choices_by_mode(one)[over_quota]
 
-    def choices_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
-        """By mode, the `choices` of the jobs of a line, or of these the one that it is granted."""
-        allowed = self.allowed_by_mode(line)
-        if line.granted is None:
+    def choices_by_mode(self, one: JobClass) -> dict[bool, tuple[int, ...]]:
+        """By mode, the `choices` of the jobs of a class, or of these the one that it is granted."""
+        allowed, grant = self.allowed_by_mode(one.gate), one.grant
+        if grant is None:
             return allowed
-        return {mode: tuple(c for c in of if c == line.granted) for mode, of in allowed.items()}
+        return {mode: tuple(c for c in of if c == grant.choice) for mode, of in allowed.items()}
 
     def weight_of(self, record: JobRecord) -> float:
         """What a job weighs where time is shared by weight."""
         weight: float = getattr(self.profile.shares.weights, record.spec.band.name.lower())
         return weight
 
-    def allowed_by_mode(self, line: Line) -> dict[bool, tuple[int, ...]]:
-        """By mode, what a tenant may use; looked up while nothing was booked in its branch."""
-        terms = line.terms
-        as_of = self.ledger.as_of(terms.spec.tenant)
-        if terms.as_of != as_of:
-            terms.as_of = as_of
-            if terms.fleet is not self.fleet:
-                terms.fleet, terms.wanted = self.fleet, self.entitlements.wanted(terms.spec)
-            terms.choices = self.entitlements.choices_of(terms.spec, terms.wanted)
-        return terms.choices
+    def allowed_by_mode(self, gate: QuotaGate) -> dict[bool, tuple[int, ...]]:
+        """By mode, what a gate lets use; looked up while nothing was booked in its branch."""
+        as_of = self.ledger.as_of(gate.spec.tenant)
+        if gate.as_of != as_of:
+            gate.as_of = as_of
+            if gate.fleet is not self.fleet:
+                gate.fleet, gate.wanted = self.fleet, self.entitlements.wanted(gate.spec)
+            gate.choices = self.entitlements.choices_of(gate.spec, gate.wanted)
+        return gate.choices
 
     def allowed(
         self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
@@ -82,8 +83,8 @@ class QueueViews(QueueState):
         return self.pending.key(record, not self.choices(record.spec, over_quota=False))
 
     def quota_may_help(self) -> bool:
-        """Whether quota changed since lines were refused that it might let use more."""
-        return self.pending.wants_quota and self.ledger.is_touched
+        """Whether quota changed since job classes were blocked that it might let use more."""
+        return self.pending.blocked.wants_quota and self.ledger.is_touched
 
     def question(
         self,
@@ -228,13 +229,14 @@ class QueueViews(QueueState):
             return PendingReason.PENDING_EVALUATION, f"{record.plan.region} was told to start it"
         if record.plan is not None:
             return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
-        line = self.pending.line_of(record.id)
-        if line is None:
+        job_class = self.pending.class_of(record.id)
+        if job_class is None:
             return (
                 PendingReason.PENDING_EVALUATION,
                 f"waits out a delay: {record.cause or 'a failure'}",
             )
-        reason, detail = self.reason_of_line(line)
+        verdict = self.verdict_of(job_class)
+        reason, detail = verdict.reason, verdict.detail
         detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
         never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
         if self.reach.absent and reason in never:
@@ -242,16 +244,15 @@ class QueueViews(QueueState):
             return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
         return reason, detail
 
-    def reason_of_line(self, line: Line) -> tuple[PendingReason, str]:
-        """Why a line waits: what it was told itself, or, if nobody of it was asked about, its kin."""
-        within = bool(self.choices(line.spec, over_quota=False))
-        told = list(line.kin[not within].told.values())
-        if line.reason is not PendingReason.PENDING_EVALUATION or not told:
-            return line.reason, line.detail
-        full = PendingReason.INSUFFICIENT_CAPACITY
-        if not within and told[-1].reason is full:
-            return self.quota_reason(line.spec)
-        return told[-1].reason, told[-1].detail
+    def verdict_of(self, one: JobClass) -> Verdict:
+        """Why the jobs of a class wait: their own verdict, or, if none of them was tried, that of their placement class."""
+        within = bool(self.choices(one.spec, over_quota=False))
+        known = list(one.placement[not within].verdicts.values())
+        if one.verdict.reason is not PendingReason.PENDING_EVALUATION or not known:
+            return one.verdict
+        if not within and known[-1].reason is PendingReason.INSUFFICIENT_CAPACITY:
+            return Verdict(*self.quota_reason(one.spec))
+        return known[-1]
 
     def out_of_reach(self) -> str:
         """The regions that cannot be asked now, in words; empty when all can be."""

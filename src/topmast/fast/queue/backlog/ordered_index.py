@@ -1,7 +1,7 @@
-"""The rows of all waiting jobs in one order, and who of them is passed over.
+"""The rows of all waiting jobs in one order, and those of them that are passed over.
 
-Rows that were sorted stand in `base`, those that came later beside them. A line, or a kin, for which
-there is no room is closed, and its jobs are passed over, many at a time.
+Rows that were sorted stand in `base`, those that came later beside them. The jobs of a blocked job
+class, or placement class, are passed over, many at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import math
 from array import array
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,63 +21,92 @@ Key = tuple[float, ...]
 FIRST_CAPACITY = 1 << 10
 
 
-class Lane:
-    """The rows in one order: sorted ``base``, ``late`` inserts, and how far the search has come.
+class Blocks:
+    """From which expected time left on the jobs of each class are passed over."""
 
-    ``closed_from_s`` (lines): jobs of the line with at least this expected time left are passed over;
-    ``kin_closed_from_s`` (kin): the same for all lines of a kin, ``kin_of`` (lines) tells of which each is.
-    """
+    def __init__(self) -> None:
+        self.from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
+        """By number of the class; infinite for one that is not blocked."""
+        self.count = 0
+        """Blocked classes."""
+
+    def add(self, number: int) -> None:
+        """There is a class of this number; it begins unblocked. Amortised O(1)."""
+        if number >= len(self.from_s):
+            more = np.full(max(len(self.from_s), number), np.inf)
+            self.from_s = np.concatenate([self.from_s, more])
+        self.lift(number)
+
+    def put(self, number: int, from_s: float) -> None:
+        """Pass over those of a class that need ``from_s`` or more. O(1)."""
+        before = self.from_s.item(number)
+        self.count += before == math.inf
+        self.from_s[number] = min(before, from_s)
+
+    def lift(self, number: int) -> bool:
+        """Pass over no job of a class; whether any was. O(1)."""
+        was_blocked = self.from_s.item(number) != math.inf
+        self.count -= was_blocked
+        self.from_s[number] = np.inf
+        return was_blocked
+
+    def lift_all(self) -> None:
+        """Pass over no job. O(classes), in numpy."""
+        self.from_s.fill(np.inf)
+        self.count = 0
+
+
+class OrderedIndex:
+    """The rows in one order, and how far the search has come."""
 
     def __init__(self) -> None:
         self.base: Ints = np.empty(0, dtype=np.int64)
+        """The sorted rows."""
         self.late: list[Key] = []
+        """The keys of rows that came later, in order."""
         self._late_rows = array("q")
-        self.closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
-        self.kin_closed_from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
-        self.kin_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
+        self.job_classes = Blocks()
+        self.placement_classes = Blocks()
+        self.placement_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
+        """By job class, the number of its placement class."""
         self.cursor, self.late_cursor = 0, 0
-        self.closed = 0
-        """Lines, and kin, of which some are passed over."""
         self.head: Key | None = None
         self.knows_head = False
-        """Whether `head` is the first row that is looked at (None: there is none), unless it has left since."""
+        """Whether `head` is the first row that is not passed over (None: there is none), unless it left."""
 
-    def close(self, line: int, from_s: float) -> None:
-        """Pass over those of a line who need ``from_s`` or more. O(1)."""
-        before = self.closed_from_s.item(line)
+    @property
+    def blocked(self) -> int:
+        """Job classes, and placement classes, of which some jobs are passed over."""
+        return self.job_classes.count + self.placement_classes.count
+
+    def add_job_class(self, number: int, placement: int) -> None:
+        """There is a job class of these numbers; it begins unblocked. Amortised O(1)."""
+        if number >= len(self.placement_of):
+            more = np.zeros(max(len(self.placement_of), number), np.int64)
+            self.placement_of = np.concatenate([self.placement_of, more])
+        self.placement_of[number] = placement
+        self.job_classes.add(number)
+
+    def block(self, blocks: Blocks, number: int, from_s: float) -> None:
+        """Pass over those of a class that need ``from_s`` or more. O(1)."""
         self.knows_head = False
-        self.closed += before == math.inf
-        self.closed_from_s[line] = min(before, from_s)
+        blocks.put(number, from_s)
 
-    def open(self, line: int) -> None:
-        """Pass over nobody of a line. O(1)."""
-        if self.closed_from_s.item(line) != math.inf:
-            self.closed -= 1
-            self.closed_from_s[line] = np.inf
-
-    def close_kin(self, kin: int, from_s: float) -> None:
-        """Pass over those of a kin who need ``from_s`` or more. O(1)."""
-        before = self.kin_closed_from_s.item(kin)
-        self.knows_head = False
-        self.closed += before == math.inf
-        self.kin_closed_from_s[kin] = min(before, from_s)
-
-    def open_kin(self, kin: int) -> bool:
-        """Pass over nobody because of his kin; whether anybody was. O(1)."""
-        was_closed = self.kin_closed_from_s.item(kin) != math.inf
-        self.closed -= was_closed
-        self.kin_closed_from_s[kin] = np.inf
-        return was_closed
-
-    def open_all(self) -> None:
-        """Pass over nobody, and search from the head again. O(lines), in numpy."""
-        self.closed_from_s.fill(np.inf)
-        self.kin_closed_from_s.fill(np.inf)
-        self.closed = 0
+    def unblock_all(self) -> None:
+        """Pass over no job, and search from the head again. O(classes), in numpy."""
+        self.job_classes.lift_all()
+        self.placement_classes.lift_all()
         self.rewind()
 
+    def blocked_from_s(self, job_class: int) -> float:
+        """The expected time left from which on jobs of a job class are passed over. O(1)."""
+        placement = self.placement_of.item(job_class)
+        return min(
+            self.job_classes.from_s.item(job_class), self.placement_classes.from_s.item(placement)
+        )
+
     def insert(self, key: Key, row: int) -> bool:
-        """Let a row in; whether the search has passed its place, and has to `step_back` if it is looked at. O(late)."""
+        """Let a row in; whether the search has passed its place, and has to `step_back` unless it is passed over. O(late)."""
         at = bisect.bisect(self.late, key)
         self.late.insert(at, key)
         self._late_rows.insert(at, row)
@@ -87,7 +115,7 @@ class Lane:
         return passed
 
     def step_back(self, key: Key) -> None:
-        """Search on from a late insert that is looked at. O(log late)."""
+        """Search on from a late insert that is not passed over. O(log late)."""
         self.late_cursor = bisect.bisect_left(self.late, key)
         if self.head is None or key < self.head:
             self.head = key
@@ -97,12 +125,12 @@ class Lane:
         """The rows of the late inserts, in order; to be dropped before the next insert."""
         return np.frombuffer(self._late_rows, np.int64)
 
-    def are_open(self, lines: Ints, left_s: Floats) -> NDArray[np.bool_]:
-        """Whether jobs of these lines, with so much time left, are looked at (jobs). O(jobs)."""
-        closed_from_s = np.minimum(
-            self.closed_from_s[lines], self.kin_closed_from_s[self.kin_of[lines]]
+    def are_unblocked(self, job_classes: Ints, left_s: Floats) -> NDArray[np.bool_]:
+        """Whether jobs of these classes, with so much time left, are not passed over (jobs). O(jobs)."""
+        placement = self.placement_of[job_classes]
+        return left_s < np.minimum(
+            self.job_classes.from_s[job_classes], self.placement_classes.from_s[placement]
         )
-        return left_s < closed_from_s
 
     def rewind(self) -> None:
         """Search from the head again. O(1)."""
@@ -114,10 +142,3 @@ class Lane:
         self.base = base
         self.late, self._late_rows = [], array("q")
         self.rewind()
-
-
-def with_room_for(at: int, values: NDArray[Any], fill: float) -> NDArray[Any]:
-    """The same values, with more after them if ``at`` is beyond the last. Amortised O(1)."""
-    if at < len(values):
-        return values
-    return np.concatenate([values, np.full(max(len(values), at), fill, values.dtype)])

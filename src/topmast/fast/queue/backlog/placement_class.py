@@ -1,7 +1,8 @@
-"""Jobs that find a place, or none, alike: of several lines, for whose tenants and bands that makes no difference.
+"""Quota gates and placement classes: what decides whether a waiting job may start, and where.
 
-What one of them was told goes for all, until something changes that could help. Over quota
-everything counts as opportunistic; within quota jobs are of one kin if they are of one band.
+A job belongs to a quota gate (what its tenant may use) and, in each mode, to a placement class
+(everything that decides whether a place exists). The mode is within quota or over it. The jobs of
+one gate and one class are a job class: they differ in the order alone.
 """
 
 from __future__ import annotations
@@ -10,32 +11,33 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
+from topmast.fast.queue.rounds.candidates import Grant
+from topmast.fast.queue.tenancy.entitlements import Wanted
+from topmast.model.fleet import Fleet
 from topmast.model.job import Band, JobSpec, Resources, Topology
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
 
-Likeness = tuple[Hashable, ...]
+Key = tuple[Hashable, ...]
+GATES_KEPT = 1_024
+"""With more gates than that, those without a job are forgotten: they often come again."""
 
 
-class Refusal(Struct, frozen=True, gc=False):
-    """What a job was told that found no place: the best of the reasons, and when time alone may help.
+class Verdict(Struct, frozen=True, gc=False):
+    """Why a job found no place, and when time alone may change that."""
 
-    ``choices``: the accelerators that it might have used; ``held``: the reservation that it had to respect.
-    """
-
-    choices: frozenset[int]
-    held: Reservation | None
     reason: PendingReason
-    retry_at_s: float | None
-
-    @property
-    def detail(self) -> str:
-        """What there is to say beside the reason."""
-        held = self.held
-        return f"room in {held.region} is kept for {held.job}" if held else ""
+    detail: str = ""
+    retry_at_s: float | None = None
+    as_of: int = 0
+    """The last change of the backlog that it knows of (`Backlog.changes`)."""
+    choices: frozenset[int] = frozenset()
+    """The accelerators that the job might have used."""
+    held: Reservation | None = None
+    """The reservation that it had to respect."""
 
     def covers(self, choices: tuple[int, ...], held: Reservation | None, now: float) -> bool:
-        """Whether one of the kin that may use these, and must respect ``held``, would be told the same now."""
+        """Whether it is true of a job of the same class with these choices and reservation."""
         return (
             (self.held is None or self.held == held)
             and self.choices.issuperset(choices)
@@ -43,77 +45,86 @@ class Refusal(Struct, frozen=True, gc=False):
         )
 
 
-class Kin(Struct):
-    """One kin. ``lines``: those of it, by number; ``refused``: those that are closed for what it was told.
+NOT_TRIED = Verdict(PendingReason.PENDING_EVALUATION)
 
-    ``told``: by whether a reservation had to be respected.
-    """
+
+class QuotaGate(Struct):
+    """What one tenant's quota lets jobs use that want the same of it."""
+
+    key: Key
+    spec: JobSpec
+    """Of one of its jobs: the same for all as far as quota goes."""
+    members: dict[int, JobClass] = {}
+    """Its job classes, by number."""
+    as_of: int = -1
+    """The change of the ledger for which ``choices`` hold."""
+    choices: dict[bool, tuple[int, ...]] = {}
+    """By mode, the accelerators that it may use."""
+    fleet: Fleet | None = None
+    """The fleet for which ``wanted`` holds."""
+    wanted: Wanted = ()
+    """What its jobs take of each GPU model."""
+
+
+class PlacementClass(Struct):
+    """Jobs that find a place, or none, alike, in one mode and whatever their tenants."""
 
     number: int
-    likeness: Likeness
-    lines: dict[int, None] = {}
-    refused: dict[int, None] = {}
-    told: dict[bool, Refusal] = {}
+    key: Key
+    members: dict[int, None] = {}
+    """Its job classes, by number."""
+    blocked: dict[int, None] = {}
+    """Those of them that are blocked for want of a place."""
+    verdicts: dict[bool, Verdict] = {}
+    """What one of its jobs heard, by whether it had to respect a reservation."""
 
     @property
     def over_quota(self) -> bool:
-        """In which mode these are asked about."""
-        return bool(self.likeness[0])
+        """The mode of its jobs."""
+        return bool(self.key[0])
 
     def forget(self) -> None:
-        """Something changed: what it was told may not be true any more."""
-        self.refused.clear()
-        self.told.clear()
+        """Something changed: its verdicts may not hold any more."""
+        self.blocked.clear()
+        self.verdicts.clear()
 
 
-class Kindred:
-    """All kin, by likeness and number."""
+class JobClass(Struct):
+    """The jobs of one quota gate and one placement class."""
 
-    def __init__(self) -> None:
-        self._by_likeness: dict[Likeness, Kin] = {}
-        self._by_number: dict[int, Kin] = {}
-        self._free_numbers: list[int] = []
+    number: int
+    key: Key
+    spec: JobSpec
+    """Of one of its jobs."""
+    gate: QuotaGate
+    placement: dict[bool, PlacementClass]
+    """Its placement class, by mode."""
+    grant: Grant | None = None
+    """What a round leaves its jobs; None without rounds."""
+    size: int = 0
+    """How many jobs wait."""
+    had: dict[bool, frozenset[int]] = {}
+    """By mode, the accelerators that it might have used when it was blocked.
 
-    def __iter__(self) -> Iterator[Kin]:
-        return iter(self._by_number.values())
-
-    def get(self, number: int) -> Kin | None:
-        """The kin of a number, if there is one."""
-        return self._by_number.get(number)
-
-    def join(self, likeness: Likeness, line: int) -> Kin:
-        """The kin of one more line; nobody is of it yet if it has no other. O(1)."""
-        kin = self._by_likeness.get(likeness)
-        if kin is None:
-            number = self._free_numbers.pop() if self._free_numbers else len(self._by_number)
-            kin = self._by_likeness[likeness] = self._by_number[number] = Kin(number, likeness)
-        kin.lines[line] = None
-        return kin
-
-    def leave(self, kin: Kin, line: int) -> None:
-        """A line is no more. O(1)."""
-        del kin.lines[line]
-        kin.refused.pop(line, None)
-        if not kin.lines:
-            del self._by_likeness[kin.likeness], self._by_number[kin.number]
-            self._free_numbers.append(kin.number)
-
-    def forget(self) -> None:
-        """Something changed that might help anyone. O(kin)."""
-        for kin in self._by_number.values():
-            kin.forget()
+    Only where quota might let it use others."""
+    verdict: Verdict = NOT_TRIED
+    """Why its jobs wait, as the last of them heard."""
 
 
-def likeness_of(
+def placement_key(
     spec: JobSpec,
     topology: Topology,
-    avoid_hosts: tuple[str, ...],
-    bound: Binding | None,
-    over_quota: bool,
-    granted: int | None = None,
-    beside: str = "",
-) -> Likeness:
-    """All that decides whether a job finds a place: in what band it counts, and what it asks for."""
+    avoid_hosts: tuple[str, ...] = (),
+    bound: Binding | None = None,
+    grant: Grant | None = None,
+    *,
+    over_quota: bool = False,
+) -> Key:
+    """All that decides whether a place exists for a job: the key of its placement class.
+
+    What is left out here must make no difference to any search: jobs inherit the verdicts of their
+    class. Over quota every band counts as opportunistic.
+    """
     return (
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
@@ -122,11 +133,63 @@ def likeness_of(
         spec.datasets,
         avoid_hosts,
         bound,
-        granted,
-        beside,
+        grant,
     )
 
 
+def gate_key(spec: JobSpec) -> Key:
+    """All that decides what quota lets a job use: the key of its quota gate."""
+    return (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+
+
+def job_key(spec: JobSpec, placement: Key) -> Key:
+    """The key of a job class: that of its class within quota, and what its gate has besides."""
+    return (spec.tenant, spec.preemptible, placement)
+
+
 def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
-    """By group, how many tasks there are, or may be at least, and what each needs. O(groups)."""
+    """By group, the tasks that there are, or are at least, and what each needs. O(groups)."""
     return tuple([(group.count, group.min_count, group.resources) for group in spec.groups])
+
+
+def beside_of(job_class: JobClass) -> str:
+    """The job on whose GPUs a round grants the jobs of a class their place; empty: on their own."""
+    return job_class.grant.beside if job_class.grant is not None else ""
+
+
+class PlacementClasses:
+    """All placement classes, by key and by number."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, PlacementClass] = {}
+        self._by_number: dict[int, PlacementClass] = {}
+        self._free_numbers: list[int] = []
+
+    def __iter__(self) -> Iterator[PlacementClass]:
+        return iter(self._by_number.values())
+
+    def get(self, number: int) -> PlacementClass | None:
+        """The class of a number, if there is one."""
+        return self._by_number.get(number)
+
+    def join(self, key: Key, member: int) -> PlacementClass:
+        """The placement class of one more job class; perhaps a new one. O(1)."""
+        found = self._by_key.get(key)
+        if found is None:
+            number = self._free_numbers.pop() if self._free_numbers else len(self._by_number)
+            found = self._by_key[key] = self._by_number[number] = PlacementClass(number, key)
+        found.members[member] = None
+        return found
+
+    def leave(self, placement: PlacementClass, member: int) -> None:
+        """A job class is no more. O(1)."""
+        del placement.members[member]
+        placement.blocked.pop(member, None)
+        if not placement.members:
+            del self._by_key[placement.key], self._by_number[placement.number]
+            self._free_numbers.append(placement.number)
+
+    def forget(self) -> None:
+        """Something changed that may help any job. O(classes)."""
+        for placement in self._by_number.values():
+            placement.forget()

@@ -9,7 +9,7 @@ import heapq
 import math
 from collections.abc import Mapping
 
-from topmast.fast.queue.backlog.pending import Pending
+from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.record import JobRecord
 from topmast.model.states import WAITING
 from topmast.policies.base import Drifting, Order
@@ -29,7 +29,7 @@ class Drifts:
         """By job: when it drifts next, and whether it waits till then; other entries of the heap are void."""
         self._last_s = -math.inf
 
-    def note(self, pending: Pending, record: JobRecord, now: float) -> None:
+    def note(self, pending: Backlog, record: JobRecord, now: float) -> None:
         """A job begins to run or to wait, or it drifted: when does it next? O(log jobs)."""
         if self._order is None:
             return

@@ -4,8 +4,7 @@ Jobs stand in rows. A `rerank` computes the keys of all rows and sorts them: O(j
 Until the next one keys are frozen, so that a change is an insert, a removal or a change of band: an
 insert goes into a short sorted list beside the sorted rows, a removal only marks its row.
 
-Jobs that fit alike are of one line (see pending). A line for which there is no room is closed, and its
-jobs are passed over, many at a time.
+The jobs of a blocked class (see `blocked`) are passed over, many at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.fast.queue.backlog.ordered_index import FIRST_CAPACITY, Key, Lane, with_room_for
+from topmast.fast.queue.backlog.ordered_index import FIRST_CAPACITY, Key, OrderedIndex
 from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, Order, QueueView
 
@@ -34,7 +33,7 @@ SCAN_FIRST, SCAN_MOST = 64, 1 << 16
 
 _TYPES: dict[str, type[np.generic]] = {
     "alive": np.bool_,
-    "line": np.int64,
+    "job_class": np.int64,
     "number": np.int64,
     "band": np.int16,
     "tenant": np.int64,
@@ -52,11 +51,12 @@ _TYPES: dict[str, type[np.generic]] = {
 
 
 class Waiting(Struct, frozen=True):
-    """A job as it is ranked. ``line`` numbers those that fit alike; ``since_s``: since when it waits, or runs."""
+    """A job as it is ranked."""
 
     job: str
     number: int
-    line: int
+    job_class: int
+    """The number of its job class."""
     tenant: str
     band: Band
     submit_s: float
@@ -69,6 +69,7 @@ class Waiting(Struct, frozen=True):
     executed_s: float = 0.0
     first_start_s: float = math.inf
     since_s: float = 0.0
+    """Since when it waits, or runs."""
 
 
 class Ranking:
@@ -93,13 +94,13 @@ class Ranking:
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_CAPACITY - 1, -1, -1))
         self._left: list[int] = []
-        """Rows of jobs that left; used again after the next sort, for the lanes still name them."""
+        """Rows of jobs that left; used again after the next sort, for the indices still name them."""
         self._staged: list[int] = []
-        self._within, self._over = Lane(), Lane()
+        self._within, self._over = OrderedIndex(), OrderedIndex()
         self.exempt: str | None = None
-        """A job to whom it does not matter that its kin are passed over."""
-        self._all_open = False
-        """Whether every line was opened since somebody looked."""
+        """A job that is tried although its placement class is blocked."""
+        self._all_unblocked = False
+        """Whether all was unblocked since the head was looked up."""
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -110,10 +111,10 @@ class Ranking:
     # --- changes ----------------------------------------------------------------------------------
 
     def add(self, waiting: Waiting) -> None:
-        """Let a job in; it is put in order when somebody looks. O(1)."""
+        """Let a job in; it is put in order when the head is looked up. O(1)."""
         columns, row = self._columns, self._take_row(waiting.job)
         columns["alive"][row] = True
-        columns["line"][row] = waiting.line
+        columns["job_class"][row] = waiting.job_class
         columns["number"][row] = waiting.number
         columns["band"][row] = waiting.band
         columns["tenant"][row] = self._tenant(waiting.tenant)
@@ -232,8 +233,8 @@ class Ranking:
         self._left = []
 
     def _settle(self) -> None:
-        """Put in order what was added since somebody looked. O(added x late), or a sort."""
-        self._open_if_told()
+        """Put in order what was added since the head was looked up. O(added x late), or a sort."""
+        self._settle_blocks()
         if not self._staged:
             return
         alive = self._columns["alive"]
@@ -246,10 +247,10 @@ class Ranking:
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:
-            for lane, over_quota in ((self._within, False), (self._over, True)):
+            for index, over_quota in ((self._within, False), (self._over, True)):
                 key = self._key(row, over_quota)
-                if lane.insert(key, row) and self._is_open(lane, row):
-                    lane.step_back(key)
+                if index.insert(key, row) and self._is_unblocked(index, row):
+                    index.step_back(key)
 
     def _is_worth_a_sort(self, added: int) -> bool:
         """Whether all rows are sorted: what was inserted is looked through one by one, what is sorted in, many at a time."""
@@ -281,7 +282,7 @@ class Ranking:
         columns = {
             name: np.array([getattr(other, name) for other in others], dtype=kind)
             for name, kind in _TYPES.items()
-            if name not in ("alive", "tenant", "line", "number")
+            if name not in ("alive", "tenant", "job_class", "number")
         }
         return QueueView(
             now_s=now,
@@ -309,93 +310,91 @@ class Ranking:
         return None if row is None else float(self._columns["remaining_s"][row])
 
     def in_order(self, over_quota: bool = False) -> Iterator[str]:
-        """Every job from the head on, closed lines or not; not to be changed meanwhile."""
+        """Every job from the head on, passed over or not; not to be changed meanwhile."""
         self._settle()
-        lane = self._over if over_quota else self._within
+        index = self._over if over_quota else self._within
         alive = self._columns["alive"]
-        base = (self._key(row, over_quota) for row in lane.base[alive[lane.base]].tolist())
-        late = (key for key in lane.late if alive[int(key[-1])])
+        base = (self._key(row, over_quota) for row in index.base[alive[index.base]].tolist())
+        late = (key for key in index.late if alive[int(key[-1])])
         for key in heapq.merge(base, late):
             yield self._jobs[int(key[-1])]
 
-    # --- the next job of an open line -------------------------------------------------------------
+    # --- the next job that is not passed over -----------------------------------------------------
 
-    def first_open(self, over_quota: bool) -> tuple[Key, str] | None:
-        """The first job in order whose line is open. Amortised O(1) in Python, O(jobs) in numpy."""
+    def first_unblocked(self, over_quota: bool) -> tuple[Key, str] | None:
+        """The first job in order that is not passed over. Amortised O(1) in Python, O(jobs) in numpy."""
         self._settle()
         if not self._row_of:
             return None
-        lane = self._over if over_quota else self._within
-        found = self._head(lane, over_quota)
+        index = self._over if over_quota else self._within
+        found = self._head(index, over_quota)
         exempt = None if self.exempt is None else self._row_of.get(self.exempt)
-        if exempt is not None and self._is_line_open(lane, exempt):
+        if exempt is not None and self._is_job_class_unblocked(index, exempt):
             key = self._key(exempt, over_quota)
             found = key if found is None else min(found, key)
         return None if found is None else (found, self._jobs[int(found[-1])])
 
-    def _head(self, lane: Lane, over_quota: bool) -> Key | None:
-        """The key of the first row that is looked at. O(1) unless something happened at the head."""
-        found = lane.head
-        if lane.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
+    def _head(self, index: OrderedIndex, over_quota: bool) -> Key | None:
+        """The key of the first row that is not passed over. O(1) unless something happened at the head."""
+        found = index.head
+        if index.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
             return found
         found = None
-        lane.cursor = self._seek(lane, lane.base, lane.cursor)
-        lane.late_cursor = self._seek(lane, lane.late_rows, lane.late_cursor)
-        if lane.cursor < len(lane.base):
-            found = self._key(lane.base.item(lane.cursor), over_quota)
-        if lane.late_cursor < len(lane.late):
-            late = lane.late[lane.late_cursor]
+        index.cursor = self._seek(index, index.base, index.cursor)
+        index.late_cursor = self._seek(index, index.late_rows, index.late_cursor)
+        if index.cursor < len(index.base):
+            found = self._key(index.base.item(index.cursor), over_quota)
+        if index.late_cursor < len(index.late):
+            late = index.late[index.late_cursor]
             found = late if found is None else min(found, late)
-        lane.head, lane.knows_head = found, True
+        index.head, index.knows_head = found, True
         return found
 
     def all_within(self) -> bool:
-        """Whether nobody is passed over within quota: then nobody over quota comes before all. O(1)."""
-        return self._all_open or not self._within.closed
+        """Whether no job is passed over within quota: then none over quota comes before all. O(1)."""
+        return self._all_unblocked or not self._within.blocked
 
     def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
-        """The first jobs in order whose lines are open. O(count + rows passed over), in numpy."""
+        """The first jobs in order that are not passed over. O(count + rows passed over), in numpy."""
         self._settle()
-        lane = self._over if over_quota else self._within
-        alive, line = self._columns["alive"], self._columns["line"]
+        index = self._over if over_quota else self._within
+        alive, job_class = self._columns["alive"], self._columns["job_class"]
         left_s = self._columns["remaining_s"]
         rows: list[int] = []
-        at, size = lane.cursor, SCAN_FIRST
-        while at < len(lane.base) and len(rows) < count:
-            block = lane.base[at : at + size]
-            hits = alive[block] & lane.are_open(line[block], left_s[block])
+        at, size = index.cursor, SCAN_FIRST
+        while at < len(index.base) and len(rows) < count:
+            block = index.base[at : at + size]
+            hits = alive[block] & index.are_unblocked(job_class[block], left_s[block])
             rows += block[hits].tolist()
             at, size = at + len(block), min(4 * size, SCAN_MOST)
-        behind = lane.late_rows[lane.late_cursor :]
-        hits = alive[behind] & lane.are_open(line[behind], left_s[behind])
-        late = [lane.late[lane.late_cursor + i] for i in np.flatnonzero(hits)[:count].tolist()]
+        behind = index.late_rows[index.late_cursor :]
+        hits = alive[behind] & index.are_unblocked(job_class[behind], left_s[behind])
+        late = [index.late[index.late_cursor + i] for i in np.flatnonzero(hits)[:count].tolist()]
         base = (self._key(row, over_quota) for row in rows[:count])
         keys = islice(heapq.merge(base, late), count)
         return [(key, self._jobs[int(key[-1])]) for key in keys]
 
-    def _is_open(self, lane: Lane, row: int) -> bool:
+    def _is_unblocked(self, index: OrderedIndex, row: int) -> bool:
         columns = self._columns
-        line = columns["line"].item(row)
-        closed_from_s = min(
-            lane.closed_from_s.item(line), lane.kin_closed_from_s.item(lane.kin_of.item(line))
-        )
-        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
+        from_s = index.blocked_from_s(columns["job_class"].item(row))
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < from_s)
 
-    def _is_line_open(self, lane: Lane, row: int) -> bool:
+    def _is_job_class_unblocked(self, index: OrderedIndex, row: int) -> bool:
+        """As `_is_unblocked`, whatever there is of its placement class."""
         columns = self._columns
-        closed_from_s = lane.closed_from_s.item(columns["line"].item(row))
-        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < closed_from_s)
+        from_s = index.job_classes.from_s.item(columns["job_class"].item(row))
+        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < from_s)
 
-    def _seek(self, lane: Lane, rows: Ints, at: int) -> int:
-        """Where the first of some rows is that is looked at, from a place on; behind the last if none. O(rows), in numpy."""
-        if at < len(rows) and self._is_open(lane, rows.item(at)):
+    def _seek(self, index: OrderedIndex, rows: Ints, at: int) -> int:
+        """Where the first of some rows is that is not passed over, from a place on; behind the last if none. O(rows), in numpy."""
+        if at < len(rows) and self._is_unblocked(index, rows.item(at)):
             return at  # most often nothing happened at the head
-        alive, line = self._columns["alive"], self._columns["line"]
+        alive, job_class = self._columns["alive"], self._columns["job_class"]
         left_s = self._columns["remaining_s"]
         size = SCAN_FIRST
         while at < len(rows):
             some = rows[at : at + size]
-            hits = alive[some] & lane.are_open(line[some], left_s[some])
+            hits = alive[some] & index.are_unblocked(job_class[some], left_s[some])
             first = int(hits.argmax())
             if hits[first]:
                 return at + first
@@ -403,58 +402,62 @@ class Ranking:
             size = min(4 * size, SCAN_MOST)
         return at
 
-    def close(self, line: int, over_quota: bool, from_s: float = -np.inf) -> None:
-        """Pass over a line from now on: all of it, or who is expected to need ``from_s`` or more."""
-        self._open_if_told()
-        lane = self._over if over_quota else self._within
-        lane.close(line, from_s)
-
     def is_passed_over(self, job: str) -> bool:
-        """Whether a job is not looked at, neither within quota nor over it. O(1)."""
-        row, lanes = self._row_of[job], (self._within, self._over)
-        return not self._all_open and not any(self._is_open(lane, row) for lane in lanes)
+        """Whether a job is passed over, within quota and over it. O(1)."""
+        row, indices = self._row_of[job], (self._within, self._over)
+        passed_over = not any(self._is_unblocked(index, row) for index in indices)
+        return not self._all_unblocked and passed_over
 
-    def new_line(self, line: int, kin_within: int, kin_over: int) -> None:
-        """A line that nobody is in yet begins open, but for what its kin were told. Amortised O(1)."""
-        for lane, kin in ((self._within, kin_within), (self._over, kin_over)):
-            lane.closed_from_s = with_room_for(line, lane.closed_from_s, np.inf)
-            lane.kin_of = with_room_for(line, lane.kin_of, 0)
-            lane.kin_of[line] = kin
-            lane.open(line)
+    # --- blocks -----------------------------------------------------------------------------------
 
-    def new_kin(self, kin: int) -> None:
-        """A kin that nobody is of yet begins open. Amortised O(1)."""
-        for lane in (self._within, self._over):
-            lane.kin_closed_from_s = with_room_for(kin, lane.kin_closed_from_s, np.inf)
-            lane.open_kin(kin)
+    def add_job_class(self, job_class: int, within: int, over: int) -> None:
+        """There is a job class of these numbers: its own, and those of its placement classes.
 
-    def close_kin(self, kin: int, over_quota: bool, from_s: float) -> None:
-        """Pass over all lines of a kin from now on, or who is expected to need ``from_s`` or more. O(1)."""
-        self._open_if_told()
-        lane = self._over if over_quota else self._within
-        lane.close_kin(kin, from_s)
+        It begins unblocked, unless its placement classes are blocked. Amortised O(1).
+        """
+        self._within.add_job_class(job_class, within)
+        self._over.add_job_class(job_class, over)
 
-    def open_kin(self, kin: int, over_quota: bool) -> None:
-        """Look at the lines of a kin again. O(1)."""
-        lane = self._over if over_quota else self._within
-        if lane.open_kin(kin):
-            lane.rewind()
+    def add_class(self, placement: int) -> None:
+        """There is a placement class of this number; it begins unblocked. Amortised O(1)."""
+        for index in (self._within, self._over):
+            index.placement_classes.add(placement)
 
-    def open_line(self, line: int, over_quota: bool) -> None:
-        """Look at a line again, within quota or over it. O(1)."""
-        lane = self._over if over_quota else self._within
-        lane.open(line)
-        lane.rewind()
+    def block(self, job_class: int, over_quota: bool, from_s: float = -np.inf) -> None:
+        """Pass over a job class: all of it, or those that are expected to need ``from_s`` or more."""
+        index = self._to_block(over_quota)
+        index.block(index.job_classes, job_class, from_s)
 
-    def open_all(self) -> None:
-        """Look at every line again. O(1); O(lines) in numpy when somebody looks."""
-        self._all_open = True
+    def block_class(self, placement: int, over_quota: bool, from_s: float) -> None:
+        """Pass over a placement class, or those that are expected to need ``from_s`` or more. O(1)."""
+        index = self._to_block(over_quota)
+        index.block(index.placement_classes, placement, from_s)
 
-    def _open_if_told(self) -> None:
-        if self._all_open:
-            self._all_open = False
-            for lane in (self._within, self._over):
-                lane.open_all()
+    def _to_block(self, over_quota: bool) -> OrderedIndex:
+        self._settle_blocks()
+        return self._over if over_quota else self._within
+
+    def unblock(self, job_class: int, over_quota: bool) -> None:
+        """Do not pass over a job class any more, within quota or over it. O(1)."""
+        index = self._over if over_quota else self._within
+        index.job_classes.lift(job_class)
+        index.rewind()
+
+    def unblock_class(self, placement: int, over_quota: bool) -> None:
+        """Do not pass over a placement class any more. O(1)."""
+        index = self._over if over_quota else self._within
+        if index.placement_classes.lift(placement):
+            index.rewind()
+
+    def unblock_all(self) -> None:
+        """Pass over no job. O(1); O(classes) in numpy when the head is looked up."""
+        self._all_unblocked = True
+
+    def _settle_blocks(self) -> None:
+        if self._all_unblocked:
+            self._all_unblocked = False
+            for index in (self._within, self._over):
+                index.unblock_all()
 
 
 def _ascends(first: Floats, second: Ints) -> bool:

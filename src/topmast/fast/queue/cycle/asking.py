@@ -1,24 +1,24 @@
-"""Questions: whether a candidate may start at all, what the regions are asked, and lines that are closed."""
+"""Questions: whether a candidate may start at all, and what the regions are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.pending import Candidate, effective_band
-from topmast.fast.queue.backlog.placement_class import Refusal
+from topmast.fast.queue.backlog.backlog import effective_band
+from topmast.fast.queue.backlog.blocked import Candidate
+from topmast.fast.queue.backlog.placement_class import Verdict, beside_of
 from topmast.fast.queue.cycle.auction import Asking, Nearby, earliest, no_region
 from topmast.fast.queue.cycle.prefetch import following
+from topmast.fast.queue.cycle.verdicts import block, block_gate, refuse, verdict_of_class
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
-from topmast.model.plan import PlacementRequest, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import PendingReason
-from topmast.policies.options import Preemption, WhenBlocked
+from topmast.policies.options import Preemption
 
 ASK_TIMEOUT_S = 5.0
 NOT_ITS_TURN = "this round gives the GPUs to other jobs"
@@ -26,41 +26,44 @@ KEPT_FOR_OTHERS = "the GPU models that its quota allows are kept for other jobs"
 
 
 def consider(queue: QueueViews, candidate: Candidate) -> None:
-    """May this job start in this mode? Then ask the regions; else close its line."""
+    """May this job start in this mode? Then ask the regions; else block its class."""
     record, over_quota = queue.jobs[candidate.job], candidate.over_quota
     unknown = queue.catalogue.unknown(record.spec.datasets)
     if unknown:
-        close(queue, candidate, PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+        verdict = Verdict(PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
+        block(queue, candidate, verdict)
         return
-    line = queue.pending.line(candidate.job)
-    choices = queue.choices_of(line, over_quota)
+    job_class = queue.pending.job_class(candidate.job)
+    choices = queue.choices_of(job_class, over_quota)
     if not choices:
-        if over_quota and not queue.choices_of(line, over_quota=False):
-            close(queue, candidate, *queue.quota_reason(record.spec))
+        if over_quota and not queue.choices_of(job_class, over_quota=False):
+            block(queue, candidate, Verdict(*queue.quota_reason(record.spec)))
         else:
-            _pass_over(queue, candidate)
+            block_gate(queue, candidate)
         return
+    full = PendingReason.INSUFFICIENT_CAPACITY
     if not queue.rounds.may_start(candidate.job):
-        close(queue, candidate, PendingReason.INSUFFICIENT_CAPACITY, NOT_ITS_TURN)
+        block(queue, candidate, Verdict(full, NOT_ITS_TURN))
         return
     choices = queue.allowed(record.spec, record, choices)
     if not choices:
-        full, until_s = PendingReason.INSUFFICIENT_CAPACITY, queue.kept_back_until_s(record)
-        close(queue, candidate, full, KEPT_FOR_OTHERS, until_s)
+        until_s = queue.kept_back_until_s(record)
+        block(queue, candidate, Verdict(full, KEPT_FOR_OTHERS, until_s))
         return
-    if line.beside:
-        _ask_beside(queue, candidate, choices, line.beside)
+    beside = beside_of(job_class)
+    if beside:
+        _ask_beside(queue, candidate, choices, beside)
         return
-    refusal = _was_told(queue, record, candidate, choices)
-    if refusal is not None:
-        refuse(queue, candidate, refusal)
+    known = verdict_of_class(queue, record, candidate, choices)
+    if known is not None:
+        refuse(queue, candidate, known)
         return
     costs = costs_of(queue, record)
     regions = [r for r, cost in costs.items() if cost.barred is None]
     if not regions:
         detail = "; ".join(f"{r}: {c.why}" for r, c in costs.items())
         retry_at_s = earliest(c.retry_at_s for c in costs.values())
-        close(queue, candidate, no_region(costs.values()), detail, retry_at_s)
+        block(queue, candidate, Verdict(no_region(costs.values()), detail, retry_at_s))
         return
     ask(queue, candidate, choices, costs, regions, preempt=False)
 
@@ -74,11 +77,8 @@ def _ask_beside(
     region = None if host is None or host.plan is None else host.plan.region
     cost = costs.get(region or "")
     if region is None or cost is None or cost.barred is not None or cost.missing:
-        full, detail = (
-            PendingReason.INSUFFICIENT_CAPACITY,
-            f"it shares the GPUs of {beside} in this round, and {beside} is not placed yet",
-        )
-        close(queue, candidate, full, detail)
+        detail = f"it shares the GPUs of {beside} in this round, and {beside} is not placed yet"
+        block(queue, candidate, Verdict(PendingReason.INSUFFICIENT_CAPACITY, detail))
         return
     ask(queue, candidate, choices, costs, [region], preempt=False)
 
@@ -118,14 +118,16 @@ def ask(
     )  # fmt: skip
     queue.asking = asking = Asking(
         queue.batch, candidate, choices, preempt, list(regions), queue.now + ASK_TIMEOUT_S,
-        costs, queue.pending.changes, question.held, free_best=free_best, offers={},
+        costs, queue.pending.blocked.changes, question.held, free_best=free_best, offers={},
         moves=room_gpu_s is not None, copies=copies, nearby=nearby, shrinks=shrinks,
     )  # fmt: skip
     here = [region for region in regions if region not in queue.reach.apart]
     if here:
         terms = {region: queue.terms(region, costs[region]) for region in here}
-        kin = queue.pending.line(record.id).kin[candidate.over_quota]
-        whole = m.RequestFleetBids(queue.batch, question, terms, kin.number, queue.reach.hold_s())
+        placement = queue.pending.job_class(record.id).placement[candidate.over_quota]
+        whole = m.RequestFleetBids(
+            queue.batch, question, terms, placement.number, queue.reach.hold_s()
+        )
         queue.send(ids.FLEET_PLACER, whole)
     if len(here) < len(regions):
         _ask_apart(queue, asking, question)
@@ -169,7 +171,7 @@ def _question(
         reserve=reserve or when, outranked=outranked, room_gpu_s=room_gpu_s,
         cluster=None if record.bound is None else record.bound.cluster, more=more, shrinks=shrinks,
     )  # fmt: skip
-    beside = queue.pending.line(record.id).beside
+    beside = beside_of(queue.pending.job_class(record.id))
     return replace(question, beside=beside) if beside else question
 
 
@@ -216,8 +218,8 @@ def _upcoming(
     found = []
     for candidate in following(queue.pending.ranking, first, count):
         record = queue.jobs[candidate.job]
-        line = queue.pending.line(candidate.job)
-        choices = queue.choices_of(line, candidate.over_quota)
+        job_class = queue.pending.job_class(candidate.job)
+        choices = queue.choices_of(job_class, candidate.over_quota)
         choices = queue.allowed(record.spec, record, choices)
         if not queue.rounds.may_start(candidate.job):
             break
@@ -251,97 +253,6 @@ def _batch(
         if stops and not cost.missing and queue.ahead.is_full(region):
             asks.append(replace(own, preempt=True))
     return tuple(asks)
-
-
-# --- lines ----------------------------------------------------------------------------------------------
-
-
-def _was_told(
-    queue: QueueViews, record: JobRecord, candidate: Candidate, choices: tuple[int, ...]
-) -> Refusal | None:
-    """What another of its kin was told, if this job would be told the same now. O(1).
-
-    Not if it may do more than the others: have a place that is kept for it, stop who ranks behind it, forget the
-    hosts that it avoids, get a reservation, or have others moved.
-    """
-    apart = record.moves or record.avoid_hosts or queue.profile.preemption is Preemption.RANK
-    told = queue.pending.line(record.id).kin[candidate.over_quota].told
-    if apart or not told or queue.backfill.may_reserve(record, queue.now):
-        return None
-    if queue.defragmentation.may_ask(record.id, queue.now):
-        return None
-    held = queue.held_from(record.spec, record, candidate.over_quota)
-    known = (told.get(False), told.get(held is not None))
-    return next((r for r in known if r is not None and r.covers(choices, held, queue.now)), None)
-
-
-def refuse(
-    queue: QueueViews,
-    candidate: Candidate,
-    refusal: Refusal,
-    offered: Iterable[Reservation | None] = (),
-) -> None:
-    """A job found no place: close its line until something, or time, may help. ``offered``: where it would first."""
-    record, retry_at_s = queue.jobs[candidate.job], refusal.retry_at_s
-    if refusal.reason is PendingReason.INSUFFICIENT_CAPACITY:
-        band = effective_band(record.spec.band, candidate.over_quota)
-        over_quota = candidate.over_quota
-        anew_at_s = queue.backfill.found_no_room(record, band, over_quota, offered, queue.now)
-        moves_at_s = queue.defragmentation.found_no_room(record.id, queue.now)
-        kept_until_s = queue.kept_back_until_s(record)
-        retry_at_s = earliest((retry_at_s, anew_at_s, moves_at_s, kept_until_s))
-    held = refusal.held
-    close(queue, candidate, refusal.reason, refusal.detail, retry_at_s, held, refused=True)
-    if _goes_for_all(queue, record, refusal):
-        kin = queue.pending.line(record.id).kin[candidate.over_quota]
-        queue.pending.ranking.exempt = queue.backfill.holder
-        queue.pending.pass_over(kin, queue.backfill.closes_from_s(held, queue.now))
-
-
-def _goes_for_all(queue: QueueViews, record: JobRecord, refusal: Refusal) -> bool:
-    """Whether nobody of a job's kin may do more than it might, now or when time alone has passed."""
-    profile = queue.profile
-    alike = profile.preemption is not Preemption.RANK and not profile.defragment
-    in_turn = profile.when_blocked is not WhenBlocked.STOP and queue.backfill.is_given
-    one_choice = len(queue.entitlements.accelerators(record.spec)) <= 1
-    for_good = refusal.retry_at_s is None and not record.avoid_hosts
-    return alike and in_turn and one_choice and for_good
-
-
-def close(
-    queue: QueueViews,
-    candidate: Candidate,
-    reason: PendingReason,
-    detail: str,
-    retry_at_s: float | None = None,
-    held: Reservation | None = None,
-    *,
-    refused: bool = False,
-) -> None:
-    """No place now: remember why. The reason found within the quota outlives the other's."""
-    line, spec = queue.pending.line(candidate.job), queue.jobs[candidate.job].spec
-    within = queue.choices_of(line, over_quota=False)
-    full = PendingReason.INSUFFICIENT_CAPACITY
-    busy = reason is full
-    if not candidate.over_quota or not within:
-        if candidate.over_quota and busy:
-            reason, detail = queue.quota_reason(spec)
-        line.reason, line.detail = reason, detail
-    from_s = queue.backfill.closes_from_s(held, queue.now)
-    choices = queue.choices_of(line, candidate.over_quota)
-    limited = queue.ledger.is_limited(spec.tenant)
-    queue.pending.close(line, candidate.over_quota, retry_at_s, from_s, choices, limited, refused)
-    last = candidate.over_quota or not queue.choices_of(line, over_quota=True)
-    if last and queue.profile.when_blocked is WhenBlocked.STOP and (busy or line.reason is full):
-        queue.pending.stop_at(candidate)
-
-
-def _pass_over(queue: QueueViews, candidate: Candidate) -> None:
-    """A job has nothing to ask for in one mode; the other one decides. Nor has who wants as much of its quota."""
-    line = queue.pending.line(candidate.job)
-    limited = queue.ledger.is_limited(line.spec.tenant)
-    queue.pending.close_terms(line, candidate.over_quota, limited=limited)
-    queue.pending.close(line, candidate.over_quota, None, limited=limited)
 
 
 def with_data(queue: QueueViews, costs: dict[str, DataCost]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
-from topmast.fast.queue.backlog.pending import Candidate
+from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.model.decided import Decided, Rival, Rule
 from topmast.model.messages import Bid

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.backlog.blocked import (
+    Anything,
+    QuotaFreed,
+    ReservationFree,
+    RoomFreed,
+    TimeUp,
+)
 from topmast.fast.queue.cycle.asking import ASK_TIMEOUT_S, consider
 from topmast.fast.queue.cycle.auction import Asking
 from topmast.fast.queue.cycle.deciding import auction
@@ -19,7 +26,7 @@ ASKS_PER_WAKE = 200
 
 
 def wake(queue: QueueViews, event: m.Wake) -> None:
-    """Let in whose back-off is over, reopen what time reopens, and go on asking."""
+    """Let in whose back-off is over, unblock what time unblocks, and go on asking."""
     for record in queue.pending.release(queue.now):
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
@@ -27,11 +34,11 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     for deletion in queue.catalogue.deletions.take_due(queue.now):
         order_deletion(queue, deletion)
     _drift(queue)
-    queue.pending.reopen_due(queue.now)
+    queue.pending.unblock(TimeUp(queue.now))
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
-        queue.pending.reopen()
+        queue.pending.unblock(Anything())
     if queue.quota_may_help():
-        queue.pending.reopen_for_quota(queue.choices_by_mode, queue.ledger.take_touched())
+        queue.pending.unblock(QuotaFreed(queue.ledger.take_touched(), queue.choices_by_mode))
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
@@ -58,7 +65,7 @@ def _drift(queue: QueueViews) -> None:
         else:
             queue.drifts.note(queue.pending, record, queue.now)
     if due:
-        queue.pending.reopen()
+        queue.pending.unblock(Anything())
 
 
 def _offer_freed(queue: QueueViews) -> None:
@@ -66,7 +73,7 @@ def _offer_freed(queue: QueueViews) -> None:
     for region, cluster in queue.backfill.take_freed():
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(region, (cluster,), freed=True))
     if not queue.backfill.is_given:
-        queue.pending.reopen_refused()  # for the first who finds no room again gets the next one
+        queue.pending.unblock(ReservationFree())
 
 
 def advance(queue: QueueViews) -> None:
@@ -94,7 +101,7 @@ def advance(queue: QueueViews) -> None:
 def offered(queue: QueueViews, event: m.RegionBids) -> None:
     """A region apart has answered."""
     if queue.reach.hear(event.region):
-        queue.pending.reopen()
+        queue.pending.unblock(Anything())
     queue.ahead.hear(event.region, event.batch, event.offers)
     asking = queue.asking
     if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
@@ -126,7 +133,7 @@ def _give_up_on_silent(queue: QueueViews, asking: Asking) -> None:
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
     """A region is back: it may have room for those that were refused everywhere else."""
     queue.reach.find(event.region)
-    queue.pending.reopen()
+    queue.pending.unblock(Anything())
 
 
 def link_down(queue: QueueViews, event: m.LinkDown) -> None:
@@ -161,6 +168,6 @@ def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
 def may_fit(queue: QueueViews, event: m.Unblocked) -> None:
     """Ask again about these, or about all."""
     if event.kin is None:
-        queue.pending.reopen()
+        queue.pending.unblock(Anything())
     else:
-        queue.pending.reopen_kin(event.kin)
+        queue.pending.unblock(RoomFreed(event.kin))

@@ -1,17 +1,15 @@
-"""The decision about one job, when all its offers are in: commit, fetch data, ask for more, or close its line."""
+"""The decision about one job, when all its offers are in: commit, fetch data, ask for more, or block its class."""
 
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.applying import REFUSAL_DELAY_S
-from topmast.fast.queue.backlog.pending import effective_band
-from topmast.fast.queue.backlog.placement_class import Refusal
+from topmast.fast.queue.backlog.backlog import effective_band
+from topmast.fast.queue.backlog.placement_class import Verdict
 from topmast.fast.queue.cycle.asking import (
     ASK_TIMEOUT_S,
     ask,
-    close,
     may_preempt,
-    refuse,
     with_data,
 )
 from topmast.fast.queue.cycle.auction import (
@@ -23,6 +21,7 @@ from topmast.fast.queue.cycle.auction import (
     most_hopeful,
     next_step,
 )
+from topmast.fast.queue.cycle.verdicts import block, refuse
 from topmast.fast.queue.data.copies_on_demand import waits_since_s
 from topmast.fast.queue.data.datasets import begin_copy
 from topmast.fast.queue.lifecycle import release_place
@@ -89,7 +88,7 @@ def auction(queue: QueueViews, asking: Asking) -> None:
     queue.asking = None
     candidate = asking.candidate
     record = queue.jobs.get(candidate.job)
-    if record is None or queue.pending.line_of(record.id) is None:
+    if record is None or queue.pending.class_of(record.id) is None:
         return  # it was cancelled while the regions thought about it
     step, plan = next_step(asking, Options(queue, record, asking))
     nearby, room_gpu_s = asking.what_is_nearby(), None
@@ -103,7 +102,9 @@ def auction(queue: QueueViews, asking: Asking) -> None:
         case Step.REFUSE:
             if record.avoid_hosts:
                 queue.decide(f.AvoidHostsCleared(record.id))
-            elif asking.changes == queue.pending.changes:  # else it is asked about once more
+            elif (
+                asking.changes == queue.pending.blocked.changes
+            ):  # else it is asked about once more
                 _found_no_place(queue, record, asking)
             return
         case Step.MOVE:
@@ -118,7 +119,10 @@ def auction(queue: QueueViews, asking: Asking) -> None:
 
 
 def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> None:
-    """Close the line of a job for the best of the regions' reasons, until time may help; its kin are told the same."""
+    """Block the class of a job for the best of the regions' reasons, until time may help.
+
+    The verdict goes for its placement class.
+    """
     candidate = asking.candidate
     reason = most_hopeful(o.reason for o in asking.offers.values())
     retry_at_s = earliest(o.retry_at_s for o in asking.offers.values())
@@ -126,11 +130,13 @@ def _found_no_place(queue: QueueViews, record: JobRecord, asking: Asking) -> Non
     retry_at_s = earliest((retry_at_s, copies_at_s))
     if asking.silent:
         retry_at_s = earliest((retry_at_s, queue.now + ASK_TIMEOUT_S))
-    refusal = Refusal(frozenset(asking.choices), asking.held, reason, retry_at_s)
+    held = asking.held
+    detail = f"room in {held.region} is kept for {held.job}" if held else ""
+    verdict = Verdict(reason, detail, retry_at_s, asking.changes, frozenset(asking.choices), held)
     if not asking.silent:
-        kin = queue.pending.line(record.id).kin[candidate.over_quota]
-        kin.told[asking.held is not None] = refusal
-    refuse(queue, candidate, refusal, [o.reservation for o in asking.offers.values()])
+        placement = queue.pending.job_class(record.id).placement[candidate.over_quota]
+        placement.verdicts[held is not None] = verdict
+    refuse(queue, candidate, verdict, [o.reservation for o in asking.offers.values()])
 
 
 def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> None:
@@ -144,7 +150,8 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     if plan.gpus_milli and not may(record.spec, plan.held()):
         # The quota changed while the regions thought about it.
         reason, detail = queue.quota_reason(record.spec)
-        close(queue, asking.candidate, reason, detail, queue.now + REFUSAL_DELAY_S)
+        verdict = Verdict(reason, detail, queue.now + REFUSAL_DELAY_S)
+        block(queue, asking.candidate, verdict)
         return
     epoch = max(record.epoch, queue.skipped.get(record.id, 0)) + 1
     expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
@@ -155,7 +162,7 @@ def _commit(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) ->
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
     queue.ahead.take(plan.region, hold, plan.gpus_milli)
     if guest := queue.rounds.guest_of(record.id):
-        queue.pending.reopen_line(guest)
+        queue.let_try(guest)
     queue.send(
         ids.placer(plan.region),
         m.CommitPlan(
@@ -190,7 +197,7 @@ def _fetch_or_wait(
     young_until_s = earliest(offer.retry_at_s for offer in asking.offers.values())
     anew_at_s = _reserve_near(queue, record, asking)
     retry_at_s = earliest((again_s, young_until_s, anew_at_s))
-    close(queue, asking.candidate, full, wait.why, retry_at_s, refused=True)
+    block(queue, asking.candidate, Verdict(full, wait.why, retry_at_s), for_room=True)
 
 
 def _reserve_near(queue: QueueViews, record: JobRecord, asking: Asking) -> float | None:
@@ -214,4 +221,4 @@ def _fetch(queue: QueueViews, record: JobRecord, asking: Asking, plan: Plan) -> 
     names = ", ".join(dataset for dataset, _ in asking.costs[plan.region].missing)
     detail = f"{names} is being copied to {plan.region}"
     again_s = queue.now + FETCH_AGAIN_S
-    close(queue, asking.candidate, PendingReason.WAITING_FOR_DATA, detail, again_s)
+    block(queue, asking.candidate, Verdict(PendingReason.WAITING_FOR_DATA, detail, again_s))

@@ -16,7 +16,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.pending import Candidate
+from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.cycle.liveness import HOLD_S
 from topmast.model.messages import Bid

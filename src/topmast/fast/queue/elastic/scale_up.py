@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from topmast.fast.queue.backlog.pending import Line, effective_band
+from topmast.fast.queue.backlog.backlog import effective_band
+from topmast.fast.queue.backlog.blocked import RoomFreed
+from topmast.fast.queue.backlog.placement_class import JobClass
 from topmast.fast.queue.elastic.sizes import Promise
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.entitlements import most_that
@@ -33,18 +35,18 @@ def look_at_sizes(queue: QueueViews) -> None:
     """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
 
     Asked about again are those who were refused and need no more GPUs than a region has idle and may free: necessary,
-    not sufficient. O(elastic jobs + kin x regions).
+    not sufficient. O(elastic jobs + placement classes x regions).
     """
     if not queue.elastic.look(queue.now):
         return
     spare = queue.elastic.spare_milli(queue.now)
     helped = [
-        kin.number
-        for kin, spec in queue.pending.refused_kin()
-        if _may_be_helped(queue, spec, spare[effective_band(spec.band, kin.over_quota)])
+        placement.number
+        for placement, spec in queue.pending.blocked.for_room()
+        if _may_be_helped(queue, spec, spare[effective_band(spec.band, placement.over_quota)])
     ]
     if helped:
-        queue.pending.reopen_kin(helped)
+        queue.pending.unblock(RoomFreed(helped))
 
 
 def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -> bool:
@@ -66,7 +68,7 @@ def idle_milli(queue: QueueViews, region: str) -> int:
 def enlarge(queue: QueueViews) -> None:
     """Nobody is left to be asked about: tell the smallest, for what they asked, how far they may grow.
 
-    O(lines + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
+    O(job classes + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
     """
     elastic = queue.elastic
     elastic.may_grow = False
@@ -134,20 +136,20 @@ def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
     """Of some GPU models those that waiting jobs could use if there were more room.
 
     None if somebody waits who wants none, so that anybody may hold what it lacks, or if all are wanted.
-    O(lines x accelerators), until that is so.
+    O(job classes x accelerators), until that is so.
     """
     models: dict[str, None] = {}
-    for line in queue.pending.lines.values():
+    for one in queue.pending.job_classes.values():
         if among <= models.keys():
             return None
-        if not _waits_for_room(queue, line):
+        if not _waits_for_room(queue, one):
             continue
-        listed = queue.entitlements.accelerators(line.spec)
+        listed = queue.entitlements.accelerators(one.spec)
         if not listed:
             return None
         models.update((accelerator.model or "", None) for accelerator in listed)
     return frozenset(models)
 
 
-def _waits_for_room(queue: QueueViews, line: Line) -> bool:
-    return queue.reason_of_line(line)[0] in COULD_USE_ROOM
+def _waits_for_room(queue: QueueViews, one: JobClass) -> bool:
+    return queue.verdict_of(one).reason in COULD_USE_ROOM

@@ -72,15 +72,9 @@ class Rounds:
 
     # --- what the queue asks ------------------------------------------------------------------------
 
-    def choice(self, job: str) -> int | None:
-        """Which of its accelerators a job is granted in this round; None if none is."""
-        grant = self._grants.get(job)
-        return None if grant is None else grant.choice
-
-    def beside(self, job: str) -> str:
-        """On whose GPUs a job is granted its place in this round; empty: on its own."""
-        grant = self._grants.get(job)
-        return "" if grant is None else grant.beside
+    def grant(self, job: str) -> Grant | None:
+        """What a job is granted in this round; None if nothing is."""
+        return self._grants.get(job)
 
     def guest_of(self, job: str) -> str:
         """Who waits for a place on the GPUs of a job; empty if nobody does."""

@@ -102,8 +102,8 @@ def _may_run(queue: QueueViews, record: JobRecord) -> bool:
     """Whether neither quota nor data that nobody has keep a waiting job from starting."""
     if queue.catalogue.unknown(record.spec.datasets):
         return False
-    line = queue.pending.line(record.id)
-    return any(queue.allowed_by_mode(line).values())
+    gate = queue.pending.job_class(record.id).gate
+    return any(queue.allowed_by_mode(gate).values())
 
 
 def _stays(queue: QueueViews, record: JobRecord) -> bool:

@@ -16,12 +16,12 @@ from topmast.policies.base import Order, QueueView
 from topmast.policies.registry import ORDERS, policies_of
 
 BANDS = list(Band)
-LINES = 7
+JOB_CLASSES = 7
 
 
-def kin_of(line: int, over_quota: bool) -> int:
-    """Over quota more lines are of one kin."""
-    return line % (2 if over_quota else 3)
+def class_of(job_class: int, over_quota: bool) -> int:
+    """Over quota more job classes are of one placement class."""
+    return job_class % (2 if over_quota else 3)
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Model:
     ranked_at_s: float = 0.0
     standing: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, Waiting] = field(default_factory=dict)
-    closed_from_s: dict[tuple[int, bool], float] = field(default_factory=dict)
-    kin_closed_from_s: dict[tuple[int, bool], float] = field(default_factory=dict)
+    from_s_of: dict[tuple[int, bool], float] = field(default_factory=dict)
+    class_from_s: dict[tuple[int, bool], float] = field(default_factory=dict)
     exempt: str | None = None
 
     def key(self, w: Waiting, over_quota: bool) -> tuple[float, ...]:
@@ -51,7 +51,7 @@ class Model:
     def in_order(self, over_quota: bool) -> list[str]:
         return sorted(self.jobs, key=lambda job: self.key(self.jobs[job], over_quota))
 
-    def first_open(self, over_quota: bool) -> str | None:
+    def first_unblocked(self, over_quota: bool) -> str | None:
         for job in self.in_order(over_quota):
             if not self.is_passed_over(job, over_quota):
                 return job
@@ -59,10 +59,10 @@ class Model:
 
     def is_passed_over(self, job: str, over_quota: bool) -> bool:
         w, never = self.jobs[job], float("inf")
-        from_s = self.closed_from_s.get((w.line, over_quota), never)
+        from_s = self.from_s_of.get((w.job_class, over_quota), never)
         if job != self.exempt:
-            kin = kin_of(w.line, over_quota)
-            from_s = min(from_s, self.kin_closed_from_s.get((kin, over_quota), never))
+            placement = class_of(w.job_class, over_quota)
+            from_s = min(from_s, self.class_from_s.get((placement, over_quota), never))
         return w.remaining_s >= from_s
 
 
@@ -75,8 +75,10 @@ class Both:
         policy = policies_of(profile(order=order)).order
         self.real = Ranking(policy, lambda tenant: self.used[tenant])
         self.model = Model(policy, lambda tenant: self.used[tenant])
-        for line in range(LINES):
-            self.real.new_line(line, kin_of(line, False), kin_of(line, True))
+        for job_class in range(JOB_CLASSES):
+            self.real.add_job_class(
+                job_class, class_of(job_class, False), class_of(job_class, True)
+            )
         self.number = 0
         self.now = 0.0
 
@@ -86,7 +88,7 @@ class Both:
         self.number += 1
         duration_s = float(rng.randrange(1, 5))
         return Waiting(
-            job=f"j{self.number}", number=self.number, line=rng.randrange(LINES),
+            job=f"j{self.number}", number=self.number, job_class=rng.randrange(JOB_CLASSES),
             tenant=rng.choice(list(self.used)), band=rng.choice(BANDS),
             submit_s=float(max(0, self.now - rng.randrange(3))), gpus=float(rng.choice((1, 2, 8))),
             tasks=1, duration_s=duration_s, remaining_s=duration_s * rng.choice((0.5, 1.0)),
@@ -122,37 +124,37 @@ class Both:
         self.model.ranked_at_s = self.now
         self.model.standing = {}
 
-    def close(self) -> None:
-        """Pass over a line, or the longer jobs of it."""
-        line, over_quota = self.rng.randrange(LINES), self.rng.random() < 0.5
+    def block(self) -> None:
+        """Pass over a job class, or the longer jobs of it."""
+        job_class, over_quota = self.rng.randrange(JOB_CLASSES), self.rng.random() < 0.5
         from_s = self.rng.choice((-np.inf, 2.0))
-        self.real.close(line, over_quota, from_s)
-        closed = self.model.closed_from_s
-        closed[line, over_quota] = min(from_s, closed.get((line, over_quota), np.inf))
+        self.real.block(job_class, over_quota, from_s)
+        blocked = self.model.from_s_of
+        blocked[job_class, over_quota] = min(from_s, blocked.get((job_class, over_quota), np.inf))
 
-    def open_line(self) -> None:
-        line, over_quota = self.rng.randrange(LINES), self.rng.random() < 0.5
-        self.real.open_line(line, over_quota)
-        self.model.closed_from_s.pop((line, over_quota), None)
+    def unblock(self) -> None:
+        job_class, over_quota = self.rng.randrange(JOB_CLASSES), self.rng.random() < 0.5
+        self.real.unblock(job_class, over_quota)
+        self.model.from_s_of.pop((job_class, over_quota), None)
 
-    def close_kin(self) -> None:
-        """Pass over a kin, or the longer jobs of it; perhaps for all but one job."""
+    def block_class(self) -> None:
+        """Pass over a placement class, or the longer jobs of it; perhaps for all but one job."""
         over_quota = self.rng.random() < 0.5
-        kin, from_s = self.rng.randrange(2), self.rng.choice((-np.inf, 2.0))
-        self.real.close_kin(kin, over_quota, from_s)
-        closed = self.model.kin_closed_from_s
-        closed[kin, over_quota] = min(from_s, closed.get((kin, over_quota), np.inf))
+        placement, from_s = self.rng.randrange(2), self.rng.choice((-np.inf, 2.0))
+        self.real.block_class(placement, over_quota, from_s)
+        blocked = self.model.class_from_s
+        blocked[placement, over_quota] = min(from_s, blocked.get((placement, over_quota), np.inf))
         self.real.exempt = self.model.exempt = self.rng.choice((None, self.any()))
 
-    def open_kin(self) -> None:
-        kin, over_quota = self.rng.randrange(2), self.rng.random() < 0.5
-        self.real.open_kin(kin, over_quota)
-        self.model.kin_closed_from_s.pop((kin, over_quota), None)
+    def unblock_class(self) -> None:
+        placement, over_quota = self.rng.randrange(2), self.rng.random() < 0.5
+        self.real.unblock_class(placement, over_quota)
+        self.model.class_from_s.pop((placement, over_quota), None)
 
-    def open_all(self) -> None:
-        self.real.open_all()
-        self.model.closed_from_s.clear()
-        self.model.kin_closed_from_s.clear()
+    def unblock_all(self) -> None:
+        self.real.unblock_all()
+        self.model.from_s_of.clear()
+        self.model.class_from_s.clear()
 
     def pass_time(self) -> None:
         self.now += self.rng.randrange(40_000)
@@ -170,17 +172,17 @@ class Both:
 
     def compare_first(self) -> None:
         for over_quota in (False, True):
-            found = self.real.first_open(over_quota)
-            want = self.model.first_open(over_quota)
+            found = self.real.first_unblocked(over_quota)
+            want = self.model.first_unblocked(over_quota)
             assert (found and found[1]) == want
             if found is not None and want is not None:
                 assert found[0][:-1] == self.model.key(self.model.jobs[want], over_quota)
 
 
 STEPS = [
-    (10, Both.add), (4, Both.remove), (4, Both.change_band), (1, Both.rerank), (4, Both.close),
-    (1, Both.open_line), (1, Both.open_all), (2, Both.pass_time), (2, Both.compare_all),
-    (10, Both.compare_first), (2, Both.close_kin), (2, Both.open_kin), (1, Both.compare_passed_over),
+    (10, Both.add), (4, Both.remove), (4, Both.change_band), (1, Both.rerank), (4, Both.block),
+    (1, Both.unblock), (1, Both.unblock_all), (2, Both.pass_time), (2, Both.compare_all),
+    (10, Both.compare_first), (2, Both.block_class), (2, Both.unblock_class), (1, Both.compare_passed_over),
 ]  # fmt: skip
 
 
@@ -190,7 +192,7 @@ STEPS = [
 def test_any_changes_leave_what_a_sort_from_scratch_gives(
     order: str, seed: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inserts, removals, changes of band, re-ranks, closed lines: in any sequence."""
+    """Inserts, removals, changes of band, re-ranks, blocks: in any sequence."""
     monkeypatch.setattr(ranking, "MANY", many)
     monkeypatch.setattr(ranking, "FIRST_CAPACITY", 4)
     monkeypatch.setattr(lane, "FIRST_CAPACITY", 4)
@@ -217,7 +219,7 @@ def test_a_queue_taken_from_its_head_comes_out_in_order(order: str) -> None:
         both.add()
     want = both.model.in_order(over_quota=False)
     taken = []
-    while (found := both.real.first_open(over_quota=False)) is not None:
+    while (found := both.real.first_unblocked(over_quota=False)) is not None:
         taken.append(found[1])
         assert both.real.remove(found[1])
     assert taken == want

@@ -1,4 +1,4 @@
-"""Who is next: bands, credit, age, id; and what keeps a line moving."""
+"""Who is next: bands, credit, age, id; and what blocks a class."""
 
 from dataclasses import dataclass, field
 
@@ -6,8 +6,10 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, profile, tenant
 from tests.support.world import World
+from topmast.fast.queue.backlog.backlog import Backlog
+from topmast.fast.queue.backlog.blocked import Anything, TimeUp
 from topmast.fast.queue.backlog.durations import Durations
-from topmast.fast.queue.backlog.pending import Pending, shape_of
+from topmast.fast.queue.backlog.placement_class import Key, gate_key, job_key, placement_key
 from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
@@ -125,7 +127,7 @@ def test_a_small_job_does_not_wait_for_a_large_one_that_cannot_start() -> None:
 
 
 def test_a_preempted_job_keeps_its_age() -> None:
-    """Who was stopped for another goes back to the place in the line that its age gives."""
+    """A job that was stopped for another goes back to the place in the order that its age gives."""
     world = World(fleet(cluster("east-1", hosts=1)))
     world.submit(job("victim", gpus=8, band=Band.LOW))
     world.advance(10)
@@ -144,7 +146,7 @@ def test_a_long_line_is_asked_about_in_portions() -> None:
     assert set(world.states().values()) == {"RUNNING"}
 
 
-# --- lines ----------------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------------
 
 
 SHAPED = job("a", gpus=8, datasets=("d",))
@@ -172,115 +174,126 @@ DIFFERENT: dict[str, JobSpec] = {
 
 
 @pytest.mark.parametrize("what", ALIKE)
-def test_jobs_that_fit_alike_stand_in_one_line(what: str) -> None:
-    """What does not decide where a job may run does not divide the line."""
-    assert shape_of(ALIKE[what], ALIKE[what].topology, ()) == shape_of(SHAPED, SHAPED.topology, ())
+def test_jobs_that_fit_alike_are_of_one_class(what: str) -> None:
+    """What does not decide where a job may run does not divide the class."""
+    assert _key(ALIKE[what]) == _key(SHAPED)
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_jobs_that_fit_differently_stand_in_different_lines(what: str) -> None:
-    """One job's refusal must never close the line of another that could start."""
-    assert shape_of(DIFFERENT[what], DIFFERENT[what].topology, ()) != shape_of(
-        SHAPED, SHAPED.topology, ()
-    )
-    assert shape_of(SHAPED, SHAPED.topology, ("east-1-0",)) != shape_of(SHAPED, SHAPED.topology, ())
+def test_jobs_that_fit_differently_are_of_different_classes(what: str) -> None:
+    """A job's verdict must never block another that could start."""
+    assert _key(DIFFERENT[what]) != _key(SHAPED)
+    assert _key(SHAPED, ("east-1-0",)) != _key(SHAPED)
+
+
+@pytest.mark.parametrize("what", [*ALIKE, *DIFFERENT])
+def test_a_job_class_is_one_of_a_gate_and_a_placement_class(what: str) -> None:
+    """Its key tells apart what one of these two does, and nothing else."""
+    spec = ALIKE.get(what) or DIFFERENT[what]
+    same_gate = gate_key(spec) == gate_key(SHAPED)
+    same_place = placement_key(spec, spec.topology) == placement_key(SHAPED, SHAPED.topology)
+    assert (_key(spec) == _key(SHAPED)) is (same_gate and same_place)
+
+
+def _key(spec: JobSpec, avoid_hosts: tuple[str, ...] = ()) -> Key:
+    return job_key(spec, placement_key(spec, spec.topology, avoid_hosts))
 
 
 def _record(number: int, submit_s: float = 0.0, not_before_s: float = 0.0) -> JobRecord:
     return JobRecord(f"j{number}", number, job(), submit_s, not_before_s=not_before_s)
 
 
-def _pending() -> Pending:
+def _backlog() -> Backlog:
     order = policies_of(profile()).order
-    return Pending(order, lambda tenant: 1.0, Durations(3_600.0))
+    return Backlog(order, lambda tenant: 1.0, Durations(3_600.0))
 
 
-def _next(pending: Pending) -> tuple[str, bool] | None:
-    candidate = pending.next()
+def _next(backlog: Backlog) -> tuple[str, bool] | None:
+    candidate = backlog.next()
     return None if candidate is None else (candidate.job, candidate.over_quota)
 
 
-def test_the_oldest_is_tried_first_and_who_left_is_forgotten() -> None:
-    """An empty line is no line, and nobody is tried once all have left."""
-    pending = _pending()
+def test_the_oldest_is_tried_first_and_those_that_left_are_forgotten() -> None:
+    """A class without jobs is no class, and none is tried once all have left."""
+    backlog = _backlog()
     for number, submit_s in ((1, 5.0), (2, 3.0), (3, 4.0)):
-        pending.add(_record(number, submit_s), now=10.0)
-    assert len(pending.lines) == 1
-    assert _next(pending) == ("j2", False)
-    pending.remove("j2")
-    assert _next(pending) == ("j3", False)
-    pending.remove("j3")
-    pending.remove("j1")
-    assert _next(pending) is None
-    assert not pending.stirred
-    assert not pending.lines
-    pending.remove("j1")
+        backlog.add(_record(number, submit_s), now=10.0)
+    assert len(backlog.job_classes) == 1
+    assert _next(backlog) == ("j2", False)
+    backlog.remove("j2")
+    assert _next(backlog) == ("j3", False)
+    backlog.remove("j3")
+    backlog.remove("j1")
+    assert _next(backlog) is None
+    assert not backlog.blocked.stirred
+    assert not backlog.job_classes
+    backlog.remove("j1")
 
 
-def test_a_delayed_job_stands_in_no_line_until_its_time() -> None:
+def test_a_delayed_job_is_of_no_class_until_its_time() -> None:
     """`release` hands it out once, and not if it was removed meanwhile."""
-    pending = _pending()
+    backlog = _backlog()
     first, second = _record(1, not_before_s=5.0), _record(2, not_before_s=6.0)
-    pending.add(first, now=0.0)
-    pending.add(second, now=0.0)
-    assert not pending.lines
-    assert pending.next_release_s() == 5.0
-    pending.remove("j1")
-    assert pending.next_release_s() == 6.0
-    assert pending.release(5.9) == []
-    assert pending.release(6.0) == [second]
-    assert pending.next_release_s() is None
+    backlog.add(first, now=0.0)
+    backlog.add(second, now=0.0)
+    assert not backlog.job_classes
+    assert backlog.next_release_s() == 5.0
+    backlog.remove("j1")
+    assert backlog.next_release_s() == 6.0
+    assert backlog.release(5.9) == []
+    assert backlog.release(6.0) == [second]
+    assert backlog.next_release_s() is None
 
 
-def test_a_closed_line_opens_again_by_change_or_by_time() -> None:
-    """Each mode is closed for itself, until something changed or a time has come."""
-    pending = _pending()
-    pending.add(_record(1), now=0.0)
-    line = pending.line("j1")
-    pending.close(line, False, None)
-    assert _next(pending) == ("j1", True)
-    pending.reopen()
-    assert _next(pending) == ("j1", False)
-    pending.close(line, False, 7.0)
-    pending.close(line, True, 5.0)
-    assert _next(pending) is None
-    assert pending.next_retry_s() == 5.0
-    assert not pending.reopen_due(4.9)
-    assert _next(pending) is None
-    assert pending.reopen_due(5.0)
-    assert _next(pending) == ("j1", False)
-    assert pending.next_retry_s() is None
+def test_a_blocked_class_is_tried_again_after_a_change_or_at_a_time() -> None:
+    """Each mode is blocked for itself, until something changed or a time has come."""
+    backlog = _backlog()
+    backlog.add(_record(1), now=0.0)
+    one = backlog.job_class("j1")
+    backlog.block(one, False)
+    assert _next(backlog) == ("j1", True)
+    backlog.unblock(Anything())
+    assert _next(backlog) == ("j1", False)
+    backlog.block(one, False, 7.0)
+    backlog.block(one, True, 5.0)
+    assert _next(backlog) is None
+    assert backlog.blocked.next_retry_s() == 5.0
+    assert not backlog.unblock(TimeUp(4.9))
+    assert _next(backlog) is None
+    assert backlog.unblock(TimeUp(5.0))
+    assert _next(backlog) == ("j1", False)
+    assert backlog.blocked.next_retry_s() is None
 
 
-def test_a_line_that_takes_the_number_of_another_begins_open() -> None:
-    """What closed the one that is gone says nothing about the new one."""
-    pending = _pending()
-    pending.add(_record(1), now=0.0)
+def test_a_class_that_takes_the_number_of_another_begins_unblocked() -> None:
+    """What blocked the one that is gone says nothing about the new one."""
+    backlog = _backlog()
+    backlog.add(_record(1), now=0.0)
     for over_quota in (False, True):
-        pending.close(pending.line("j1"), over_quota, None)
-    pending.remove("j1")
-    pending.add(JobRecord("j2", 2, job(gpus=2), 0.0), now=0.0)
-    assert _next(pending) == ("j2", False)
+        backlog.block(backlog.job_class("j1"), over_quota)
+    backlog.remove("j1")
+    backlog.add(JobRecord("j2", 2, job(gpus=2), 0.0), now=0.0)
+    assert _next(backlog) == ("j2", False)
 
 
-def test_nobody_passes_a_job_that_everybody_must_wait_for() -> None:
-    """Who ranks before it may be tried; when it goes, its own line comes first."""
-    pending = _pending()
+def test_no_job_passes_one_that_all_must_wait_for() -> None:
+    """A job that ranks before it may be tried; when it goes, its own class comes first."""
+    backlog = _backlog()
     for number, gpus in ((1, 8), (2, 8), (3, 1)):
-        pending.add(JobRecord(f"j{number}", number, job(gpus=gpus), float(number)), now=0.0)
-    candidate = pending.next()
+        backlog.add(JobRecord(f"j{number}", number, job(gpus=gpus), float(number)), now=0.0)
+    candidate = backlog.next()
     assert candidate is not None
     for over_quota in (False, True):
-        pending.close(pending.line("j1"), over_quota, None)
-    pending.stop_at(candidate)
-    assert _next(pending) is None
-    pending.add(JobRecord("j4", 4, job(gpus=1, band=Band.HIGH), 9.0), now=9.0)
-    assert _next(pending) == ("j4", False)
-    pending.remove("j4")
-    assert _next(pending) is None
-    pending.remove("j1")
-    assert pending.stirred
-    assert _next(pending) == ("j2", False)
+        backlog.block(backlog.job_class("j1"), over_quota)
+    backlog.stop_at(candidate)
+    assert _next(backlog) is None
+    backlog.add(JobRecord("j4", 4, job(gpus=1, band=Band.HIGH), 9.0), now=9.0)
+    assert _next(backlog) == ("j4", False)
+    backlog.remove("j4")
+    assert _next(backlog) is None
+    backlog.remove("j1")
+    assert backlog.blocked.stirred
+    assert _next(backlog) == ("j2", False)
 
 
 def test_tenants_of_no_weight_have_no_share() -> None:

@@ -64,8 +64,8 @@ def test_who_may_pass_a_waiting_gang(case: Passing) -> None:
     (passing,) = world.submit(case.spec)
     assert (world.states()[passing] == "RUNNING") is case.want
     if not case.want:
-        line = world.queue.pending.line(passing)
-        assert line.detail == "room in east is kept for j2"
+        job_class = world.queue.pending.job_class(passing)
+        assert job_class.verdict.detail == "room in east is kept for j2"
 
 
 def test_the_gang_starts_when_it_was_told_it_would() -> None:

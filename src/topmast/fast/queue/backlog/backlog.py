@@ -1,0 +1,303 @@
+"""The backlog: all waiting jobs, in what order they are tried, and which need not be tried now.
+
+A waiting job belongs to a job class: to a quota gate and a placement class (`placement_class`). If
+one job of a class finds no place, none behind it in the order does; the class is blocked until
+something changes that may help it (`blocked`). The order of all jobs is that of the ranking.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate
+from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, left_of
+from topmast.fast.queue.backlog.ordered_index import Key
+from topmast.fast.queue.backlog.placement_class import (
+    GATES_KEPT,
+    JobClass,
+    PlacementClass,
+    QuotaGate,
+    gate_key,
+    job_key,
+    placement_key,
+)
+from topmast.fast.queue.backlog.placement_class import Key as ClassKey
+from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.timers import Timers
+from topmast.fast.queue.backlog.topology_policy import Shapes
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.rounds.candidates import Grant
+from topmast.fast.queue.rounds.rounds import Rounds
+from topmast.model.job import MILLI, Band, JobSpec, Topology
+from topmast.policies.base import Order, QueueView
+from topmast.policies.options import ShareOptions
+
+
+class Backlog:
+    """All jobs that may be placed now, and those that must wait out a back-off."""
+
+    def __init__(
+        self,
+        order: Order,
+        fairness: Callable[[str], float],
+        durations: Durations,
+        shapes: Shapes | None = None,
+        rounds: Rounds | None = None,
+    ) -> None:
+        self.ranking = Ranking(order, fairness)
+        self.blocked = Blocked(self.ranking)
+        self.unblock, self.block = self.blocked.unblock, self.blocked.block
+        self.durations = durations
+        self.shapes = shapes or Shapes(None)
+        self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
+        self.job_classes: dict[ClassKey, JobClass] = {}
+        self._class_of: dict[str, JobClass] = {}
+        """By job."""
+        self._gates: dict[ClassKey, QuotaGate] = {}
+        self._free_numbers: list[int] = []
+        self._movers: dict[str, None] = {}
+        """Jobs for which a place may be kept."""
+        self._delays: Timers[str] = Timers()
+        """When the back-off of a job ends."""
+        self._delayed: dict[str, JobRecord] = {}
+
+    # --- jobs come and go -------------------------------------------------------------------------
+
+    def add(self, record: JobRecord, now: float) -> None:
+        """Let a job be tried in its turn, or wait until its back-off is over. O(1), or O(log jobs)."""
+        if record.not_before_s > now:
+            self._delays.set(record.id, record.not_before_s, record.number)
+            self._delayed[record.id] = record
+            return
+        grant = self.rounds.grant(record.id)
+        topology = self.shapes.topology_of(record.spec)
+        placement = placement_key(record.spec, topology, record.avoid_hosts, record.bound, grant)
+        found = self.job_classes.get(job_key(record.spec, placement))
+        if found is None:
+            found = self._new_class(record, topology, grant, placement)
+        found.size += 1
+        self._class_of[record.id] = found
+        if record.moves:
+            self._movers[record.id] = None
+        self.ranking.add(self._ranked(record, found.number))
+        self.blocked.stirred = True
+
+    def _new_class(
+        self, record: JobRecord, topology: Topology, grant: Grant | None, within: ClassKey
+    ) -> JobClass:
+        """The class of a job that is the first of it. O(groups + datasets)."""
+        number = self._free_numbers.pop() if self._free_numbers else len(self.job_classes)
+        spec, classes = record.spec, self.blocked.classes
+        over = placement_key(
+            spec, topology, record.avoid_hosts, record.bound, grant, over_quota=True
+        )
+        placement = {False: classes.join(within, number), True: classes.join(over, number)}
+        key = job_key(spec, within)
+        gate = self._gate_of(spec)
+        found = JobClass(number, key, spec, gate, placement, grant)
+        self.job_classes[key] = gate.members[number] = found
+        self.blocked.enter(found)
+        for one in placement.values():
+            if len(one.members) == 1:
+                self.ranking.add_class(one.number)
+        self.ranking.add_job_class(number, placement[False].number, placement[True].number)
+        return found
+
+    def _gate_of(self, spec: JobSpec) -> QuotaGate:
+        key = gate_key(spec)
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = QuotaGate(key, spec)
+        return gate
+
+    def _ranked(self, record: JobRecord, job_class: int) -> Waiting:
+        spec = record.spec
+        gpus, expected_s = spec.gpus_milli() / MILLI, self.durations.expected_s(spec)
+        executed_s = record.held_s - record.uncounted_s
+        return Waiting(
+            job=record.id,
+            number=record.number,
+            job_class=job_class,
+            tenant=spec.tenant,
+            band=spec.band,
+            submit_s=record.submit_s,
+            gpus=gpus,
+            tasks=spec.tasks,
+            duration_s=min(LONGEST_S, expected_s),
+            remaining_s=min(LONGEST_S, left_of(expected_s, record)),
+            attained_gpu_s=executed_s * gpus + record.extra_gpu_s,
+            executed_s=executed_s,
+            first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
+            since_s=record.submit_s if record.stopped_s is None else record.stopped_s,
+            turn=self.rounds.turn(record.id),
+        )
+
+    def remove(self, job: str) -> None:
+        """Take a job out, wherever it stands. O(1)."""
+        self._delays.drop(job)
+        self._delayed.pop(job, None)
+        found = self._class_of.pop(job, None)
+        if found is None:
+            return
+        self._movers.pop(job, None)
+        self.ranking.remove(job)
+        stopped = self.blocked.stopped
+        if stopped is not None and stopped.job == job:
+            self.unblock(Anything())  # those of its class come first now
+        found.size -= 1
+        if not found.size:
+            self._drop(found)
+
+    def _drop(self, one: JobClass) -> None:
+        """A job class has no job any more. O(datasets)."""
+        del self.job_classes[one.key]
+        self.blocked.leave(one)
+        gate = one.gate
+        del gate.members[one.number]
+        if not gate.members and len(self._gates) > GATES_KEPT:
+            del self._gates[gate.key]
+        self._free_numbers.append(one.number)
+
+    def class_of(self, job: str) -> JobClass | None:
+        """The class of a job; None for one that may not be placed now."""
+        return self._class_of.get(job)
+
+    def job_class(self, job: str) -> JobClass:
+        """The class of a job that may be placed now."""
+        return self._class_of[job]
+
+    def retry_at_s(self, one: JobClass) -> float | None:
+        """When time alone unblocks a job class; None if it does not."""
+        return self.blocked.retries.at_s(one.number)
+
+    def block_class(self, placement: PlacementClass, from_s: float, exempt: str | None) -> None:
+        """Block a placement class as a whole; not while some job may do what others may not. O(1).
+
+        ``exempt``: the one job for which its verdict does not hold.
+        """
+        self.ranking.exempt = exempt
+        if not self._movers:
+            self.ranking.block_class(placement.number, placement.over_quota, from_s)
+
+    # --- back-off ---------------------------------------------------------------------------------
+
+    def release(self, now: float) -> list[JobRecord]:
+        """Jobs whose back-off is over by ``now``; they must be added again."""
+        return [self._delayed.pop(job) for job in self._delays.take_due(now)]
+
+    def next_release_s(self) -> float | None:
+        """When the next back-off ends."""
+        return self._delays.next_s()
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def rerank(self, now: float) -> None:
+        """Bring the order up to ``now``. O(jobs log jobs), or O(1) if time does not change it."""
+        if not self.ranking.order.by_time:
+            self.ranking.ranked_at_s = now
+            return
+        self.ranking.rerank(now)
+        if self.blocked.stopped is not None:
+            self.unblock(Anything())  # another job may be the first now
+
+    def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
+        """A round has begun: rank anew, and try all jobs as they are granted GPUs. O(jobs log jobs)."""
+        for record in waiting:
+            if self._class_of[record.id].grant != self.rounds.grant(record.id):
+                self.remove(record.id)
+                self.add(record, now)
+        self.ranking.take_turns(self.rounds.turns())
+        self.order_changed(now)
+
+    def order_changed(self, now: float) -> None:
+        """The order itself is another: rank all anew, and try all jobs. O(jobs log jobs)."""
+        self.ranking.rerank(now)
+        self.unblock(Anything())
+
+    @property
+    def ranked_at_s(self) -> float:
+        """As of when jobs are ranked."""
+        return self.ranking.ranked_at_s
+
+    def next(self) -> Candidate | None:
+        """The first job in order that may be asked about; of one job, first within its quota."""
+        best: Candidate | None = None
+        for over_quota in (False, True):
+            found = self.ranking.first_unblocked(over_quota)
+            if found is not None and (best is None or found[0] < best.key):
+                best = Candidate(found[1], found[0], over_quota)
+            if self.ranking.all_within():
+                break
+        stopped = self.blocked.stopped
+        if best is None or (stopped is not None and best.key > stopped.key):
+            self.blocked.stirred = False
+            return None
+        return best
+
+    def stop_at(self, candidate: Candidate) -> None:
+        """No job behind this one may be tried until its class is unblocked, or it is gone."""
+        self.blocked.stop_at(candidate, self._class_of[candidate.job])
+
+    def key(self, record: JobRecord, over_quota: bool) -> Key:
+        """Where a waiting job ranks, lower first. One that waits out a back-off comes last."""
+        key = self.ranking.key(record.id, over_quota)
+        return (float("inf"), float(record.number)) if key is None else key
+
+    def key_of_newcomer(self, record: JobRecord, over_quota: bool) -> Key:
+        """Where a job would rank that was not submitted. O(1)."""
+        band = Band.OPPORTUNISTIC if over_quota else record.spec.band
+        (key,) = self.ranking.keys_of(
+            [replace(self._ranked(record, job_class=0), band=band)], False
+        )
+        return (*key, math.inf)
+
+    def waits_behind(self, candidate: Candidate) -> str:
+        """The job that has to start first, where none may overtake it; empty if there is none."""
+        first = self.blocked.stopped
+        if first is None or first.job == candidate.job or candidate.key <= first.key:
+            return ""
+        return first.job
+
+    def keys_of_running(self, records: Sequence[JobRecord], now: float) -> list[Key]:
+        """Where running jobs would rank among the waiting ones, without a row. O(running)."""
+        return self.ranking.keys_of([self._ranked_as_running(record, now) for record in records])
+
+    def _ranked_as_running(self, record: JobRecord, now: float) -> Waiting:
+        ranked = self._ranked(record, job_class=0)
+        since_s = now if record.start_s is None else record.start_s
+        ran_s = max(0.0, now - since_s)
+        gpus, worked_s = ranked.gpus, ran_s
+        if record.spec.elastic is not None and record.gpus_milli is not None and gpus:
+            gpus = record.gpus_milli / MILLI
+            worked_s *= gpus / ranked.gpus  # as if it worked in proportion to its GPUs
+        return replace(
+            ranked,
+            band=record.band,
+            remaining_s=max(0.0, ranked.remaining_s - worked_s),
+            attained_gpu_s=ranked.attained_gpu_s + ran_s * gpus,
+            executed_s=ranked.executed_s + ran_s,
+            since_s=since_s,
+        )
+
+    def view_of(self, record: JobRecord, now: float) -> QueueView:
+        """One job, running or waiting, as the order sees it. O(1)."""
+        if record.plan is None:
+            return self.ranking.view_of([self._ranked(record, job_class=0)], now, running=False)
+        return self.ranking.view_of([self._ranked_as_running(record, now)], now, running=True)
+
+    def remaining_s(self, record: JobRecord) -> float:
+        """How long a job is expected to need; settled when it began to wait."""
+        known = self.ranking.remaining_s(record.id)
+        return self.durations.remaining_s(record) if known is None else known
+
+    def in_order(self) -> Iterator[str]:
+        """Every job that may be placed, from the head on. O(jobs)."""
+        return self.ranking.in_order()
+
+
+def effective_band(band: Band, over_quota: bool) -> Band:
+    """Over quota everything runs opportunistically."""
+    return Band.OPPORTUNISTIC if over_quota else band
