@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tests.support.build import job
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources
@@ -31,7 +32,7 @@ def crowded_columns(rng: random.Random) -> Columns:
         clusters.append(ClusterSpec(f"c{c}", hosts))
     columns = Columns(RegionSpec("east", tuple(clusters)))
     if rng.random() < 0.5:
-        columns.lookup  # noqa: B018  what comes now is entered one by one
+        index_of(columns)
     return columns
 
 

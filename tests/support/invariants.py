@@ -23,6 +23,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.slices import asked, outer
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
@@ -179,7 +180,7 @@ def check_placer(placer: RegionalPlacer) -> None:
 
 def check_index(columns: Columns) -> None:
     """The counts by which the search looks hosts up equal those counted from the slots."""
-    arrays = columns.lookup.arrays
+    arrays = index_of(columns).arrays
     rows = slice(columns.first_row, columns.first_row + len(columns.hosts))
     assert np.array_equal(arrays.whole[rows], columns.whole_free())
     hist = np.zeros_like(arrays.hist)

@@ -11,6 +11,7 @@ import msgspec
 from topmast.fast.region.explain.changes import region_changes
 from topmast.fast.region.explain.changes.trials import Spot, Trials
 from topmast.fast.region.explain.rejections import Verdicts, pending_reason, victims_of
+from topmast.fast.region.inventory.allocation import expected_end_s
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.slices import asked, in_all, inner, layer_of, outer, outside
 from topmast.fast.region.preemption.moving import Departure, departures, room_for
@@ -19,7 +20,6 @@ from topmast.fast.region.reservation.bookings import suits
 from topmast.fast.region.reservation.first_starts import (
     Ends,
     ends_of,
-    expected_end_s,
     first_start,
     kept_out,
 )

@@ -12,6 +12,7 @@ import numpy as np
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.kernels import GOES
 from topmast.fast.region.preemption.victims import hunt
 from topmast.fast.region.reservation.earliest import bounds_s
@@ -88,7 +89,7 @@ def _load_what_seldom_happens(
         "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True
     )
     assert search.best(single).plan is not None
-    index = columns.lookup
+    index = index_of(columns)
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
     branching = hunt(index, ask, profile, profile.score, (0,), cost, 0.0)
@@ -138,7 +139,7 @@ def _hold(
 
 def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
     """When there will be room, and whom room that came free may help."""
-    index = columns.lookup
+    index = index_of(columns)
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
     index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)

@@ -61,3 +61,30 @@ class Allocation(Struct, gc=False):
         """Seconds of work that stopping now would lose: all since the last checkpoint."""
         kept_s = self.kept_from_s()
         return 0.0 if kept_s is None else max(0.0, now - kept_s)
+
+
+OVERRUNS_S = (
+    60.0,
+    300.0,
+    900.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    18_000.0,
+    36_000.0,
+    72_000.0,
+    180_000.0,
+)
+"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
+it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
+
+
+def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
+    """When an attempt is expected to let go of its seats."""
+    if allocation.hold is AllocationPhase.STOPPING:
+        return now
+    expected_s = default_s if allocation.expected_s is None else allocation.expected_s
+    end_s = allocation.start_s + expected_s
+    if end_s >= now:
+        return end_s
+    return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])

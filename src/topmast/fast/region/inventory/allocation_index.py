@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,23 @@ from topmast.fast.preemption_cost import weight_of
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
-from topmast.fast.region.search.kernels import I64, Arrays
+from topmast.fast.region.inventory.arrays import I64, Arrays
 from topmast.model.job import MILLI
-
-if TYPE_CHECKING:
-    from topmast.fast.region.inventory.columns import Columns
 
 SPARE = 256
 """Rows and entries to begin with."""
+
+
+class Part(Protocol):
+    """The hosts of one region, as far as entries need to know them (see `columns.Columns`)."""
+
+    region: str
+    index: dict[str, int]
+    """The row of each host by name."""
+    gpus: I64
+    """(hosts)"""
+    first_row: int
+    """The number of the first host in the index."""
 
 
 class AllocationIndex:
@@ -36,12 +45,10 @@ class AllocationIndex:
         self.held = _empty(len(arrays.whole), len(arrays.hist))
         self._free_rows = list(range(SPARE))[::-1]
         self._free_entries = list(range(SPARE))[::-1]
-        self.workspace: Any = None
-        """Arrays over the attempts that a search works in; kept by who searches (see victims)."""
         self._gone: I64 = np.zeros(SPARE, np.int64)
         """Room for the entries that an attempt gives back."""
 
-    def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
+    def enter(self, columns: Part, region: int, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
         row = self._new_row()
         key = (columns.region, allocation.job)
@@ -63,7 +70,7 @@ class AllocationIndex:
         except RuntimeError as error:
             raise RuntimeError(f"job {job} in region {region}: {error}") from error
 
-    def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
+    def _entries(self, columns: Part, row: int, allocation: Allocation) -> list[int]:
         """An entry for each host, followed by those of its shares."""
         needs = allocation.needs()
         mains: dict[int, int] = {}

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays, count_whole
 from topmast.fast.region.inventory.jit import inner, kernel
-from topmast.fast.region.search.kernels import F64, I64, MILLI, Arrays, count_whole
 from topmast.model.job import Band
 
 NONE = -1

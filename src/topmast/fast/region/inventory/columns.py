@@ -8,13 +8,13 @@ nobody else can take it when it comes free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.index import Index, Pool
+from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
 from topmast.fast.region.inventory.slices import inner, layer_of, layered
 from topmast.model.fleet import HostSpec, RegionSpec
@@ -30,6 +30,35 @@ Bools = NDArray[np.bool_]
 UNLIMITED = float("inf")
 CPU_DECIMALS = 6
 """Sums of CPUs are rounded, so that taking and giving back, in any order, leaves what was there."""
+
+
+class Counts(Protocol):
+    """What is counted over these columns, and kept with each change (see `index.Index`)."""
+
+    def serve(self, row: int, available: bool) -> None:
+        """A host goes in or out of service."""
+
+    def refresh(self, row: int) -> None:
+        """A host's slots have changed."""
+
+    def recount(self, row: int) -> None:
+        """As `refresh`, where no attempt is ever stopped for another."""
+
+    def hold(self, columns: Columns, allocation: Allocation) -> None:
+        """An attempt took its seats."""
+
+    def let_go(self, columns: Columns, job: str) -> None:
+        """An attempt gave its seats back."""
+
+    def note(self, columns: Columns, allocation: Allocation) -> None:
+        """The phase of an attempt, or its kept work, changed."""
+
+
+class CountsOfPool(Protocol):
+    """The columns of several regions, counted together (see `index.Pool`)."""
+
+    def index(self) -> Counts:
+        """The counts of all of them; made anew after a change of configuration."""
 
 
 class Columns:
@@ -89,22 +118,17 @@ class Columns:
         """Whether the index knows of the allocations: not where nobody is ever stopped for another."""
         self.grown: dict[str, None] = {}
         """Clusters with more room than when this was emptied last."""
-        self.pool: Pool | None = None
-        self._index: Index | None = None
+        self.pool: CountsOfPool | None = None
+        """The pool that these columns are in, if they are in one."""
+        self.counts: Counts | None = None
+        """What is counted over these columns; None until it is first asked for."""
         self.first_row = 0
         """The number of the first host in the index."""
 
-    @property
-    def lookup(self) -> Index:
-        """The index that covers these columns and those of their pool; built if need be."""
-        if self.pool is not None:
-            return self.pool.index()
-        return self._index or Index([self])
-
-    def adopt(self, index: Index, first_row: int) -> None:
+    def adopt(self, counts: Counts, arrays: Arrays, first_row: int) -> None:
         """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
-        self._index, self.first_row = index, first_row
-        arrays, rows = index.arrays, slice(first_row, first_row + len(self.hosts))
+        self.counts, self.first_row = counts, first_row
+        rows = slice(first_row, first_row + len(self.hosts))
         start = int(arrays.offset[first_row])
         self.free_milli = arrays.free_milli[start : start + len(self.free_milli)]
         self.free_cpus = arrays.free_cpus[rows]
@@ -158,8 +182,8 @@ class Columns:
         self.states[row] = state
         if state is HostState.HEALTHY:
             self.grown[self.cluster_of[row]] = None
-        if self._index is not None:
-            self._index.serve(self.first_row + row, state is HostState.HEALTHY)
+        if self.counts is not None:
+            self.counts.serve(self.first_row + row, state is HostState.HEALTHY)
         else:
             self.available[row] = state is HostState.HEALTHY
 
@@ -177,8 +201,8 @@ class Columns:
             self.take(allocation.plan.seats, allocation.needs())
             return
         self._add(allocation.plan.seats, allocation.needs(), -1)
-        if self._index is not None:
-            self._index.hold(self, allocation)
+        if self.counts is not None:
+            self.counts.hold(self, allocation)
 
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""
@@ -187,18 +211,18 @@ class Columns:
             self.give_back(allocation.plan.seats, allocation.needs())
             return
         self._add(allocation.plan.seats, allocation.needs(), +1)
-        if self._index is not None:
-            self._index.holders.remove(self.region, allocation.job)
+        if self.counts is not None:
+            self.counts.let_go(self, allocation.job)
 
     def note(self, allocation: Allocation) -> None:
         """An attempt may be stopped now or no more, or has kept its work. O(entries of its hosts)."""
-        if self.watched and self._index is not None:
-            self._index.holders.note(self.region, allocation)
+        if self.watched and self.counts is not None:
+            self.counts.note(self, allocation)
 
     def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
         rows = self._add(seats, needs, sign)
-        if self._index is not None:
-            count = self._index.refresh if self.watched else self._index.recount
+        if self.counts is not None:
+            count = self.counts.refresh if self.watched else self.counts.recount
             for row in rows:
                 count(self.first_row + row)
 
@@ -280,7 +304,7 @@ class Columns:
         """The same hosts, in no pool."""
         twin = Columns.__new__(Columns)
         twin.__dict__.update(self.__dict__)
-        twin.pool, twin._index, twin.first_row = None, None, 0
+        twin.pool, twin.counts, twin.first_row = None, None, 0
         twin.allocations = {}
         return twin
 

@@ -7,7 +7,7 @@ it is first asked for after a region was configured, and kept with each change f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
+from topmast.fast.region.inventory.arrays import I64, Arrays, recount
+from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.slices import layer_of
-from topmast.fast.region.search.kernels import I64, Arrays, Question, recount
-from topmast.fast.region.search.limited_kernels import Loads
 from topmast.model.job import Band
 
-if TYPE_CHECKING:
-    from topmast.fast.region.inventory.columns import Columns
-
+Workspace = TypeVar("Workspace")
 
 LAST_BIT = 61
 
@@ -57,17 +55,11 @@ class Index:
     def __init__(self, parts: Sequence[Columns]) -> None:
         self.parts = list(parts)
         self.part_of = {p.region: p for p in parts}
-        self.questions: dict[object, Question] = {}
-        """By kind of gang, what kernels are asked; kept by those who ask (see compiled)."""
         sizes = np.stack([_joined([of(p) for p in parts], np.float64) for of in (_cpus, _memory)])
         self.sizes = np.where(np.isfinite(sizes), sizes, 0.0)
         """(2 x H) CPUs and bytes of memory; 0 without a limit."""
-        self.each: dict[bytes, NDArray[np.float64]] = {}
-        """By prices of CPUs and of memory, what a CPU and a byte cost (2 x H); kept by those who ask (see compiled)."""
-        nothing = np.zeros(sizes.shape[1])
-        self.no_loads = Loads(False, nothing, nothing)
-        self.loads = Loads(True, nothing.copy(), nothing.copy())
-        """What hosts cost the gang that is asked about; only those with room are written."""
+        self._workspaces: dict[type[Any], Any] = {}
+        """By class, what searches keep with this index (see `workspace`)."""
         self.first_row = _starts([len(p.hosts) for p in parts])
         names = sorted({name for p in parts for name in p.sections.models})
         self.models = {name: number for number, name in enumerate(names)}
@@ -91,10 +83,17 @@ class Index:
         self.arrays = self._arrays()
         self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
-            part.adopt(self, int(self.first_row[number]))
+            part.adopt(self, self.arrays, int(self.first_row[number]))
             for allocation in part.allocations.values() if part.watched else ():
                 self.holders.enter(part, number, allocation)
         holdings.count_all(self.arrays, self.holders.held)
+
+    def workspace(self, kind: type[Workspace]) -> Workspace:
+        """What searches of one kind keep with this index: ``kind(self)``, made at its first use."""
+        found = self._workspaces.get(kind)
+        if found is None:
+            self._workspaces[kind] = found = kind(self)  # type: ignore[call-arg]
+        return found
 
     def bits_of(self, regions: Iterable[str]) -> int:
         """The bits of some regions; 0 for one without clusters. O(regions)."""
@@ -185,6 +184,21 @@ class Index:
         """An attempt took its seats. O(slots and entries of their hosts)."""
         self.holders.enter(columns, self.parts.index(columns), allocation)
         self.holders.count_anew(columns.region, allocation.job)
+
+    def let_go(self, columns: Columns, job: str) -> None:
+        """An attempt gave its seats back. O(slots and entries of their hosts)."""
+        self.holders.remove(columns.region, job)
+
+    def note(self, columns: Columns, allocation: Allocation) -> None:
+        """The phase of an attempt, or its kept work, changed. O(entries of its hosts)."""
+        self.holders.note(columns.region, allocation)
+
+
+def index_of(columns: Columns) -> Index:
+    """The index that covers these columns and those of their pool; built if need be."""
+    found = columns.counts or Index([columns]) if columns.pool is None else columns.pool.index()
+    assert isinstance(found, Index)
+    return found
 
 
 def _cpus(columns: Columns) -> NDArray[np.float64]:

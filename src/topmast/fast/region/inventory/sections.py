@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from topmast.fast.region.search.kernels import I64
+from topmast.fast.region.inventory.arrays import I64
 from topmast.model.job import Level
 
 LEVELS = (Level.RACK, Level.POD, Level.DATACENTER, Level.CLUSTER)

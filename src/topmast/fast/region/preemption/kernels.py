@@ -19,18 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
+from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
-from topmast.fast.region.search.kernels import (
-    F64,
-    HOST_LEVEL,
-    I64,
-    INFINITE,
-    MILLI,
-    NOWHERE,
-    Arrays,
-    Question,
-)
+from topmast.fast.region.search.kernels import HOST_LEVEL, INFINITE, NOWHERE, Question
 
 ITEMS_LIMIT = 62
 """Attempts on one host among which the best set is found by a knapsack."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import victims
 from topmast.fast.region.preemption.price import cost_gpu_s
@@ -154,7 +155,7 @@ def _cleared(search: Search, ask: PlacementRequest, among: Mapping[str, Allocati
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
     if compiled.applies(ask, profile.score) and known:
-        index = columns.lookup
+        index = index_of(columns)
         rows = index.holders.named(list(among))
         costs = compiled.costs_in(columns, ask, profile.score, None, profile.slices.price)
         found = victims.cheapest_among(

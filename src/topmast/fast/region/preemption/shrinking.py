@@ -13,11 +13,10 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from topmast.fast.preemption_cost import points
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase, expected_end_s
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
 from topmast.fast.region.preemption.price import cost_gpu_s
-from topmast.fast.region.reservation.first_starts import expected_end_s
 from topmast.fast.region.search.fewest import fewest
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import total

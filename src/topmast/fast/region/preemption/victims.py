@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.allocation_table import NONE, THRESHOLDS, threshold_of
+from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.preemption import kernels as evictions
 from topmast.fast.region.preemption.kernels import GOES, HAIR, OPEN_LIMIT, STAYS, UNDECIDED, Scratch
 from topmast.fast.region.preemption.price import Terms, price_of
 from topmast.fast.region.search.compiled import Choice, choices_in, question_of
-from topmast.fast.region.search.kernels import NOWHERE, Arrays, Question
+from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
@@ -111,20 +112,26 @@ def _terms(
     )
 
 
-def _scratch_of(holders: AllocationIndex) -> Scratch:
-    """Room for one search to work in: made once for a number of attempts, for that costs more than many a search."""
-    size = len(holders.of_region)
-    known: Scratch | None = holders.workspace
-    if known is None or len(known.fate) != size:
-        known = holders.workspace = Scratch(
-            fate=np.zeros(size, np.int8),
-            spread=np.zeros(size),
-            charged=np.zeros(size),
-            victim=np.zeros(size, np.bool_),
-            gone=np.zeros(size, np.bool_),
-            unsettled=np.zeros((OPEN_LIMIT, 5)),
-        )
-    return known
+class Workspace:
+    """Room for one search after the other; it grows with the attempts of the index."""
+
+    def __init__(self, index: Index) -> None:
+        self._holders = index.holders
+        self._scratch: Scratch | None = None
+
+    def scratch(self) -> Scratch:
+        """Room for one search to work in."""
+        size = len(self._holders.of_region)
+        if self._scratch is None or len(self._scratch.fate) != size:
+            self._scratch = Scratch(
+                fate=np.zeros(size, np.int8),
+                spread=np.zeros(size),
+                charged=np.zeros(size),
+                victim=np.zeros(size, np.bool_),
+                gone=np.zeros(size, np.bool_),
+                unsettled=np.zeros((OPEN_LIMIT, 5)),
+            )
+        return self._scratch
 
 
 class Hunt:
@@ -139,7 +146,7 @@ class Hunt:
         self.question = question
         self.terms = terms
         self.choices = choices
-        self.scratch: Scratch = _scratch_of(index.holders)
+        self.scratch: Scratch = index.workspace(Workspace).scratch()
         self.nodes = 0
         self.score = np.inf
         self.found: Cleared | None = None

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from topmast.fast.region.inventory.allocation import OVERRUNS_S
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
+from topmast.fast.region.inventory.arrays import I64, MILLI, Arrays
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.jit import inner, kernel
-from topmast.fast.region.reservation.first_starts import OVERRUNS_S
 from topmast.fast.region.search.compiled import Choice, choices_in
-from topmast.fast.region.search.kernels import I64, MILLI, NOWHERE, Arrays
+from topmast.fast.region.search.kernels import NOWHERE
 from topmast.fast.region.search.search import choices_of
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest

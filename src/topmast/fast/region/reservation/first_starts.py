@@ -10,25 +10,11 @@ from contextlib import contextmanager
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.search.fewest import fewest
 from topmast.model.plan import PlacementRequest, Plan, Reservation
-
-OVERRUNS_S = (
-    60.0,
-    300.0,
-    900.0,
-    1_800.0,
-    3_600.0,
-    7_200.0,
-    18_000.0,
-    36_000.0,
-    72_000.0,
-    180_000.0,
-)
-"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
-it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
 
 KEPT = 64
 """First starts of so many questions are kept."""
@@ -89,7 +75,7 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
     For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
     is exactly as it was.
     """
-    index, aside = columns.lookup, _aside(columns, held)
+    index, aside = index_of(columns), _aside(columns, held)
     hosts = columns.first_row + aside.hosts
     free = (columns.free_milli, columns.free_cpus, columns.free_memory)
     places = (aside.slots, aside.rows, aside.rows)
@@ -104,17 +90,6 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
         for amount, at, was in zip(free, places, before, strict=True):
             amount[at] = was
         index.refresh_each(hosts)
-
-
-def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:
-    """When an attempt is expected to let go of its seats."""
-    if allocation.hold is AllocationPhase.STOPPING:
-        return now
-    expected_s = default_s if allocation.expected_s is None else allocation.expected_s
-    end_s = allocation.start_s + expected_s
-    if end_s >= now:
-        return end_s
-    return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
 
 
 def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of, level_of
-from topmast.fast.region.inventory.index import Index
+from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import kernels, limited_kernels, loads
 from topmast.fast.region.search.kernels import NOWHERE, Question
@@ -63,6 +63,20 @@ def is_plain(ask: PlacementRequest) -> bool:
     return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
 
 
+class Workspace:
+    """What these searches keep with an index."""
+
+    def __init__(self, index: Index) -> None:
+        self.questions: dict[object, Question] = {}
+        """By kind of gang, what kernels are asked."""
+        self.each: dict[bytes, Floats] = {}
+        """By prices of CPUs and of memory, what a CPU and a byte cost (2 x H)."""
+        nothing = np.zeros(index.sizes.shape[1])
+        self.no_loads = Loads(False, nothing, nothing)
+        self.loads = Loads(True, nothing.copy(), nothing.copy())
+        """What hosts cost the gang that is asked about; only those with room are written."""
+
+
 def costs_in(
     columns: Columns,
     ask: PlacementRequest,
@@ -74,7 +88,7 @@ def costs_in(
 
     ``per_layer``: what each layer above the first costs.
     """
-    index = columns.lookup
+    index = index_of(columns)
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for name in columns.clusters if cluster is None else (cluster,):
         costs[index.cluster_number[columns.region, name]] = fixed_cost(ask, weights)
@@ -96,7 +110,7 @@ def best_seats(
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
     room = _room(index, ask, choices) if _is_limited(ask) else None
-    costs = index.no_loads
+    costs = index.workspace(Workspace).no_loads
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     else:
@@ -153,12 +167,13 @@ def question_of(
     """What the kernels need to know of the gang. O(choices), and what all of a kind share is made once."""
     stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
     key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
-    known = index.questions.get(key)
+    questions = index.workspace(Workspace).questions
+    known = questions.get(key)
     if known is not None:
         return Question(*known[:5], cluster_cost, stranded)
-    if len(index.questions) >= KINDS_KEPT:
-        index.questions.clear()
-    index.questions[key] = question = Question(
+    if len(questions) >= KINDS_KEPT:
+        questions.clear()
+    questions[key] = question = Question(
         tasks=ask.groups[0].count,
         choice_model=np.array([c.model for c in choices], np.int64),
         choice_gpus=np.array([c.gpus for c in choices], np.int64),
@@ -195,19 +210,20 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
 
 def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Ints) -> Loads:
     """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
+    space = index.workspace(Workspace)
     if not loads.counts(ask, weights):
-        return index.no_loads
+        return space.no_loads
     prices = np.array([weights.allocated_cpus, weights.allocated_memory])
-    each = index.each.get(prices.tobytes())
+    each = space.each.get(prices.tobytes())
     if each is None:
         limited = index.sizes > 0
         each = np.divide(
             prices[:, None], index.sizes, out=np.zeros(index.sizes.shape), where=limited
         )
-        index.each[prices.tobytes()] = each
+        space.each[prices.tobytes()] = each
     group = ask.groups[0]
     task = np.array([cpus_of(group.resources), float(group.resources.memory_bytes)])
-    most, found = float(prices.sum()), index.loads
+    most, found = float(prices.sum()), space.loads
     limited_kernels.loads_on(index.arrays, room, index.sizes, each, most, task, group.count, found)
     return found
 

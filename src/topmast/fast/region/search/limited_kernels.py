@@ -10,17 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.fast.region.inventory.arrays import F64, I64, Arrays
 from topmast.fast.region.inventory.jit import inner, kernel
-from topmast.fast.region.search.kernels import (
-    EXACT_TASKS,
-    F64,
-    HOST_LEVEL,
-    I64,
-    INFINITE,
-    NOWHERE,
-    Arrays,
-    Question,
-)
+from topmast.fast.region.search.kernels import EXACT_TASKS, HOST_LEVEL, INFINITE, NOWHERE, Question
 
 
 class Loads(NamedTuple):

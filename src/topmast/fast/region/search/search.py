@@ -10,7 +10,7 @@ from msgspec import Struct
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints
-from topmast.fast.region.inventory.index import Index
+from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.preemption import mixed as displacement
@@ -140,7 +140,7 @@ class Search:
     def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         weights, columns = self.profile.score, self.columns
         costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
-        index, allowed = columns.lookup, choices_of(ask)
+        index, allowed = index_of(columns), choices_of(ask)
         if ask.preempt:
             cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
             if cleared is not None:

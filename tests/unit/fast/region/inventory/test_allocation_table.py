@@ -6,7 +6,7 @@ from tests.support.build import cluster, job
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import OVERDRAWN
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.inventory.index import Pool, index_of
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Band, Level
 from topmast.model.plan import Plan, Seat
@@ -23,7 +23,7 @@ def _host() -> Columns:
     """One host of 4 GPUs, counted already."""
     columns = Columns(RegionSpec("east", (cluster("c-1", hosts=1, gpus=4),)))
     Pool().put(columns)
-    assert columns.lookup.arrays.whole.tolist() == [4]
+    assert index_of(columns).arrays.whole.tolist() == [4]
     return columns
 
 
@@ -32,7 +32,7 @@ def test_gpus_that_two_attempts_hold_are_refused() -> None:
     one, two = (_attempt(name, AllocationPhase.RUNNING, (0, 1, 2, 3)) for name in ("one", "two"))
     columns = _host()
     columns.hold(one)
-    held = columns.lookup.holders.held
+    held = index_of(columns).holders.held
     before = held.cleared_hist.copy()
     with pytest.raises(RuntimeError, match=f"job two in region east: {OVERDRAWN}"):
         columns.hold(two)
@@ -45,7 +45,7 @@ def test_a_claim_on_what_a_victim_still_holds_is_none_of_that() -> None:
     victim = _attempt("victim", AllocationPhase.STOPPING, (0, 1, 2, 3))
     waits = _attempt("waits", AllocationPhase.CLAIMED, (0, 1))
     columns = _host()
-    held = columns.lookup.holders.held
+    held = index_of(columns).holders.held
     columns.hold(victim)
     columns.hold(waits)
     assert columns.slots(0).tolist() == [-1000, -1000, 0, 0]

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
 from topmast.fast.region.explain.space import Space, fewest_gone, without_attempts
-from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.reservation.first_starts import expected_end_s
+from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
 
