@@ -35,7 +35,7 @@ from topmast.adapters.store import open_journal
 from topmast.app.replay import replay_state
 from topmast.model.errors import Conflict, Unavailable
 from topmast.model.views import EventView
-from topmast.service.hub import FIRST_EVENT
+from topmast.service.event_stream import FIRST_EVENT
 
 FLEET = """
 regions:

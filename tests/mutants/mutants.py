@@ -101,15 +101,15 @@ MUTANTS = (
     Mutant(
         "a relay applies each message once",
         "runtime/relay.py",
-        "            if parcel.seq in (0, last + 1):",
+        "            if envelope.seq in (0, last + 1):",
         "            if True:",
         "tests/unit/runtime/test_relay.py",
     ),
     Mutant(
         "a relay keeps what has not arrived",
         "runtime/relay.py",
-        "if parcel.seq <= event.seq)",
-        "if parcel.seq <= event.seq + 1)",
+        "if envelope.seq <= event.seq)",
+        "if envelope.seq <= event.seq + 1)",
         "tests/unit/runtime/test_relay.py",
     ),
     Mutant(

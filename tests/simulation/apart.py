@@ -22,7 +22,7 @@ from tests.support import invariants
 from tests.support.build import cluster, elastic, fleet, job, profile, tenant
 from tests.support.engine import Life, TaskKey
 from tests.support.world import World
-from topmast.adapters.link.wire import decode_batch, encode_batch, encode_parcel
+from topmast.adapters.link.wire import decode_batch, encode_batch, encode_envelope
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
@@ -148,8 +148,8 @@ class Wire:
             return
         batch = self.waiting[:BATCH] if self.up else []
         state = source.machines.relays[self.name].state
-        parcels = [encode_parcel(order.seq, order.message) for order in batch]
-        data = encode_batch(state.stream, self.peer, state.applied, parcels)
+        envelopes = [encode_envelope(order.seq, order.message) for order in batch]
+        data = encode_batch(state.stream, self.peer, state.applied, envelopes)
         if self.broken or not self.target.alive or self.storm.chance("request lost", 0.05):
             self.storm.at(self.storm.latency(), self._fail, life)
         else:
@@ -163,7 +163,7 @@ class Wire:
             return
         got = decode_batch(data, for_queue=self.to == ids.QUEUE)
         relay = self.source.name  # an end is called after who is at the other one
-        order = m.Deliver(self.to, got.stream, got.peer, got.applied, got.parcels)
+        order = m.Deliver(self.to, got.stream, got.peer, got.applied, got.envelopes)
         try:
             receipt = target.deliver(ids.relay(relay), order)
         except Dead:

@@ -27,7 +27,7 @@ from topmast.model.states import HostState, JobState
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import Audit, Record, Snapshot
-from topmast.runtime.audit import Trail
+from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import decode_facts, encode_event, encode_facts
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
@@ -139,7 +139,7 @@ class World:
         """Let a machine take a message, and the machines all that follows from it; in memory."""
         self.inputs.append(Input(self.now, to, message))
         waiting = deque([m.Send(to, message)])
-        trail = Trail(self.queue)
+        log = AuditLog(self.queue)
         records: list[Record] = []
         sends: list[m.Send] = []
         replies: list[Any] = []
@@ -155,11 +155,11 @@ class World:
             if outcome.facts:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)
                 records.append(Record(seq + len(records) + 1, self.now, to, event, facts))
-                trail.add(send.message, outcome.facts, self.now)
+                log.add(send.message, outcome.facts, self.now)
             replies.append(outcome.reply)
             waiting.extend(outcome.sends)
         reply = replies[0] if replies else None
-        return Cascade(reply, records, Audit(trail.history, trail.attempts, trail.jobs), sends)
+        return Cascade(reply, records, Audit(log.history, log.attempts, log.jobs), sends)
 
     def commit(self, cascade: Cascade) -> None:
         """Write down what was decided."""

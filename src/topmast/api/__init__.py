@@ -25,7 +25,7 @@ HEALTH = "/health"
 
 def create_api(
     service: Service,
-    doors: Mapping[str, link.Door] | None = None,
+    endpoints: Mapping[str, link.LinkEndpoint] | None = None,
     token: str = "",
     most_streams: int = 256,
 ) -> ASGIApp:
@@ -46,7 +46,7 @@ def create_api(
         jobs.routes(service), fleet.routes(service), events.routes(service, most_streams),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)
-    app.include_router(link.routes(doors or {}), prefix=LINK_PREFIX)
+    app.include_router(link.routes(endpoints or {}), prefix=LINK_PREFIX)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -58,12 +58,14 @@ def create_api(
     return LinkGuard(app, token)
 
 
-def create_regional_api(door: link.Door, region: str, queue_url: str, token: str) -> ASGIApp:
+def create_regional_api(
+    endpoint: link.LinkEndpoint, region: str, queue_url: str, token: str
+) -> ASGIApp:
     """The ASGI application of a region's process: its link, and whether it is alive."""
     app = FastAPI(title="Topmast", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.large_bodies = LargeBodies()
     problems.install(app)
-    app.include_router(link.routes({region: door}), prefix=LINK_PREFIX)
+    app.include_router(link.routes({region: endpoint}), prefix=LINK_PREFIX)
 
     @app.get(HEALTH)
     async def health() -> Response:

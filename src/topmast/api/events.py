@@ -34,7 +34,7 @@ def routes(service: Service, most_streams: int) -> APIRouter:
             return refusal
         resumed = request.headers.get("last-event-id", "")
         first = whole_number(resumed, "Last-Event-ID") if resumed else after
-        start = service.hub.last_seq if first is None else first
+        start = service.event_stream.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return _Stream(_lines(service, start), streams, headers)
 
@@ -61,7 +61,7 @@ class _Stream(StreamingResponse):
 
 async def _lines(service: Service, after: int) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
-    async for batch in service.hub.follow(after):
+    async for batch in service.event_stream.follow(after):
         if not batch:
             yield b": still here\n\n"
         for event in batch:

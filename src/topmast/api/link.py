@@ -21,7 +21,7 @@ from topmast.model.messages import Receipt
 from topmast.service.regions import LogChunk
 
 
-class Door(Struct, frozen=True):
+class LinkEndpoint(Struct, frozen=True):
     """Who takes what comes in for a region: batches, and questions by name."""
 
     receive: Callable[[Batch], Future[Receipt]]
@@ -32,62 +32,66 @@ class Door(Struct, frozen=True):
     workdir: Callable[[str], Path | None] | None = None
 
 
-def routes(doors: Mapping[str, Door]) -> APIRouter:
+def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
     """One address for every region whose link ends here."""
     router = APIRouter(include_in_schema=False)
-    door_of = partial(_door_of, doors)
+    endpoint_of = partial(_endpoint_of, endpoints)
 
     @router.post("/{region}")
     async def receive(region: str, request: Request) -> Response:
-        door = door_of(region)
-        batch = decode_batch(await read_bytes(request, MAX_BATCH_BYTES), for_queue=door.for_queue)
-        receipt = await asyncio.wrap_future(door.receive(batch))
+        endpoint = endpoint_of(region)
+        batch = decode_batch(
+            await read_bytes(request, MAX_BATCH_BYTES), for_queue=endpoint.for_queue
+        )
+        receipt = await asyncio.wrap_future(endpoint.receive(batch))
         return Response(encode_receipt(receipt), media_type="application/json")
 
     @router.get("/{region}/books")
     async def books(region: str) -> Response:
-        door = door_of(region)
-        if door.books is None:
+        endpoint = endpoint_of(region)
+        if endpoint.books is None:
             raise NotFound("the placer of the region has its books")
-        blob = await asyncio.wrap_future(door.books())
+        blob = await asyncio.wrap_future(endpoint.books())
         return Response(blob, media_type="application/json")
 
     @router.get("/{region}/log")
     async def log(
         region: str, job: str, epoch: int, rank: int, offset: int, limit: int
     ) -> Response:
-        door = door_of(region)
-        if door.log is None:
+        endpoint = endpoint_of(region)
+        if endpoint.log is None:
             raise NotFound("the placer of the region has the output of tasks")
-        chunk = await asyncio.to_thread(door.log, job, epoch, rank, offset, limit)
+        chunk = await asyncio.to_thread(endpoint.log, job, epoch, rank, offset, limit)
         if chunk is None:
             raise NotFound("nothing is written yet")
         mark = b"1" if chunk.complete else b"0"
         return Response(mark + chunk.data, media_type="application/octet-stream")
 
-    _add_questions_of_placers(router, door_of)
+    _add_questions_of_placers(router, endpoint_of)
     return router
 
 
-def _door_of(doors: Mapping[str, Door], region: str) -> Door:
-    if region not in doors:
+def _endpoint_of(endpoints: Mapping[str, LinkEndpoint], region: str) -> LinkEndpoint:
+    if region not in endpoints:
         raise NotFound(f"no link to region '{region}' ends here")
-    return doors[region]
+    return endpoints[region]
 
 
-def _add_questions_of_placers(router: APIRouter, door_of: Callable[[str], Door]) -> None:
+def _add_questions_of_placers(
+    router: APIRouter, endpoint_of: Callable[[str], LinkEndpoint]
+) -> None:
     @router.get("/{region}/datasets/{name:path}")
     async def dataset(region: str, name: str) -> Response:
-        door = door_of(region)
-        if door.dataset is None:
+        endpoint = endpoint_of(region)
+        if endpoint.dataset is None:
             raise NotFound("the queue has the catalogue")
-        path = door.dataset(name)
+        path = endpoint.dataset(name)
         return answer(str(path) if path is not None else "")
 
     @router.get("/{region}/workdirs/{digest}")
     async def workdir(region: str, digest: str) -> Response:
-        door = door_of(region)
-        path = door.workdir(digest) if door.workdir is not None else None
+        endpoint = endpoint_of(region)
+        path = endpoint.workdir(digest) if endpoint.workdir is not None else None
         if path is None:
             raise NotFound("no such work folder")
         data = await asyncio.to_thread(path.read_bytes)

@@ -30,10 +30,10 @@ from topmast.model.states import TERMINAL
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import HistoryRow
-from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
-from topmast.service.hub import FIRST_EVENT, Hub
+from topmast.service.event_stream import FIRST_EVENT, EventStream
+from topmast.service.live_progress import LiveProgress
 from topmast.service.regions import Regions
 from topmast.service.service import Service
 from topmast.slow.data.planner import Options
@@ -69,14 +69,14 @@ class ControlPlane(Process):
         outside: Outside = REAL,
     ) -> None:
         self.apart = dict(apart or {})
-        self.board = Board()
+        self.live_progress = LiveProgress()
         relays = {ids.placer(r): ids.relay(r) for r in self.apart}
         super().__init__(
             state, QUEUE_ROLE, profile, relays,
             outside=outside, token=token, checkpoints=checkpoints, pair_speeds=pair_speeds,
         )  # fmt: skip
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
-        self.hub = Hub(FIRST_EVENT + self.journal.history_count())
+        self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
         self.fleet = self._as_hosts_are(
             fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
         )
@@ -89,7 +89,7 @@ class ControlPlane(Process):
         for region, url in self.apart.items():
             self.link(region, ids.QUEUE, self.peer(region, url), partial(self._tell_link, region))
         self.data_plans = DataPlans(
-            self.runtime, self.journal, self.clock, self.hub, profile.slow,
+            self.runtime, self.journal, self.clock, self.event_stream, profile.slow,
             lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
         )  # fmt: skip
         regions = Regions(
@@ -98,7 +98,7 @@ class ControlPlane(Process):
             lambda region: self.ends[region].up,
         )
         self.capacity_plans = CapacityPlans(
-            self.runtime, self.clock, self.hub, profile.slow,
+            self.runtime, self.clock, self.event_stream, profile.slow,
             lambda: capacity_planner(profile.slow.plan_capacity_limit_s), regions,
         )  # fmt: skip
         self.service = Service(
@@ -108,8 +108,8 @@ class ControlPlane(Process):
             self.log_path,
             self.mover,
             self.blobs,
-            self.board,
-            self.hub,
+            self.live_progress,
+            self.event_stream,
             self._process_of,
             regions,
             self.data_plans,
@@ -145,7 +145,7 @@ class ControlPlane(Process):
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
-        self.hub.close()
+        self.event_stream.close()
         self.data_plans.close()
         self.capacity_plans.close()
         super().close()
@@ -154,14 +154,14 @@ class ControlPlane(Process):
     # --- wiring ---------------------------------------------------------------------------------
 
     def _show(self, message: m.Message) -> bool:
-        return self.board.note(message)
+        return self.live_progress.note(message)
 
     def _observe(self, rows: Sequence[HistoryRow]) -> None:
         """Show what was committed, and forget the steps of jobs that are over."""
-        self.hub.publish(rows)
+        self.event_stream.publish(rows)
         for row in rows:
             if row.kind in TERMINAL:
-                self.board.forget(row.job)
+                self.live_progress.forget(row.job)
 
     def _order_mover(self, order: m.StartCopy | m.DeleteReplica) -> None:
         if isinstance(order, m.StartCopy):
@@ -175,9 +175,9 @@ class ControlPlane(Process):
         self.runtime.post(ids.QUEUE, news)
 
     def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:
-        """Take a batch from a region's placer; what is only shown to people goes to the board."""
-        left = tuple(p for p in batch.parcels if not self.board.note(p.message))
-        return self.ends[region].receive(msgspec.structs.replace(batch, parcels=left))
+        """Take a batch from a region's placer; some of it is live progress only."""
+        left = tuple(p for p in batch.envelopes if not self.live_progress.note(p.message))
+        return self.ends[region].receive(msgspec.structs.replace(batch, envelopes=left))
 
     def _stores(self) -> Mapping[str, str]:
         """Where each region keeps its datasets: as the fleet says, or a folder of the state."""

@@ -60,7 +60,7 @@ class RegionProcess(Process):
     def receive(self, batch: Batch) -> Future[m.Receipt]:
         """Take a batch from the queue; the engines follow when it changes the region."""
         receipt = self.end.receive(batch)
-        if any(isinstance(parcel.message, m.ConfigureRegion) for parcel in batch.parcels):
+        if any(isinstance(envelope.message, m.ConfigureRegion) for envelope in batch.envelopes):
             receipt.add_done_callback(lambda _: self._follow())
         return receipt
 

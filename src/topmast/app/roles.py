@@ -11,7 +11,7 @@ from pathlib import Path
 from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_api, create_regional_api
 from topmast.api.connections import limits_for
-from topmast.api.link import Door
+from topmast.api.link import LinkEndpoint
 from topmast.app.control_plane import ControlPlane
 from topmast.app.process import REAL, Outside
 from topmast.app.region import RegionProcess
@@ -56,11 +56,11 @@ def serve_queue(
         )  # fmt: skip
         stack.callback(system.close)
         system.open()
-        doors = {region: _queue_door(system, region) for region in apart}
-        api = create_api(system.service, doors, token, limits.streams)
+        endpoints = {region: _queue_endpoint(system, region) for region in apart}
+        api = create_api(system.service, endpoints, token, limits.streams)
         say = partial(_say, ready, system, options.json)
         serve(
-            api, options.state, listeners, say, system.hub.close,
+            api, options.state, listeners, say, system.event_stream.close,
             most_connections=limits.connections,
         )  # fmt: skip
     records = system.machines.queue.jobs.values()
@@ -90,10 +90,10 @@ def serve_placer(
         )  # fmt: skip
         stack.callback(system.close)
         system.open()
-        door = Door(
+        endpoint = LinkEndpoint(
             system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
         )
-        api = create_regional_api(door, region, queue_url, token)
+        api = create_regional_api(endpoint, region, queue_url, token)
         serve(api, options.state, [listener], ready, most_connections=limits.connections)
     return len(system.machines.placers[region].state.allocations)
 
@@ -139,8 +139,8 @@ def _split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _queue_door(system: ControlPlane, region: str) -> Door:
-    return Door(
+def _queue_endpoint(system: ControlPlane, region: str) -> LinkEndpoint:
+    return LinkEndpoint(
         partial(system.receive, region),
         for_queue=True,
         dataset=lambda name: system.dataset_path(name, region),

@@ -40,7 +40,7 @@ from topmast.model import messages as m
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Reservation
 from topmast.model.reason import PendingReason
-from topmast.policies.base import Score
+from topmast.policies.base import ScorePolicy
 from topmast.policies.options import Profile, ScoreWeights
 
 Needs = tuple[int, int, list[compiled.Choice], Where, Level]
@@ -55,7 +55,7 @@ class FleetPlacer(EventMachine):
         placers: Mapping[str, RegionalPlacer],
         pool: Pool,
         profile: Profile,
-        score: Score,
+        score: ScorePolicy,
     ) -> None:
         super().__init__()
         self.profile = profile

@@ -156,4 +156,4 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     shrinks: bool = False
     """Elastic jobs may be made smaller to make room."""
     beside: str | UnsetType = UNSET
-    """The job whose GPUs it has to share; no other place will do."""
+    """It has to share the GPUs of this job; no other place will do."""

@@ -372,7 +372,7 @@ class DataPlanView(Struct, frozen=True):
     """Why the latest plan failed, so that an earlier one stays in force."""
     trouble_s: float | None
     fetched: int = 0
-    """Jobs whose data was copied on demand within the last period."""
+    """How many jobs had data copied on demand within the last period."""
     fetched_most: int | None = None
     """How many of these are allowed; None: any number."""
 

@@ -51,7 +51,7 @@ class QueueView(Struct, frozen=True):
     """The job's place in this round, where time is shared."""
 
 
-class Order(Protocol):
+class OrderPolicy(Protocol):
     """Hook `order`: which job is next."""
 
     by_band: bool
@@ -68,8 +68,8 @@ class Order(Protocol):
 
 
 @runtime_checkable
-class Drifting(Order, Protocol):
-    """An `Order` whose ranking changes with attained service, at times known beforehand."""
+class Drifting(OrderPolicy, Protocol):
+    """An `OrderPolicy` that ranks by attained service: ranks change at times known beforehand."""
 
     def drifts_s(self, view: QueueView) -> Floats:
         """When the rank of each job changes by itself (n); inf: never.
@@ -82,15 +82,15 @@ class Drifting(Order, Protocol):
 
 
 @runtime_checkable
-class Empirical(Order, Protocol):
-    """An `Order` that depends on the service of jobs that succeeded."""
+class Empirical(OrderPolicy, Protocol):
+    """An `OrderPolicy` that depends on the service of jobs that succeeded."""
 
     def learn(self, total_gpu_s: Floats) -> None:
         """Use a sample of the total service of jobs (n), in any order; all keys change."""
         ...
 
 
-class Score(Protocol):
+class ScorePolicy(Protocol):
     """Hook `score`: what a place costs, as the prices of the score's terms for one job."""
 
     def weights(self, ask: PlacementRequest) -> ScoreWeights:
@@ -99,8 +99,8 @@ class Score(Protocol):
 
 
 @runtime_checkable
-class Shaping(Score, Protocol):
-    """A `Score` that also decides how close to each other the tasks of a job must be."""
+class Shaping(ScorePolicy, Protocol):
+    """A `ScorePolicy` that also decides how close to each other the tasks of a job must be."""
 
     def topology(self, spec: JobSpec, on_one_host: bool) -> Topology:
         """The topology that a job has to have.
@@ -110,7 +110,7 @@ class Shaping(Score, Protocol):
         ...
 
 
-class Reserve(Protocol):
+class ReservePolicy(Protocol):
     """Hook `reserve`: GPU models that a job gets only after a longer wait."""
 
     def held_back(self, listed: Sequence[Accelerator], gpus: float) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ class BindView(Struct, frozen=True):
     """GPUs wanted and held by jobs bound there over the GPUs present, as last signalled."""
 
 
-class Bind(Protocol):
+class BindPolicy(Protocol):
     """Hook `bind`: where a job has to wait."""
 
     whole_region: bool
@@ -208,7 +208,7 @@ class PairSpeeds(Protocol):
         ...
 
 
-class Share(Protocol):
+class SharePolicy(Protocol):
     """Hook `shares`: for which part of the time each job runs, and on which GPU model."""
 
     moves: bool
@@ -245,7 +245,7 @@ class PackView(Struct, frozen=True):
     """
 
 
-class Pack(Protocol):
+class PackPolicy(Protocol):
     """Hook `pack`: which gangs are to be tried on the same GPUs at the same time."""
 
     def pairs(self, view: PackView) -> Sequence[tuple[int, int]]:
@@ -314,7 +314,7 @@ class SizesView(Struct, frozen=True):
     """As in `SharingView`."""
 
 
-class Rebalance(Protocol):
+class RebalancePolicy(Protocol):
     """Hook `rebalance`: what to do with gangs that share GPUs, by what was measured."""
 
     def keep(self, view: PairsView) -> Bools:

@@ -1,4 +1,4 @@
-"""Scoring `skew`: jobs whose model has one large tensor run on few hosts."""
+"""Scoring `skew`: jobs of models with one large tensor run on few hosts."""
 
 from __future__ import annotations
 

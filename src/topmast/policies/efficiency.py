@@ -21,7 +21,7 @@ from topmast.policies.options import Profile, ScoreWeights
 class Efficiency:
     """Hooks `score` and `reserve`. The performance model:
 
-    A job whose accelerators state different speeds runs at these speeds. Otherwise a gang of at
+    A job that states different speeds for its accelerators has these speeds. Otherwise a gang of at
     least ``reserve.least_gpus`` uses any GPU to the full, and a smaller one is equally fast on any
     model.
     """

@@ -53,7 +53,7 @@ class Introspective:
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def joins(self, view: JoinView) -> Ints:
-        """Gangs whose trial with another is worth the move, the best first. O(n log n)."""
+        """Gangs that gain more from a joint trial than the move costs, best first. O(n log n)."""
         options = self._options
         left_s = np.minimum(view.age_s, options.horizon_s)
         known = ~np.isnan(view.expected)
@@ -64,7 +64,7 @@ class Introspective:
         return np.asarray(rows[np.lexsort((rows, -worth[rows]))], np.int64)
 
     def sizes(self, view: SizesView) -> Ints:
-        """Gangs whose new size gains more than the restart costs, the best first. O(n log n).
+        """Gangs that gain more by a new size than the restart costs, best first. O(n log n).
 
         Growing has to gain a multiple of the cost, since idle GPUs may soon be wanted. A gang that
         gives way need not: each minute of delay loses work.

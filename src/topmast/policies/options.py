@@ -25,20 +25,20 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     locality: float = 1.0
     """Per level above the preferred one."""
     fragmentation: float = 0.5
-    """For a host whose free rest no task can use."""
+    """For a host with a free rest that no task can use."""
     data: float = 6.0
     """Per hour until the data is there."""
     balance: float = 0.5
     """Per unit of demand over supply."""
     allocated_gpus: float = 0.0
-    """Per task on a host whose GPUs are all allocated, averaged over the tasks.
+    """Per task on a host with all GPUs allocated, averaged over the tasks.
 
     If it is 0, only gangs of one group that request CPUs or memory pay the next two.
     """
     allocated_cpus: float = 0.0
-    """Per task on a host whose CPUs are all allocated, averaged over the tasks."""
+    """Per task on a host with all CPUs allocated, averaged over the tasks."""
     allocated_memory: float = 0.0
-    """Per task on a host whose memory is all allocated, averaged over the tasks."""
+    """Per task on a host with all memory allocated, averaged over the tasks."""
     gpu_hosts: float = 0.0
     """Per task of a gang without GPUs on a host that has GPUs."""
     models: tuple[tuple[str, float], ...] = ()

@@ -21,7 +21,15 @@ from topmast.model.files.fields import one_of
 from topmast.model.files.wording import in_words
 from topmast.model.units import show
 from topmast.policies.attained_service import AttainedService
-from topmast.policies.base import Bind, Order, Pack, Rebalance, Reserve, Score, Share
+from topmast.policies.base import (
+    BindPolicy,
+    OrderPolicy,
+    PackPolicy,
+    RebalancePolicy,
+    ReservePolicy,
+    ScorePolicy,
+    SharePolicy,
+)
 from topmast.policies.consolidate import Consolidate
 from topmast.policies.credit import Credit
 from topmast.policies.efficiency import Efficiency
@@ -37,10 +45,10 @@ from topmast.policies.remaining_time import RemainingTime
 from topmast.policies.shortest import Shortest
 from topmast.policies.spill_over import SpillOver
 from topmast.policies.submission import Submission
-from topmast.policies.turn import Turn
+from topmast.policies.turn import TurnOrder
 from topmast.policies.weighted import Weighted
 
-ORDERS: dict[str, Callable[[Profile], Order]] = {
+ORDERS: dict[str, Callable[[Profile], OrderPolicy]] = {
     "attained-service": AttainedService,
     "credit": Credit,
     "gittins-index": GittinsIndex,
@@ -48,20 +56,20 @@ ORDERS: dict[str, Callable[[Profile], Order]] = {
     "remaining-time": RemainingTime,
     "shortest": Shortest,
     "submission": Submission,
-    "turn": Turn,
+    "turn": TurnOrder,
 }
-SCORINGS: dict[str, Callable[[Profile], Score]] = {
+SCORINGS: dict[str, Callable[[Profile], ScorePolicy]] = {
     "efficiency": Efficiency,
     "skew": Consolidate,
     "weighted": Weighted,
 }
-PACKINGS: dict[str, Callable[[Profile], Pack]] = {"greedy": Greedy}
-REBALANCINGS: dict[str, Callable[[Profile], Rebalance]] = {"introspective": Introspective}
+PACKINGS: dict[str, Callable[[Profile], PackPolicy]] = {"greedy": Greedy}
+REBALANCINGS: dict[str, Callable[[Profile], RebalancePolicy]] = {"introspective": Introspective}
 DEFAULT_PROFILE = "mast"
 LATE, NO_SHARES, TURN, NONE = "late", "none", "turn", "none"
 _POWER_OF_TEN = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 """Numbers that YAML 1.1 takes for words."""
-BINDINGS: dict[str, Callable[[Profile], Bind]] = {
+BINDINGS: dict[str, Callable[[Profile], BindPolicy]] = {
     "home": Home,
     "least-loaded": LeastLoaded,
     "near-data": NearData,
@@ -88,13 +96,13 @@ class Policies(Struct, frozen=True):
     """A profile and the policies that it names."""
 
     profile: Profile
-    order: Order
-    score: Score
-    bind: Bind | None = None
-    share: Share | None = None
-    reserve: Reserve | None = None
-    pack: Pack | None = None
-    rebalance: Rebalance | None = None
+    order: OrderPolicy
+    score: ScorePolicy
+    bind: BindPolicy | None = None
+    share: SharePolicy | None = None
+    reserve: ReservePolicy | None = None
+    pack: PackPolicy | None = None
+    rebalance: RebalancePolicy | None = None
 
 
 def policies_of(profile: Profile) -> Policies:
@@ -137,7 +145,7 @@ def _check_slices(profile: Profile) -> None:
             raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
 
 
-def _sharing(profile: Profile) -> Share | None:
+def _sharing(profile: Profile) -> SharePolicy | None:
     """The policy that divides time among jobs; None where a running job keeps running.
 
     Imported here: its solvers take a while to load.
@@ -164,7 +172,7 @@ def _sharing(profile: Profile) -> Share | None:
     )
     for field, remedy, holds in needs:
         if not holds:
-            message = "cannot be combined with shares of time, whose rounds decide which jobs run"
+            message = "cannot be combined with shares of time, since rounds decide which jobs run"
             raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
     if options.pairs and not (options.aware and POLICIES[options.policy].pairs):
         message = "cannot be combined with a policy that does not use models or pairs"
@@ -172,7 +180,7 @@ def _sharing(profile: Profile) -> Share | None:
     return Running(profile)
 
 
-def _binding(profile: Profile) -> Bind | None:
+def _binding(profile: Profile) -> BindPolicy | None:
     """The policy that binds jobs at submission; None where a place is sought when they start."""
     options = profile.bind
     if options.policy == LATE:

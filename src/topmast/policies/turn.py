@@ -8,7 +8,7 @@ from topmast.policies.base import Floats, QueueView
 from topmast.policies.options import Profile
 
 
-class Turn:
+class TurnOrder:
     """By place in the round: the job that has received least of its due share comes first."""
 
     source: ClassVar[str] = "Gavel (Narayanan et al., OSDI '20): rounds"

@@ -1,4 +1,4 @@
-"""The audit trail: what facts of the queue and the placers mean to people, as rows beside the journal."""
+"""The audit log: what facts of the queue and the placers mean to people, as rows beside the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from topmast.model.states import HostState
 from topmast.ports import AttemptRow, HistoryRow, JobRow
 
 
-class Trail:
+class AuditLog:
     """Collects the rows of one commit."""
 
     def __init__(self, queue: GlobalQueue) -> None:
@@ -208,23 +208,23 @@ def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
 
 
 _TELLERS: dict[type[Struct], Callable[..., None]] = {
-    f.Admitted: Trail._admitted,
-    f.Planned: Trail._planned,
-    f.Unplanned: Trail._unplanned,
-    f.Moved: Trail._moved,
-    f.Ended: Trail._ended,
-    f.Checkpointed: Trail._checkpointed,
-    f.ResumedFrom: Trail._resumed,
-    f.PackedWith: Trail._packed,
-    f.CopyBegun: Trail._copy_begun,
-    f.CopyReady: Trail._copy_ready,
-    f.CopyGone: Trail._copy_gone,
-    f.ReplicaDropped: Trail._dropped,
-    f.DatasetRemoved: Trail._removed,
-    p.HostSet: Trail._host_set,
-    p.HostsAssigned: Trail._hosts_assigned,
-    p.HostsHandedOver: Trail._hosts_handed_over,
-    p.HostReachable: Trail._host_reachable,
-    p.HostSuspected: Trail._host_suspected,
-    p.SuspicionOver: Trail._host_trusted,
+    f.Admitted: AuditLog._admitted,
+    f.Planned: AuditLog._planned,
+    f.Unplanned: AuditLog._unplanned,
+    f.Moved: AuditLog._moved,
+    f.Ended: AuditLog._ended,
+    f.Checkpointed: AuditLog._checkpointed,
+    f.ResumedFrom: AuditLog._resumed,
+    f.PackedWith: AuditLog._packed,
+    f.CopyBegun: AuditLog._copy_begun,
+    f.CopyReady: AuditLog._copy_ready,
+    f.CopyGone: AuditLog._copy_gone,
+    f.ReplicaDropped: AuditLog._dropped,
+    f.DatasetRemoved: AuditLog._removed,
+    p.HostSet: AuditLog._host_set,
+    p.HostsAssigned: AuditLog._hosts_assigned,
+    p.HostsHandedOver: AuditLog._hosts_handed_over,
+    p.HostReachable: AuditLog._host_reachable,
+    p.HostSuspected: AuditLog._host_suspected,
+    p.SuspicionOver: AuditLog._host_trusted,
 }

@@ -19,7 +19,7 @@ from msgspec import Struct
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import Message, Recovered, Send, Wake
 from topmast.ports import Audit, Clock, HistoryRow, Journal, Record, Snapshot
-from topmast.runtime.audit import Trail
+from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt, rebuild
@@ -72,7 +72,7 @@ class Runtime:
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._records: list[Record] = []
         self._outbox: list[Send] = []
-        self._trail = Trail(machines.queue)
+        self._audit_log = AuditLog(machines.queue)
         self._unsaved_records = 0
         self._unsaved_bytes = 0
         self._thread: threading.Thread | None = None
@@ -224,20 +224,20 @@ class Runtime:
         record = Record(self.seq, now, address, data or encode_event(event), encode_facts(facts))
         self._records.append(record)
         self._unsaved_bytes += len(record.event) + len(record.facts)
-        self._trail.add(event, facts, now)
+        self._audit_log.add(event, facts, now)
 
     def _commit(self) -> None:
         """Make everything noted durable; then, and only then, let it have effects outside."""
-        trail, self._trail = self._trail, Trail(self.machines.queue)
+        log, self._audit_log = self._audit_log, AuditLog(self.machines.queue)
         records, self._records = self._records, []
         outbox, self._outbox = self._outbox, []
         if records:
-            self.journal.append(records, Audit(trail.history, trail.attempts, trail.jobs))
+            self.journal.append(records, Audit(log.history, log.attempts, log.jobs))
             self._unsaved_records += len(records)
         for send in outbox:
             self._release(send)
-        if trail.history:
-            self._observe(trail.history)
+        if log.history:
+            self._observe(log.history)
 
     def _save_snapshot(self) -> None:
         blobs = {address: machine.snapshot() for address, machine in self.machines.addressed()}

@@ -76,7 +76,7 @@ class _State(Struct):
     sent: int = 0
     applied: int = 0
     severed: str = ""
-    outbox: list[m.Parcel] = []
+    outbox: list[m.Envelope] = []
     """Sent, and not known to have arrived."""
 
 
@@ -110,13 +110,13 @@ class Relay(EventMachine):
     def _recovered(self, event: m.Recovered) -> None:
         """Say again what the other end may not have."""
         self._speaks = True
-        for parcel in self.state.outbox:
-            self.send(ids.link(self.name), m.Forward(parcel.seq, parcel.message))
+        for envelope in self.state.outbox:
+            self.send(ids.link(self.name), m.Forward(envelope.seq, envelope.message))
 
     def _acked(self, event: m.Acked) -> None:
         """Keep no longer what has arrived. Not written down: after a restart it is said again, in vain."""
         outbox = self.state.outbox
-        arrived = sum(1 for parcel in outbox if parcel.seq <= event.seq)
+        arrived = sum(1 for envelope in outbox if envelope.seq <= event.seq)
         del outbox[:arrived]
 
     # --- receiving ------------------------------------------------------------------------------------
@@ -128,12 +128,12 @@ class Relay(EventMachine):
         if refused:
             return m.Receipt(state.stream, state.applied, refused)
         last = state.applied
-        for parcel in event.parcels:
-            if parcel.seq > last + 1:
+        for envelope in event.envelopes:
+            if envelope.seq > last + 1:
                 break
-            if parcel.seq in (0, last + 1):
-                self.send(event.to, parcel.message)
-            last = max(last, parcel.seq)
+            if envelope.seq in (0, last + 1):
+                self.send(event.to, envelope.message)
+            last = max(last, envelope.seq)
         if last > state.applied:
             # It comes last in the cascade, and so into the commit that has all of them.
             self.send(ids.relay(self.name), m.Heard(last))
@@ -147,7 +147,7 @@ class Relay(EventMachine):
             return OTHER_JOURNAL
         if not state.severed and state.peer and event.applied > state.sent:
             self.decide(Severed(LOST_HISTORY))
-        if not state.peer and event.parcels:
+        if not state.peer and event.envelopes:
             return NOT_PAIRED
         return state.severed
 
@@ -192,7 +192,7 @@ class Relay(EventMachine):
 
     def _apply_posted(self, fact: Posted, event: Any) -> None:
         self.state.sent = fact.seq
-        self.state.outbox.append(m.Parcel(fact.seq, event))
+        self.state.outbox.append(m.Envelope(fact.seq, event))
 
     def _apply_applied(self, fact: Applied, event: m.Message) -> None:
         self.state.applied = fact.seq

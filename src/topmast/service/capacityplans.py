@@ -9,7 +9,7 @@ from topmast.policies.options import SlowOptions
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
 from topmast.runtime.planning.capacity import CapacityCadence
-from topmast.service.hub import Hub
+from topmast.service.event_stream import EventStream
 from topmast.service.planning import LiveSystem, OwnProcess, PlanningThread
 from topmast.service.regions import Regions
 from topmast.slow.capacity.feedback import Gpus
@@ -27,13 +27,13 @@ class CapacityPlans(PlanningThread):
         self,
         runtime: Runtime,
         clock: Clock,
-        hub: Hub,
+        event_stream: EventStream,
         options: SlowOptions,
         solver: Callable[[], OwnProcess[Problem]],
         regions: Regions,
     ) -> None:
         self.cadence = CapacityCadence(LiveSystem(runtime), regions, options, LOOK_S)
-        super().__init__(self.cadence, runtime, clock, hub, solver)
+        super().__init__(self.cadence, runtime, clock, event_stream, solver)
         self._regions = regions
 
     def view(self) -> v.CapacityPlanView:

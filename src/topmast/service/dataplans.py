@@ -14,7 +14,7 @@ from topmast.ports import Clock, Journal
 from topmast.runtime.loop import Runtime
 from topmast.runtime.planning.data import DataCadence
 from topmast.runtime.planning.data_snapshot import gang_of
-from topmast.service.hub import Hub
+from topmast.service.event_stream import EventStream
 from topmast.service.planning import LiveSystem, OwnProcess, PlanningThread
 from topmast.slow.data.access_log import DAY_S, AccessLog, Entry
 from topmast.slow.data.demand import Kind
@@ -33,13 +33,13 @@ class DataPlans(PlanningThread):
         runtime: Runtime,
         journal: Journal,
         clock: Clock,
-        hub: Hub,
+        event_stream: EventStream,
         options: SlowOptions,
         solver: Callable[[], OwnProcess[Problem]],
     ) -> None:
         history = JournalHistory(journal, options.history_days)
         self.cadence = DataCadence(LiveSystem(runtime), options, LOOK_S, history.read)
-        super().__init__(self.cadence, runtime, clock, hub, solver)
+        super().__init__(self.cadence, runtime, clock, event_stream, solver)
 
     def view(self) -> v.DataPlanView:
         """What is planned, what is done of it, and what went wrong last."""

@@ -19,7 +19,7 @@ from topmast.model.messages import Message
 from topmast.ports import Audit, Clock, HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.runtime.planning.cadence import Cadence, Report, Solver
-from topmast.service.hub import Hub
+from topmast.service.event_stream import EventStream
 
 POLL_S = 1.0
 """How often it is seen what is due."""
@@ -71,11 +71,11 @@ class PlanningThread:
         cadence: Cadence[Any, Any, Any],
         runtime: Runtime,
         clock: Clock,
-        hub: Hub,
+        event_stream: EventStream,
         solver: Callable[[], OwnProcess[Any]],
     ) -> None:
         self._cadence = cadence
-        self._runtime, self._clock, self._hub = runtime, clock, hub
+        self._runtime, self._clock, self._event_stream = runtime, clock, event_stream
         self._make_solver = solver
         self._solver: OwnProcess[Any] | None = None
         self._stop = threading.Event()
@@ -118,4 +118,4 @@ class PlanningThread:
         kind = self._cadence.kind if report.applied else f"{self._cadence.kind}-failed"
         row = HistoryRow(self._clock.now(), "", kind, report.text)
         self._runtime.journal.append([], Audit((row,)))  # events are numbered by what is written
-        self._hub.publish([row])
+        self._event_stream.publish([row])

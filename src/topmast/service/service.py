@@ -31,12 +31,12 @@ from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.arrivals import Arrivals
 from topmast.service.blobs import Blobs
-from topmast.service.board import Board
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
+from topmast.service.event_stream import EventStream
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import Forecasts, with_start
-from topmast.service.hub import Hub
+from topmast.service.live_progress import LiveProgress
 from topmast.service.regions import LogChunk, Regions, read_chunk
 from topmast.service.usage import KEYS, running_rows, usage
 from topmast.service.warnings import warnings_of
@@ -61,8 +61,8 @@ class Service:
         log_path: LogPath,
         mover: Mover,
         blobs: Blobs,
-        board: Board,
-        hub: Hub,
+        live_progress: LiveProgress,
+        event_stream: EventStream,
         process_of: fleet.Processes,
         regions: Regions | None = None,
         data_plans: DataPlans | None = None,
@@ -75,8 +75,8 @@ class Service:
         self.log_path = log_path
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
-        self.board = board
-        self.hub = hub
+        self.live_progress = live_progress
+        self.event_stream = event_stream
         self.process_of = process_of
         self.regions = regions or Regions(runtime.machines)
         self.data_plans = data_plans
@@ -182,7 +182,7 @@ class Service:
     def _view(self, record: JobRecord) -> v.JobView:
         reason, _ = self.machines.queue.reason_of(record)
         view = record.view(self.clock.now(), reason.value if reason else None)
-        steps = self.board.of_job(record.id, record.epoch)
+        steps = self.live_progress.of_job(record.id, record.epoch)
         if record.state not in WAITING and not record.finished:
             reachable = view.region not in self.machines.queue.reach.absent
             view = msgspec.structs.replace(view, reachable=reachable)
@@ -326,7 +326,7 @@ class Service:
             "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue),
-            "datasets": lambda: fleet.datasets(queue, self.board.of_copy, self._why),
+            "datasets": lambda: fleet.datasets(queue, self.live_progress.of_copy, self._why),
         }
         found = await self._ask(questions[what])
         return fleet.with_reach(found, queue.reach.absent) if what == "hosts" else found

@@ -52,8 +52,8 @@ def stop(job: str) -> m.StopAttempt:
 
 def news(*numbers: int, stream: str = "theirs", peer: str = "ours", applied: int = 0) -> m.Deliver:
     """A batch from the other side, each message named after its number."""
-    parcels = tuple(m.Parcel(n, m.PlanRefused(f"j{n}", 1, "")) for n in numbers)
-    return m.Deliver(ids.QUEUE, stream, peer, applied, parcels)
+    envelopes = tuple(m.Envelope(n, m.PlanRefused(f"j{n}", 1, "")) for n in numbers)
+    return m.Deliver(ids.QUEUE, stream, peer, applied, envelopes)
 
 
 def jobs(sends: list[m.Send]) -> list[str]:

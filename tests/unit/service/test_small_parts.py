@@ -1,4 +1,4 @@
-"""Small parts of the service: usage, the board, the hub."""
+"""Small parts of the service: usage, the live_progress, the event_stream."""
 
 import asyncio
 import os
@@ -11,19 +11,21 @@ from topmast.model import ids
 from topmast.model.errors import NotFound
 from topmast.model.messages import CopyProgress, HostUp, Progress
 from topmast.ports import AttemptRow, HistoryRow
-from topmast.service.board import Board
-from topmast.service.hub import KEPT, Hub
+from topmast.service.event_stream import KEPT, EventStream
+from topmast.service.live_progress import LiveProgress
 from topmast.service.regions import LogChunk, read_chunk
 from topmast.service.usage import usage
 
-# --- the hub ------------------------------------------------------------------------------------------
+# --- the event_stream ------------------------------------------------------------------------------------------
 
 
 def test_an_event_of_a_host_is_of_no_job() -> None:
     """It is named in the detail; whoever reads the stream for jobs is not misled."""
-    hub = Hub(0)
-    hub.publish([HistoryRow(1.0, ids.host("h0"), "host-down", "h0 is gone", '{"host":"h0"}')])
-    (event,) = hub.since(0)
+    event_stream = EventStream(0)
+    event_stream.publish(
+        [HistoryRow(1.0, ids.host("h0"), "host-down", "h0 is gone", '{"host":"h0"}')]
+    )
+    (event,) = event_stream.since(0)
     assert (event.job, event.detail) == ("", {"host": "h0"})
 
 
@@ -86,7 +88,7 @@ def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]
     assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want
 
 
-# --- the board ------------------------------------------------------------------------------------------
+# --- the live_progress ------------------------------------------------------------------------------------------
 
 
 def _step(rank: int, step: int | None, epoch: int = 1, **metrics: float) -> Progress:
@@ -95,42 +97,42 @@ def _step(rank: int, step: int | None, epoch: int = 1, **metrics: float) -> Prog
 
 def test_the_board_shows_the_furthest_step_and_rank_0_s_metrics() -> None:
     """Ranks report in any order, and some say more than others."""
-    board = Board()
+    live_progress = LiveProgress()
     for message in (
         _step(1, 5, loss=0.9),
         _step(0, 4, loss=0.5),
         _step(1, 3, loss=0.7),
         _step(2, None),
     ):
-        assert board.note(message)
-    steps = board.of_job("j1", 1)
+        assert live_progress.note(message)
+    steps = live_progress.of_job("j1", 1)
     assert steps is not None
     assert (steps.step, steps.metrics) == (5, {"loss": 0.5})
 
 
 def test_the_board_belongs_to_the_newest_attempt() -> None:
     """A late report of an older one is not shown, and the old one's steps are gone."""
-    board = Board()
-    board.note(_step(0, 50))
-    board.note(_step(0, 10, epoch=2))
-    board.note(_step(0, 60))
-    assert board.of_job("j1", 1) is None
-    steps = board.of_job("j1", 2)
+    live_progress = LiveProgress()
+    live_progress.note(_step(0, 50))
+    live_progress.note(_step(0, 10, epoch=2))
+    live_progress.note(_step(0, 60))
+    assert live_progress.of_job("j1", 1) is None
+    steps = live_progress.of_job("j1", 2)
     assert steps is not None
     assert steps.step == 10
-    board.forget("j1")
-    assert board.of_job("j1", 2) is None
+    live_progress.forget("j1")
+    assert live_progress.of_job("j1", 2) is None
 
 
 def test_the_board_takes_only_what_is_for_it() -> None:
     """All else is for the machines."""
-    board = Board()
-    assert board.note(CopyProgress("c1", 7))
-    assert (board.of_copy("c1"), board.of_copy("c2")) == (7, 0)
-    assert not board.note(HostUp("h"))
+    live_progress = LiveProgress()
+    assert live_progress.note(CopyProgress("c1", 7))
+    assert (live_progress.of_copy("c1"), live_progress.of_copy("c2")) == (7, 0)
+    assert not live_progress.note(HostUp("h"))
 
 
-# --- the hub --------------------------------------------------------------------------------------------
+# --- the event_stream --------------------------------------------------------------------------------------------
 
 
 def _rows(*kinds: str) -> list[HistoryRow]:
@@ -139,30 +141,30 @@ def _rows(*kinds: str) -> list[HistoryRow]:
 
 def test_events_are_numbered_and_kept_for_who_comes_back() -> None:
     """A reader goes on after the last number it saw; who was away too long gets what is left."""
-    hub = Hub(first_seq=100)
-    hub.publish(_rows("one", "two"))
-    hub.publish(_rows("three"))
-    assert [(e.seq, e.kind) for e in hub.since(101)] == [(102, "two"), (103, "three")]
-    assert hub.since(103) == []
-    assert hub.since(0)[0].detail == {"a": 1}
-    hub.publish(_rows(*["more"] * KEPT))
-    assert len(hub.since(0)) == KEPT
-    assert hub.last_seq == 103 + KEPT
+    event_stream = EventStream(first_seq=100)
+    event_stream.publish(_rows("one", "two"))
+    event_stream.publish(_rows("three"))
+    assert [(e.seq, e.kind) for e in event_stream.since(101)] == [(102, "two"), (103, "three")]
+    assert event_stream.since(103) == []
+    assert event_stream.since(0)[0].detail == {"a": 1}
+    event_stream.publish(_rows(*["more"] * KEPT))
+    assert len(event_stream.since(0)) == KEPT
+    assert event_stream.last_seq == 103 + KEPT
 
 
 def test_readers_hear_what_happens_as_it_happens() -> None:
     """First what was missed, then the news, a beat in silence, and the end."""
 
     async def read() -> list[list[str]]:
-        hub = Hub(first_seq=0)
-        hub.publish(_rows("missed"))
+        event_stream = EventStream(first_seq=0)
+        event_stream.publish(_rows("missed"))
         heard: list[list[str]] = []
-        stream = hub.follow(0, beat_s=0.01)
+        stream = event_stream.follow(0, beat_s=0.01)
         heard.append([event.kind for event in await anext(stream)])
-        hub.publish(_rows("news", "more"))
+        event_stream.publish(_rows("news", "more"))
         heard.append([event.kind for event in await anext(stream)])
         heard.append([event.kind for event in await anext(stream)])
-        hub.close()
+        event_stream.close()
         heard += [[event.kind for event in batch] async for batch in stream]
         return heard
 
@@ -173,12 +175,12 @@ def test_a_reader_who_leaves_is_forgotten() -> None:
     """Closing a stream frees its place."""
 
     async def leave() -> int:
-        hub = Hub(first_seq=0)
-        hub.publish(_rows("one"))
-        stream = hub.follow(0)
+        event_stream = EventStream(first_seq=0)
+        event_stream.publish(_rows("one"))
+        stream = event_stream.follow(0)
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
-        return len(hub._readers)
+        return len(event_stream._readers)
 
     assert asyncio.run(leave()) == 0
 

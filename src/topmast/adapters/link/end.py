@@ -1,6 +1,6 @@
 """One end of a link: a thread that sends what its relay hands it, one request after the other.
 
-Parcels that must arrive are kept until the other end has them on its disk, and sent again, in order,
+Envelopes that must arrive are kept until the other end has them on its disk, and sent again, in order,
 whenever a request fails. Those that may be lost go along in the same order, once. While there is
 nothing to send, an empty batch every second tells whether the other end is there.
 """
@@ -19,7 +19,7 @@ import structlog
 from msgspec import Struct
 
 from topmast.adapters.link.peer import Peer
-from topmast.adapters.link.wire import Batch, decode_receipt, encode_batch, encode_parcel
+from topmast.adapters.link.wire import Batch, decode_receipt, encode_batch, encode_envelope
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, TopmastError, Unavailable
@@ -31,7 +31,7 @@ SILENCE_S = 10.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 CLOSING_S = 2.0
-PARCELS_PER_BATCH = 1_000
+ENVELOPES_PER_BATCH = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class Inbox(Protocol):
 
 
 class _Waiting(Struct):
-    """A parcel on its way, as JSON already."""
+    """An envelope on its way, as JSON already."""
 
     seq: int
     data: bytes
@@ -103,16 +103,16 @@ class LinkEnd:
         """Take a message on its way; one that may be lost is, while nobody can be reached."""
         if not order.seq and not self.up:
             return
-        parcel = _Waiting(order.seq, encode_parcel(order.seq, order.message))
+        envelope = _Waiting(order.seq, encode_envelope(order.seq, order.message))
         with self._lock:
-            self._waiting.append(parcel)
+            self._waiting.append(envelope)
         self._bell.set()
 
     def receive(self, batch: Batch) -> Future[m.Receipt]:
         """Take a batch from the other end; its receipt comes once it is on the disk."""
         self._heard_s = time.monotonic()
         relay = ids.relay(self.name)
-        order = m.Deliver(self.to, batch.stream, batch.peer, batch.applied, batch.parcels)
+        order = m.Deliver(self.to, batch.stream, batch.peer, batch.applied, batch.envelopes)
         receipt: Future[m.Receipt] = self._inbox.call(relay, order)
         receipt.add_done_callback(self._note_applied)
         return receipt
@@ -167,33 +167,33 @@ class LinkEnd:
 
     def _exchange(self) -> None:
         """Send until nothing waits; the first batch of all, and after a failure, asks who is there."""
-        parcels = self._next_batch() if self.up else []
+        envelopes = self._next_batch() if self.up else []
         while not self._closed:
-            receipt = self._send(parcels)
-            self._settle(parcels, receipt)
+            receipt = self._send(envelopes)
+            self._settle(envelopes, receipt)
             silent = time.monotonic() - self._heard_s > SILENCE_S
             if silent:
                 raise Unavailable(f"{self.peer.url} answers, but does not reach this side")
             self._note(True, "")
-            parcels = self._next_batch()
-            if not parcels:
+            envelopes = self._next_batch()
+            if not envelopes:
                 return
 
     def _next_batch(self) -> list[_Waiting]:
         with self._lock:
             batch: list[_Waiting] = []
             size = 0
-            for parcel in self._waiting:
-                if batch and (len(batch) == PARCELS_PER_BATCH or size > BATCH_BYTES):
+            for envelope in self._waiting:
+                if batch and (len(batch) == ENVELOPES_PER_BATCH or size > BATCH_BYTES):
                     break
-                batch.append(parcel)
-                size += len(parcel.data)
+                batch.append(envelope)
+                size += len(envelope.data)
             return batch
 
-    def _send(self, parcels: list[_Waiting]) -> m.Receipt:
+    def _send(self, envelopes: list[_Waiting]) -> m.Receipt:
         with self._lock:
             applied = self._applied
-        data = [parcel.data for parcel in parcels]
+        data = [envelope.data for envelope in envelopes]
         answer = self.peer.post(encode_batch(self._stream, self._peer_stream, applied, data))
         try:
             receipt = decode_receipt(answer)
@@ -203,28 +203,28 @@ class LinkEnd:
             raise Conflict(f"{self.peer.url} refuses: {receipt.refused}")
         return receipt
 
-    def _settle(self, parcels: list[_Waiting], receipt: m.Receipt) -> None:
+    def _settle(self, envelopes: list[_Waiting], receipt: m.Receipt) -> None:
         """Make sure that it is the one we know, and forget what it has."""
         relay = ids.relay(self.name)
         back = not self.up or receipt.stream != self._peer_stream
         if back:
             self._inbox.call(relay, m.Pair(receipt.stream, receipt.applied)).result()
             self._peer_stream = receipt.stream
-        left = [parcel for parcel in parcels if parcel.seq > receipt.applied]
+        left = [envelope for envelope in envelopes if envelope.seq > receipt.applied]
         with self._lock:
-            for _ in parcels:
+            for _ in envelopes:
                 self._waiting.popleft()
             self._waiting.extendleft(reversed(left))
             if back:
                 arrived = receipt.applied
                 self._waiting = deque(p for p in self._waiting if not 0 < p.seq <= arrived)
         self._inbox.post(relay, m.Acked(receipt.applied))
-        if left and len(left) == sum(1 for parcel in parcels if parcel.seq):
+        if left and len(left) == sum(1 for envelope in envelopes if envelope.seq):
             raise Unavailable(f"{self.peer.url} does not take what comes next")
 
     def _drop_what_may_be_lost(self) -> None:
         with self._lock:
-            self._waiting = deque(parcel for parcel in self._waiting if parcel.seq)
+            self._waiting = deque(envelope for envelope in self._waiting if envelope.seq)
 
     def _note(self, up: bool, why: str) -> None:
         if (self.up, self.why) == (up, why):

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from topmast.model.decoding import as_decode_error
 from topmast.model.errors import InvalidInput
-from topmast.model.messages import Message, Parcel, Receipt, ToPlacer, ToQueue
+from topmast.model.messages import Envelope, Message, Receipt, ToPlacer, ToQueue
 
 PREFIX = "/api/link/v1"
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 
 class Batch(Struct, frozen=True):
-    """One request. Without parcels it asks whether the other end is there, and who it is."""
+    """One request. Without envelopes it asks whether the other end is there, and who it is."""
 
     stream: str
     peer: str
     applied: int
-    parcels: tuple[Parcel, ...] = ()
+    envelopes: tuple[Envelope, ...] = ()
 
 
-class _PlacerParcel(Struct, frozen=True):
+class _PlacerEnvelope(Struct, frozen=True):
     seq: int
     message: ToPlacer
 
 
-class _QueueParcel(Struct, frozen=True):
+class _QueueEnvelope(Struct, frozen=True):
     seq: int
     message: ToQueue
 
@@ -36,14 +36,14 @@ class _PlacerBatch(Struct, frozen=True):
     stream: str
     peer: str
     applied: int
-    parcels: tuple[_PlacerParcel, ...] = ()
+    envelopes: tuple[_PlacerEnvelope, ...] = field(default=(), name="parcels")
 
 
 class _QueueBatch(Struct, frozen=True):
     stream: str
     peer: str
     applied: int
-    parcels: tuple[_QueueParcel, ...] = ()
+    envelopes: tuple[_QueueEnvelope, ...] = field(default=(), name="parcels")
 
 
 _encoder = msgspec.json.Encoder()
@@ -52,14 +52,14 @@ _for_queue = msgspec.json.Decoder(_QueueBatch)
 _receipts = msgspec.json.Decoder(Receipt)
 
 
-def encode_parcel(seq: int, message: Message) -> bytes:
-    """One parcel as JSON."""
+def encode_envelope(seq: int, message: Message) -> bytes:
+    """One envelope as JSON."""
     return _encoder.encode({"seq": seq, "message": message})
 
 
-def encode_batch(stream: str, peer: str, applied: int, parcels: list[bytes]) -> bytes:
-    """A batch of parcels that are JSON already."""
-    raw = [msgspec.Raw(parcel) for parcel in parcels]
+def encode_batch(stream: str, peer: str, applied: int, envelopes: list[bytes]) -> bytes:
+    """A batch of envelopes that are JSON already."""
+    raw = [msgspec.Raw(envelope) for envelope in envelopes]
     return _encoder.encode({"stream": stream, "peer": peer, "applied": applied, "parcels": raw})
 
 
@@ -75,8 +75,8 @@ def decode_batch(data: bytes | bytearray, *, for_queue: bool) -> Batch:
             f"not a batch of this version: {error}", field="body",
             remedy="run the same version on both sides",
         ) from None  # fmt: skip
-    parcels = tuple(Parcel(p.seq, p.message) for p in batch.parcels)
-    return Batch(batch.stream, batch.peer, batch.applied, parcels)
+    envelopes = tuple(Envelope(p.seq, p.message) for p in batch.envelopes)
+    return Batch(batch.stream, batch.peer, batch.applied, envelopes)
 
 
 def encode_receipt(receipt: Receipt) -> bytes:

@@ -24,7 +24,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
 from topmast.model.job import MILLI
-from topmast.policies.base import Pack, PackView, PairsView, Rebalance
+from topmast.policies.base import PackPolicy, PackView, PairsView, RebalancePolicy
 from topmast.policies.options import SliceOptions
 
 SHORTEST = 0.4
@@ -52,8 +52,8 @@ class Window(Struct, gc=False):
 class Packing(Struct, frozen=True):
     """The policies, and how long a trial is. Without ``pack`` gangs are measured, and not tried."""
 
-    pack: Pack | None
-    rebalance: Rebalance
+    pack: PackPolicy | None
+    rebalance: RebalancePolicy
     trial_s: float
     retry_s: float
 

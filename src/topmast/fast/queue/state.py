@@ -37,7 +37,14 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, speed_of_size
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import Bind, Order, PairSpeeds, Reserve, Score, Share
+from topmast.policies.base import (
+    BindPolicy,
+    OrderPolicy,
+    PairSpeeds,
+    ReservePolicy,
+    ScorePolicy,
+    SharePolicy,
+)
 from topmast.policies.options import Preemption, Profile
 
 
@@ -79,11 +86,11 @@ class QueueState(EventMachine):
     def __init__(
         self,
         profile: Profile,
-        order: Order,
-        bind: Bind | None = None,
-        score: Score | None = None,
-        share: Share | None = None,
-        reserve: Reserve | None = None,
+        order: OrderPolicy,
+        bind: BindPolicy | None = None,
+        score: ScorePolicy | None = None,
+        share: SharePolicy | None = None,
+        reserve: ReservePolicy | None = None,
         pair_speeds: PairSpeeds | None = None,
     ) -> None:
         super().__init__()

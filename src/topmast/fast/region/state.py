@@ -18,7 +18,7 @@ from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
 from topmast.model.plan import PlacementRequest
 from topmast.model.states import HostState
-from topmast.policies.base import Rebalance, Score
+from topmast.policies.base import RebalancePolicy, ScorePolicy
 from topmast.policies.options import Preemption, Profile
 
 
@@ -50,9 +50,9 @@ class RegionState(EventMachine):
         self,
         region: str,
         profile: Profile,
-        score: Score,
+        score: ScorePolicy,
         pool: Pool | None = None,
-        rebalance: Rebalance | None = None,
+        rebalance: RebalancePolicy | None = None,
     ) -> None:
         """``pool``: of the process, so that the desk can look at all its regions at once."""
         super().__init__()

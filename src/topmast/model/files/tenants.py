@@ -100,7 +100,7 @@ def _check_parents(value: Value, spec: TenantSpec, specs: Specs) -> None:
         way.append(spec.parent)
         if spec.parent in way[:-1]:
             if spec.parent != way[0]:
-                return  # it hangs below the circle, whose members report the error
+                return  # it hangs below the circle: a member of the circle reports the error
             message = f"its parents go round in a circle: {' -> '.join(way)}"
             raise _field(value, "parent").error(message, "take the parent from one of them")
         if len(way) > MAX_DEPTH:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from topmast.model.ids import Address
 from topmast.model.messages.base import Message
@@ -86,7 +86,7 @@ ToQueue = (
 """What a placer in another process may say to its queue."""
 
 
-class Parcel(Struct, frozen=True):
+class Envelope(Struct, frozen=True):
     """A message on a link."""
 
     seq: int
@@ -105,7 +105,7 @@ class Deliver(Message, frozen=True):
     """The stream that the sender expects here; empty while it does not know."""
     applied: int
     """The last message of this end that the sender had applied."""
-    parcels: tuple[Parcel, ...]
+    envelopes: tuple[Envelope, ...] = field(name="parcels")
 
 
 class Receipt(Struct, frozen=True):

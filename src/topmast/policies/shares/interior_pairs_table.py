@@ -20,7 +20,7 @@ class Table:
 
     ``one`` (m x r) and ``two`` (m x p): relative speeds of a row's first and second job. ``load``
     (m x r): the part of a type that a cell uses. ``open`` (m x r): where x may differ from 0.
-    ``timed`` (n): jobs whose time is a limit; the others are far from using it up.
+    ``timed`` (n): jobs that have a time limit; the others are far from using it up.
     """
 
     def __init__(self, program: Program) -> None:

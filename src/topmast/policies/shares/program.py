@@ -33,7 +33,7 @@ class Program(Struct, frozen=True):
     most: float = np.inf
     """The largest useful height."""
     extra: Floats | None = None
-    """Coefficients by cell whose sum must not be below 0."""
+    """Coefficients by cell; their sum must not be below 0."""
     elastic: bool = False
     """Floors with a base may be violated, at a price of 1 for all of it."""
 

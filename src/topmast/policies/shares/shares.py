@@ -22,7 +22,7 @@ class Shares(Struct, frozen=True):
     pair: Floats
     """Fractions of time (p x m)."""
     violated: tuple[int, ...] = ()
-    """Rows of jobs whose deadlines cannot be met."""
+    """Rows of jobs that cannot keep their deadlines."""
     levels: Floats | None = None
     """Where water-filling ended (n)."""
 

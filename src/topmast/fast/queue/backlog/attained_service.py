@@ -6,7 +6,7 @@ import numpy as np
 
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import MILLI
-from topmast.policies.base import Empirical, Order
+from topmast.policies.base import Empirical, OrderPolicy
 
 KEPT = 10_000
 """Of so many of the latest jobs the total service is kept."""
@@ -17,7 +17,7 @@ RENEWED_EVERY = 16
 class Services:
     """Total GPU-seconds of the latest jobs, oldest first; kept only for an order that learns from them."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: OrderPolicy) -> None:
         self._order = order if isinstance(order, Empirical) else None
         self.total_gpu_s: list[float] = []
         self._unknown = 0

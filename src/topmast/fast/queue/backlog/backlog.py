@@ -32,7 +32,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Grant
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model.job import MILLI, Band, JobSpec, Topology
-from topmast.policies.base import Order, QueueView
+from topmast.policies.base import OrderPolicy, QueueView
 from topmast.policies.options import ShareOptions
 
 
@@ -41,7 +41,7 @@ class Backlog:
 
     def __init__(
         self,
-        order: Order,
+        order: OrderPolicy,
         fairness: Callable[[str], float],
         durations: Durations,
         shapes: Shapes | None = None,

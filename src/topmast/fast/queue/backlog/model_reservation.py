@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from topmast.model.job import Accelerator
-from topmast.policies.base import Reserve
+from topmast.policies.base import ReservePolicy
 
 
 class KeptBack:
     """Asks the hook `reserve`; without one nothing is kept from anybody."""
 
-    def __init__(self, reserve: Reserve | None, patience_s: float | None) -> None:
+    def __init__(self, reserve: ReservePolicy | None, patience_s: float | None) -> None:
         self._reserve = reserve
         self._patience_s = patience_s
         self.is_anything = reserve is not None

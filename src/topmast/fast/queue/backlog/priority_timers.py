@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.record import JobRecord
 from topmast.model.states import WAITING
-from topmast.policies.base import Drifting, Order
+from topmast.policies.base import Drifting, OrderPolicy
 
 _Drift = tuple[float, int, str]
 """When, the job's number, the job."""
@@ -21,7 +21,7 @@ _Drift = tuple[float, int, str]
 class Drifts:
     """When each job drifts next: gets into another place. ``interval_s``: those within so much time are looked at together."""
 
-    def __init__(self, order: Order, interval_s: float) -> None:
+    def __init__(self, order: OrderPolicy, interval_s: float) -> None:
         self._order = order if isinstance(order, Drifting) else None
         self._interval_s = interval_s
         self._heap: list[_Drift] = []

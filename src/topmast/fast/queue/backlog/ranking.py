@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from topmast.fast.queue.backlog.ordered_index import FIRST_CAPACITY, Key, OrderedIndex
 from topmast.model.job import Band
-from topmast.policies.base import Floats, Ints, Order, QueueView
+from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
 LATE_LIMIT = 1 << 16
 """So many inserts are kept beside the sorted rows before they are sorted in."""
@@ -79,7 +79,7 @@ class Ranking:
     a `rerank`, and for tenants that come later.
     """
 
-    def __init__(self, order: Order, fairness: Callable[[str], float]) -> None:
+    def __init__(self, order: OrderPolicy, fairness: Callable[[str], float]) -> None:
         self.order = order
         self.ranked_at_s = 0.0
         self._fairness_of = fairness

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from topmast.model.fleet import Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, TaskGroup, Topology
-from topmast.policies.base import Score, Shaping
+from topmast.policies.base import ScorePolicy, Shaping
 
 
 class Shapes:
     """The topology that is asked for, looked up once for all jobs alike."""
 
-    def __init__(self, score: Score | None) -> None:
+    def __init__(self, score: ScorePolicy | None) -> None:
         self._score = score if isinstance(score, Shaping) else None
         self._kinds: tuple[HostSpec, ...] = ()
         self._known: dict[object, Topology] = {}

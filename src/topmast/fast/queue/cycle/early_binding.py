@@ -17,7 +17,7 @@ from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
 from topmast.model.plan import Binding
-from topmast.policies.base import Bind, BindView, Bools, Floats, Ints
+from topmast.policies.base import BindPolicy, BindView, Bools, Floats, Ints
 from topmast.policies.options import BindOptions
 
 MANY = 1 << 30
@@ -64,7 +64,7 @@ class Loads:
 class EarlyBinding:
     """Sends jobs to places. Without ``bind`` it sends nobody anywhere."""
 
-    def __init__(self, options: BindOptions, bind: Bind | None) -> None:
+    def __init__(self, options: BindOptions, bind: BindPolicy | None) -> None:
         self.options = options
         self._bind = bind
         self._clusters: list[tuple[str, ClusterSpec]] = []

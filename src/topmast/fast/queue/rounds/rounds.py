@@ -25,14 +25,14 @@ from topmast.fast.queue.rounds.candidates import (
 )
 from topmast.fast.queue.rounds.pairs import JobPair, PairBooks, settle
 from topmast.model.errors import TopmastError
-from topmast.policies.base import Floats, Ints, Parts, Share
+from topmast.policies.base import Floats, Ints, Parts, SharePolicy
 from topmast.policies.options import ShareOptions
 
 
 class Rounds:
     """Who runs where in the present round, and who is next; ``share`` None: time is not shared."""
 
-    def __init__(self, options: ShareOptions, share: Share | None) -> None:
+    def __init__(self, options: ShareOptions, share: SharePolicy | None) -> None:
         self.options = options
         self.share = share
         self.ends_s = -math.inf

@@ -12,7 +12,7 @@ from topmast.fast.queue.backlog import ordered_index as lane
 from topmast.fast.queue.backlog import ranking
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.model.job import Band
-from topmast.policies.base import Order, QueueView
+from topmast.policies.base import OrderPolicy, QueueView
 from topmast.policies.registry import ORDERS, policies_of
 
 BANDS = list(Band)
@@ -28,7 +28,7 @@ def class_of(job_class: int, over_quota: bool) -> int:
 class Model:
     """The same in plain Python: a list, sorted each time; keys frozen as the ranking says."""
 
-    order: Order
+    order: OrderPolicy
     fairness: Callable[[str], float]
     ranked_at_s: float = 0.0
     standing: dict[str, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ class Steps(Struct):
     metrics: dict[str, float] = {}
 
 
-class Board:
+class LiveProgress:
     """Written by engines' threads, read by requests."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Board:
         self._copies: dict[str, int] = {}
 
     def note(self, message: Message) -> bool:
-        """Take a message that is for the board; False for any other."""
+        """Take a message that is only shown to people; False for any other."""
         if isinstance(message, Progress):
             self._note_step(message)
         elif isinstance(message, CopyProgress):

@@ -20,7 +20,7 @@ KEPT = 10_000
 """Events that a reader who comes back can still be given."""
 
 
-class Hub:
+class EventStream:
     """Fans audit rows out to readers; numbers grow for ever, also over restarts."""
 
     def __init__(self, first_seq: int) -> None:
