@@ -62,7 +62,7 @@ class Backfill:
             return None
         return None if band > self._band and gpus_milli >= self._gpus_milli else held
 
-    def closes_from_s(self, held: Reservation | None, now: float) -> float:
+    def blocks_from_s(self, held: Reservation | None, now: float) -> float:
         """How long a job must need, at least, to fail as one did that respected ``held``."""
         return -math.inf if held is None else math.nextafter(held.from_s - now, math.inf)
 

@@ -57,7 +57,7 @@ def refuse(
     block(queue, candidate, own, for_room=True)
     if _holds_for_class(queue, record, verdict):
         placement = queue.pending.job_class(record.id).placement[candidate.over_quota]
-        from_s = queue.backfill.closes_from_s(verdict.held, queue.now)
+        from_s = queue.backfill.blocks_from_s(verdict.held, queue.now)
         queue.pending.block_class(placement, from_s, exempt=queue.backfill.holder)
 
 
@@ -88,7 +88,7 @@ def block(
         one.verdict = Verdict(*queue.quota_reason(spec)) if lacks_quota else verdict
     queue.pending.block(
         one, candidate.over_quota, verdict.retry_at_s,
-        queue.backfill.closes_from_s(verdict.held, queue.now),
+        queue.backfill.blocks_from_s(verdict.held, queue.now),
         queue.choices_of(one, candidate.over_quota),
         limited=queue.ledger.is_limited(spec.tenant), for_room=for_room,
     )  # fmt: skip

@@ -24,8 +24,8 @@ from topmast.traces.generate import generate
 JOBS, LOAD = 400, 4.0
 OPTIONS = {
     "on_demand_copies": "false",
-    # These look at what the last question left behind: when it was settled which gangs are common, and where room
-    # is kept. Questions in vain change that, and so which of two good places is taken.
+    # These look at what the last request left behind: when it was settled which gangs are common, and where room
+    # is kept. Requests in vain change that, and so which of two good places is taken.
     "score.fragmentation": "0",
     "reserve_after_s": "1000000000",
 }
@@ -35,7 +35,7 @@ Placed = tuple[float, str, tuple[str, ...], tuple[str, ...]]
 
 
 def _decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Placed], int]:
-    """When which attempt was launched where, and for whom others were stopped; and how many questions that took."""
+    """What was launched when and where, and what was stopped for it; and how many requests that took."""
     trace, document = generate("mast-like", 2_000, 1, 1.0)
     fleet = place(trace, parse_fleet(document), PlacementOptions(overhead=0.6), 1)
     trace = trace.head(JOBS).with_load(LOAD)
@@ -53,25 +53,25 @@ def _decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Placed], int]:
     with monkeypatch.context() as patched:
         patched.setattr(EventMachine, "handle", seen)
         simulation.run()
-    questions = sum(isinstance(event, m.RequestFleetBids) for _, event in events)
+    requests = sum(isinstance(event, m.RequestFleetBids) for _, event in events)
     plans = [(now, event.plan) for now, event in events if isinstance(event, m.CommitPlan)]
     decisions = [
         (now, p.job, tuple(s.host for s in p.seats), tuple(v.job for v in p.victims))
         for now, p in plans
     ]
-    return decisions, questions
+    return decisions, requests
 
 
 def test_a_memory_of_refusals_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking about everybody whenever anything is freed finds the same places, with many more questions."""
+    """To ask about all jobs whenever anything is freed finds the same places, with many more requests."""
     monkeypatch.setattr(ahead, "REPORT_S", 0.0)  # else news depends on when was asked before
     remembered, few = _decisions(monkeypatch)
 
-    def about_everybody(fleet_placer: FleetPlacer, event: m.CheckBlocked) -> None:
+    def about_all(fleet_placer: FleetPlacer, event: m.CheckBlocked) -> None:
         fleet_placer.send(ids.QUEUE, m.Unblocked(None))
 
     handlers: dict[type[m.Message], Callable[..., Any]] = dict(FleetPlacer.handlers)
-    handlers[m.CheckBlocked] = about_everybody
+    handlers[m.CheckBlocked] = about_all
     monkeypatch.setattr(FleetPlacer, "handlers", handlers)
     anew, many = _decisions(monkeypatch)
     assert remembered == anew
