@@ -21,7 +21,7 @@ from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
 from topmast.fast.region.inventory.slices import asked, offered
 from topmast.fast.region.machine import RegionalPlacer
-from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption import plain
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
 from topmast.fast.region.search import compiled, kernels
@@ -226,7 +226,7 @@ class FleetPlacer(EventMachine):
             own = in_region(ask, terms[found.region])
             plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
             return {found.region: m.Bid(ask.job, plan)}
-        cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+        cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
         if cleared is None:
             return {}
         region, _ = index.clusters[cleared.cluster]

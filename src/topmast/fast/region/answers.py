@@ -193,22 +193,16 @@ class RegionAnswers(RegionState):
     def _outranking(self, search: Search, ask: PlacementRequest) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
         held = self.state.allocations
-        lowest = msgspec.structs.replace(ask, band=Band.CRITICAL)
-        victims = {
-            job: msgspec.structs.replace(held[job], band=Band.OPPORTUNISTIC)
-            for job in ask.outranked or ()
-            if job in held
-        }
+        last_first = [job for job in ask.outranked or () if job in held]
 
         def stopping(jobs: Sequence[str]) -> Plan | None:
-            search.allocations = {job: victims[job] for job in jobs}
-            return search.best(lowest).plan
+            search.allocations = {job: held[job] for job in jobs}
+            return search.best(ask).plan
 
-        last_first = list(victims)
-        found = fewest(len(victims), lambda count: stopping(last_first[:count]))
+        found = fewest(len(last_first), lambda count: stopping(last_first[:count]))
         if found is None:
-            search.allocations = victims
-            return search.best(lowest)
+            search.allocations = {job: held[job] for job in last_first}
+            return search.best(ask)
         return Found(_sparing(last_first[: found[0]], found[1], stopping))
 
     def first_start(

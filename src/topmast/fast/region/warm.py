@@ -13,8 +13,8 @@ import numpy as np
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.preemption.kernels import GOES
-from topmast.fast.region.preemption.victims import hunt
+from topmast.fast.region.preemption.branching import PREEMPT
+from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.blocked_index import (
@@ -23,7 +23,7 @@ from topmast.fast.region.search.blocked_index import (
     Refused,
     regions_with_room,
 )
-from topmast.fast.region.search.compiled import choices_in
+from topmast.fast.region.search.compiled import choices_in, question_of
 from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
@@ -92,9 +92,12 @@ def _load_what_seldom_happens(
     index = index_of(columns)
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
-    branching = hunt(index, ask, profile, profile.score, (0,), cost, 0.0)
+    terms = terms_of(index, ask, profile, profile.score, 0.0)
+    choices = choices_in(index, ask, (0,))
+    question = question_of(index, ask, profile.score, choices, cost)
+    branching = PlainPreemption(index, question, terms, choices)
     row = index.holders.rows[columns.region, attempt.plan.job]
-    branching.offer(0, 0, {row: GOES})
+    branching.offer(0, 0, int(Level.RACK), 0, {row: PREEMPT})
     for state in (HostState.DOWN, HostState.HEALTHY):
         columns.set_state(columns.hosts[0].name, state)
     index.refresh(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints
@@ -18,11 +18,19 @@ class Chooser:
     """Chooses victims for gangs too large for an exact search; made once for a question."""
 
     def __init__(
-        self, columns: Columns, victims: Sequence[Allocation], cost: Callable[[Allocation], float]
+        self,
+        columns: Columns,
+        victims: Sequence[Allocation],
+        costs: Sequence[float],
+        *,
+        by_band: bool,
     ) -> None:
+        """``by_band``: those of lower bands go first, whatever they cost."""
         self.columns = columns
-        self.victims = sorted(victims, key=lambda victim: victim.job)
-        self.cost = [cost(victim) for victim in self.victims]
+        pairs = sorted(zip(victims, costs, strict=True), key=lambda pair: pair[0].job)
+        self.victims = [victim for victim, _ in pairs]
+        self.cost = [cost for _, cost in pairs]
+        self.by_band = by_band
         self.held: list[dict[int, int]] = [_held_milli(columns, v) for v in self.victims]
         """By victim: thousandths of GPUs on each of its hosts."""
         self.on_host: dict[int, list[int]] = {}
@@ -62,7 +70,11 @@ class Chooser:
                 freed[number] = freed.get(number, 0) + self.held[number][row]
         return sorted(
             freed,
-            key=lambda n: (int(self.victims[n].band), self.cost[n] / max(freed[n], 1), n),
+            key=lambda n: (
+                int(self.victims[n].band) if self.by_band else 0,
+                self.cost[n] / max(freed[n], 1),
+                n,
+            ),
         )
 
     def _cleared(self, gone: Sequence[int]) -> Columns:

@@ -21,24 +21,22 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.fast.region.preemption.branching import KEEP, PREEMPT
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
-from topmast.fast.region.search.kernels import HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, Question
 
 ITEMS_LIMIT = 62
 """Attempts on one host among which the best set is found by a knapsack."""
 SETS_LIMIT = 10
 """Attempts on one host of which all sets are tried, where more than whole GPUs counts."""
 OPEN_LIMIT = 64
-HAIR = 1e-9
-
-UNDECIDED, GOES, STAYS = 0, 1, 2
 
 
 class Scratch(NamedTuple):
     """Room to work in, and the choices made so far."""
 
     fate: NDArray[np.int8]
-    """(A) UNDECIDED, GOES or STAYS."""
+    """(A) UNDECIDED, PREEMPT or KEEP."""
     spread: F64
     """(A) its parts in the section looked at: GPUs, or 1 on a host where it has none of its own."""
     charged: F64
@@ -75,7 +73,7 @@ def offers_of(
     costs = np.zeros(count)
     for i in range(count):
         v = h.entries[items[i]].of
-        if s.fate[v] == GOES:
+        if s.fate[v] == PREEMPT:
             continue
         part = _parts(h, items[i]) / s.spread[v] if p.shared else 1.0
         costs[i] = price_of(h, p, v) * part
@@ -97,7 +95,7 @@ def _items(
     entry = h.hosts[host].first
     while entry != NONE:
         v = h.entries[entry].of
-        if s.fate[v] != STAYS and price_of(h, p, v) < INFINITE:
+        if s.fate[v] != KEEP and price_of(h, p, v) < INFINITE:
             if h.entries[entry].slot == NONE:
                 items[count] = entry
                 count += 1
@@ -140,7 +138,7 @@ def _fill_knapsack(
     for i in range(items.shape[0]):
         size = h.entries[items[i]].whole
         bit = np.int64(1) << i
-        if s.fate[h.entries[items[i]].of] == GOES:  # it goes anyhow
+        if s.fate[h.entries[items[i]].of] == PREEMPT:  # it goes anyhow
             for freed in range(done, -1, -1):
                 least[freed + size], who[freed + size] = least[freed], who[freed] | bit
             for freed in range(size):
@@ -175,8 +173,8 @@ def _room_without(
     for i in range(items.shape[0]):
         s.gone[h.entries[items[i]].of] = False
     tasks = free // gpus
-    if p.cpus > 0.0 and cpus / p.cpus + HAIR < tasks:
-        tasks = int(max(0.0, cpus / p.cpus + HAIR))
+    if p.cpus > 0.0 and cpus / p.cpus + EPSILON < tasks:
+        tasks = int(max(0.0, cpus / p.cpus + EPSILON))
     if p.memory > 0.0 and memory / p.memory < tasks:
         tasks = int(max(0.0, memory / p.memory))
     return tasks, free
@@ -212,7 +210,7 @@ def _by_sets(
         cost, skip = 0.0, False
         for i in range(count):
             going[i] = (which >> i) & 1
-            skip = skip or (s.fate[h.entries[items[i]].of] == GOES and not going[i])
+            skip = skip or (s.fate[h.entries[items[i]].of] == PREEMPT and not going[i])
             cost += costs[i] if going[i] else 0.0
         if skip or cost - deepest >= _highest(price):
             continue
@@ -242,7 +240,7 @@ def _by_rate(
     count = items.shape[0]
     going = np.zeros(count, np.bool_)
     for i in range(count):
-        going[i] = s.fate[h.entries[items[i]].of] == GOES
+        going[i] = s.fate[h.entries[items[i]].of] == PREEMPT
     order = np.zeros(count, np.int64)
     _by_rising_rate(h, items, costs, order)
     at = 0
@@ -259,7 +257,7 @@ def _by_rate(
             chosen[t, i] = going[i]
         for back in range(at - 1, -1, -1):
             i = order[back]
-            if s.fate[h.entries[items[i]].of] == GOES:
+            if s.fate[h.entries[items[i]].of] == PREEMPT:
                 continue
             chosen[t, i] = False
             room, left = _room_without(a, h, p, s, host, gpus, items, chosen[t])
@@ -429,7 +427,7 @@ def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple
         entry = h.hosts[host].first
         while entry != NONE:
             v = h.entries[entry].of
-            if s.fate[v] == GOES:
+            if s.fate[v] == PREEMPT:
                 s.victim[v] = True
             elif s.victim[v] and h.entries[entry].slot == NONE and s.charged[v] >= 0.0:
                 price = price_of(h, p, v)
@@ -475,7 +473,7 @@ def _host_floor(
     missing = need - a.whole[host]
     if missing <= 0:
         return change
-    floor: float = change + floor_of(h, p, host, missing) - HAIR
+    floor: float = change + floor_of(h, p, host, missing) - EPSILON
     return floor
 
 
@@ -524,7 +522,7 @@ def best_host(
             continue
         place, there = _place_at(a, candidates, other)
         score = _score_on(a, h, q, p, s, candidates, place, there)
-        if score < best - HAIR or (other < position and score <= best + HAIR):
+        if score < best - EPSILON or (other < position and score <= best + EPSILON):
             best, position, at, host = score, other, place, there
     if best == INFINITE:
         return INFINITE, NOWHERE, NOWHERE, NOWHERE
@@ -544,7 +542,7 @@ def _lowest(floors: F64) -> int:
 @inner
 def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
     """Whether a host of this floor might beat the best; ties go to the earlier."""
-    return floor < INFINITE and (floor < best - 2 * HAIR or (earlier and floor <= best))
+    return floor < INFINITE and (floor < best - 2 * EPSILON or (earlier and floor <= best))
 
 
 @inner
@@ -668,11 +666,11 @@ def best_section(
                         continue
                     taken = np.zeros(hosts.shape[0], np.int64)
                     bound, truth, _ = section_offer(a, h, q, p, s, gpus, hosts, taken)
-                    if start + truth < best - HAIR:
+                    if start + truth < best - EPSILON:
                         best = start + truth
                         at_cluster, at_choice = cluster, choice
                         at_level, at_section = level, section
-                    if bound < truth - HAIR and start + bound < best and count < OPEN_LIMIT:
+                    if bound < truth - EPSILON and start + bound < best and count < OPEN_LIMIT:
                         s.unsettled[count, 0] = start + bound
                         s.unsettled[count, 1], s.unsettled[count, 2] = cluster, choice
                         s.unsettled[count, 3], s.unsettled[count, 4] = level, section
@@ -701,7 +699,7 @@ def _section_floor(
     if rate == INFINITE:
         return INFINITE
     missing_tasks = max(0, q.tasks - room)
-    return q.tasks * rate + (missing_tasks * floor if missing_tasks else 0.0) - HAIR
+    return q.tasks * rate + (missing_tasks * floor if missing_tasks else 0.0) - EPSILON
 
 
 # --- who they are --------------------------------------------------------------------------------------

@@ -1,14 +1,13 @@
 """Room for gangs of several groups, of shares and of CPUs: which victims go, and who sits where then.
 
-Per domain, a best-first search over the victims that are on several of its hosts (branch and bound): each
-is open, gone, or spared. While it is open, every host that wants it gone is charged an equal part of its
-price, which together is never more than the whole; then hosts do not concern one another, and the
-knapsack of `gangs.py` gives a bound, and seats. Once all hosts agree on the victims, the bound is the score.
+Per domain, `branching` decides about the victims that are on several of its hosts; while nothing is decided, each of
+the hosts pays an equal part of the price.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +16,14 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import variants as guises
-from topmast.fast.region.preemption.variants import GONE, OPEN, SPARED, Guises, Held, Prices
+from topmast.fast.region.preemption.branching import (
+    PREEMPT,
+    UNDECIDED,
+    BranchAndBound,
+    Decisions,
+    Offer,
+)
+from topmast.fast.region.preemption.variants import Guises, Held, Prices
 from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.mixed import (
     Placed,
@@ -29,13 +35,10 @@ from topmast.fast.region.search.mixed import (
     placed,
     tasks_on,
 )
-from topmast.fast.region.search.mixed_kernels import HAIR, Kinds
+from topmast.fast.region.search.mixed_kernels import EPSILON, Kinds
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
-
-MOST_BRANCHES = 128
-"""So often victims on several hosts are settled for one question; the best plan until then is the answer."""
 
 PlanOf = Callable[[Placed, Overlay, list[Allocation]], Plan]
 """The plan for seats, on hosts from which the victims are gone, with its score."""
@@ -49,13 +52,6 @@ class Attempts(Struct, frozen=True):
     held: Held
     host: Ints
     """(entries)"""
-
-
-class Node(Struct, frozen=True):
-    """What is settled of the victims of one domain: (attempts) OPEN, GONE or SPARED."""
-
-    settled: Ints
-    paid: float
 
 
 class Seated(Struct, frozen=True):
@@ -76,7 +72,7 @@ class Domain(Struct, frozen=True):
     fixed: float
 
 
-class Displacement:
+class MixedPreemption:
     """One question that needs room made."""
 
     def __init__(
@@ -95,13 +91,7 @@ class Displacement:
         self.attempts = attempts
         self.plan_of = plan_of
         self.free = hosts_of(columns, ask)
-        self.branches_left = MOST_BRANCHES
-        self.best: Plan | None = None
-
-    @property
-    def limit(self) -> float:
-        """The score to be below."""
-        return gangs.INFINITE if self.best is None else self.best.score
+        self.search: BranchAndBound[Plan] = BranchAndBound()
 
     def plan(self) -> Plan | None:
         """The plan of least score; ties go to the tightest level, then the first cluster, choice, domain."""
@@ -118,15 +108,15 @@ class Displacement:
                 kinds, _ = self._kinds(everyone, shared)
         for level in wider:
             self._look_at_level(level, kinds)
-        return self.best
+        return self.search.answer
 
     def _look_at_level(self, level: Level, kinds: Kinds) -> None:
         """Go through the domains of a level, the least bound first, until none can be better."""
         gang, places = self.q.gang, self.q.places
-        found = gangs.costs_at(gang, kinds, places, int(level), self.limit)
+        found = gangs.costs_at(gang, kinds, places, int(level), self.search.score)
         rounded = np.round(found[0], 9)
         for n in np.lexsort((found[3], found[2], found[1], rounded)).tolist():
-            if found[0][n] >= self.limit - HAIR:
+            if found[0][n] >= self.search.score - EPSILON:
                 break
             cluster, choice, place = (int(column[n]) for column in found[1:])
             hosts = self._hosts_of(level, cluster, place, kinds.of_host[choice])
@@ -158,7 +148,7 @@ class Displacement:
         _, inverse, sharing = np.unique(keys, return_inverse=True, return_counts=True)
         on = sharing[inverse]
         price = self.attempts.prices[held.attempt] / on
-        return Prices(np.full(count, OPEN, np.int64), price, np.asarray(on == 1, np.bool_))
+        return Prices(np.full(count, UNDECIDED, np.int64), price, np.asarray(on == 1, np.bool_))
 
     def _kinds(self, hosts: Ints, prices: Prices) -> tuple[Kinds, Guises]:
         """What the hosts can take for which victims."""
@@ -177,23 +167,23 @@ class Displacement:
         """Find the best plan of a domain, if it is better than that known."""
         numbers = np.arange(1, len(self.columns.hosts) + 1)
         numbers[domain.hosts] = 0
-        prices = self._prices(numbers)
-        stack = [Node(prices.settled, 0.0)]
-        while stack:
-            node = stack.pop()
-            seated = self._seat(domain, prices._replace(settled=node.settled))
-            least = domain.fixed + node.paid + seated.cost
-            if seated.cost == gangs.INFINITE or least >= self.limit - HAIR:
-                continue
-            plan = self._priced(domain, node, seated, prices)
-            if plan.score < self.limit - HAIR:
-                self.best = plan
-            if plan.score <= least + HAIR:
-                continue
-            contested = self._contested(domain, seated)
-            if contested is not None and self.branches_left > 0:
-                self.branches_left -= 1
-                stack += self._branches(node, contested)
+        self.search.look_at(partial(self._offer, domain, self._prices(numbers)))
+
+    def _offer(self, domain: Domain, prices: Prices, decisions: Decisions) -> Offer[Plan] | None:
+        """What a domain offers for the gang under some decisions; None if it is too dear or too small."""
+        for attempt, fate in decisions.items():
+            prices.settled[attempt] = fate
+        seated = self._seat(domain, prices)
+        going = [attempt for attempt, fate in decisions.items() if fate == PREEMPT]
+        for attempt in decisions:
+            prices.settled[attempt] = UNDECIDED
+        bound = domain.fixed + sum(map(float, self.attempts.prices[going])) + seated.cost
+        if bound >= self.search.score - EPSILON:
+            return None
+        plan = self._priced(domain, going, seated, prices)
+        agreed = plan.score <= bound + EPSILON
+        branch = None if agreed else self._contested(domain, seated)
+        return Offer(bound, plan.score, branch, lambda: plan)
 
     def _seat(self, domain: Domain, prices: Prices) -> Seated:
         kinds, seen = self._kinds(domain.hosts, prices)
@@ -226,18 +216,10 @@ class Displacement:
                 worst = (unpaid, attempt)
         return None if worst is None else worst[1]
 
-    def _branches(self, node: Node, attempt: int) -> Iterator[Node]:
-        """The victim goes, or stays; the one to look at first comes last."""
-        for fate in (SPARED, GONE):
-            settled = node.settled.copy()
-            settled[attempt] = fate
-            more = float(self.attempts.prices[attempt]) if fate == GONE else 0.0
-            yield Node(settled, node.paid + more)
-
-    def _priced(self, domain: Domain, node: Node, seated: Seated, prices: Prices) -> Plan:
-        """The plan with all that a node's seating wants gone, but for those that turn out not to be needed."""
+    def _priced(self, domain: Domain, going: list[int], seated: Seated, prices: Prices) -> Plan:
+        """The plan with all that a seating wants gone, but for those that turn out not to be needed."""
         chosen = {attempt for attempt, _ in seated.gone}
-        chosen |= set(np.flatnonzero(node.settled == GONE).tolist())
+        chosen |= set(going)
         shared = set(self.attempts.held.attempt[~prices.own].tolist())
         if chosen & shared:
             chosen = self._needed(domain.choice, chosen, seated)

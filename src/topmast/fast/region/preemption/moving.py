@@ -19,12 +19,12 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.price import cost_gpu_s
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import Search, choices_of
-from topmast.model.job import MILLI, Accelerator, Band, Resources
+from topmast.model.job import MILLI, Accelerator, Resources
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 from topmast.policies.options import Profile
 
@@ -154,17 +154,16 @@ def _cleared(search: Search, ask: PlacementRequest, among: Mapping[str, Allocati
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
-    if compiled.applies(ask, profile.score) and known:
-        index = index_of(columns)
-        rows = index.holders.named(list(among))
-        costs = compiled.costs_in(columns, ask, profile.score, None, profile.slices.price)
-        found = victims.cheapest_among(
-            index, ask, profile, profile.score, choices_of(ask), costs, search.now, rows
-        )
-        return None if found is None else search.plan_without(ask, index, found)
-    humble = {job: msgspec.structs.replace(a, band=Band.OPPORTUNISTIC) for job, a in among.items()}
-    apart = Search(search.region, columns, humble, profile, search.version, search.now)
-    return apart.best(msgspec.structs.replace(ask, band=Band.CRITICAL, preempt=True)).plan
+    stopping = msgspec.structs.replace(ask, preempt=True, outranked=tuple(among))
+    if not (compiled.applies(ask, profile.score) and known):
+        apart = Search(search.region, columns, among, profile, search.version, search.now)
+        return apart.best(stopping).plan
+    index, weights = index_of(columns), profile.score
+    costs = compiled.costs_in(columns, ask, weights, None, profile.slices.price)
+    found = plain.cheapest(
+        index, stopping, profile, weights, choices_of(ask), costs, search.now, flat=False
+    )
+    return None if found is None else search.plan_without(ask, index, found)
 
 
 def _with_places(

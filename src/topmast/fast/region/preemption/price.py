@@ -7,7 +7,7 @@ the attempts there, for a cost does not fall when one of these grows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +27,21 @@ from topmast.policies.options import Profile
 
 
 def eligible_victims(
-    allocations: Mapping[str, Allocation], band: Band, profile: Profile, now: float
+    allocations: Mapping[str, Allocation],
+    band: Band,
+    profile: Profile,
+    now: float,
+    outranked: Sequence[str] | None = None,
 ) -> list[Allocation]:
-    """Running attempts of a lower effective band, preemptible and old enough. O(attempts)."""
+    """Running attempts, preemptible and old enough, of a lower effective band. O(attempts).
+
+    ``outranked``: of these jobs instead, whatever their bands.
+    """
+    named = frozenset(outranked or ())
     return [
         a
         for a in allocations.values()
-        if a.band < band
+        if (a.band < band if outranked is None else a.job in named)
         and a.spec.preemptible
         and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
         and a.start_s + profile.min_runtime_s <= now

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topmast.fast.region.preemption.branching import PREEMPT, UNDECIDED
 from topmast.fast.region.search.mixed_kernels import (
+    EPSILON,
     F64,
-    HAIR,
     I64,
     NOWHERE,
     Bools,
@@ -31,8 +32,6 @@ MOST_VICTIMS = 60
 """More on a host are not looked at."""
 MOST_OPTIONS = 30_000
 """More of a host are not looked at."""
-
-OPEN, GONE, SPARED = 0, 1, 2
 
 
 class Held(NamedTuple):
@@ -55,7 +54,7 @@ class Prices(NamedTuple):
     """What it costs to stop the attempts, and what is settled of them."""
 
     settled: I64
-    """(attempts) OPEN, GONE: it goes in any case, and costs nothing more; or SPARED."""
+    """(attempts) UNDECIDED, PREEMPT: it goes in any case, and costs nothing more; or KEEP."""
     price: F64
     """(N) what a host is charged for an entry: a share, if the attempt is on other hosts too."""
     own: Bools
@@ -118,7 +117,7 @@ def guises_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> Guises:
     for n in range(looked):
         at = entry_start[n]
         for e in range(held.start[hosts[n]], held.start[hosts[n] + 1]):
-            if prices.settled[held.attempt[e]] == OPEN and at < entry_start[n] + MOST_VICTIMS:
+            if prices.settled[held.attempt[e]] == UNDECIDED and at < entry_start[n] + MOST_VICTIMS:
                 entry[at] = e
                 at += 1
         entry_start[n + 1] = at
@@ -170,7 +169,7 @@ def _make(
             guises.price[guise] += prices.price[guises.entry[low + i]]
             _give_back(h, held, host, guises.entry[low + i], free, guise)
     for e in range(held.start[host], held.start[host + 1]):
-        if prices.settled[held.attempt[e]] == GONE:
+        if prices.settled[held.attempt[e]] == PREEMPT:
             _give_back(h, held, host, e, free, guise)
 
 
@@ -296,7 +295,7 @@ def _is_beaten(o: Options, first: I64, after: I64, state: int, fill: int, cost: 
     """Whether an option of the same vector is as good. ``first`` (states) and ``after`` link those."""
     at = first[state]
     while at != NOWHERE:
-        if o.fill[at] >= fill and o.cost[at] <= cost + HAIR:
+        if o.fill[at] >= fill and o.cost[at] <= cost + EPSILON:
             return True
         at = after[at]
     return False
@@ -307,7 +306,7 @@ def _put(o: Options, first: I64, after: I64, end: int, state: int, fill: int, co
     """Write an option at ``end`` and void those that it beats."""
     before, at = NOWHERE, first[state]
     while at != NOWHERE:
-        if o.fill[at] <= fill and o.cost[at] >= cost - HAIR:
+        if o.fill[at] <= fill and o.cost[at] >= cost - EPSILON:
             o.fill[at] = NOWHERE
             if before == NOWHERE:
                 first[state] = after[at]

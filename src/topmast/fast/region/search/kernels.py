@@ -22,6 +22,8 @@ from topmast.fast.region.inventory.jit import inner, kernel
 HOST_LEVEL = 0
 NOWHERE = -1
 INFINITE = np.inf
+EPSILON = 1e-9
+"""A plan is better than another by more than this: sums in another order round differently."""
 EXACT_TASKS = 256
 """Gangs of up to so many tasks per group are seated at provably least fragmentation; larger ones
 are filled up by the cheapest hosts first and the rest exactly."""

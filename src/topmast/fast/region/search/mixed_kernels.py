@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 MILLI = 1000
 NOWHERE = -1
 INFINITE = np.inf
-HAIR = 1e-9
+EPSILON = 1e-9
 """A plan is better than another by more than this: sums in another order round differently."""
 PACKING_NODES = 20_000
 """Steps of the search for a packing of shares of several sizes into one host; then it counts as none."""
@@ -253,7 +253,7 @@ def best_opening(
     for opened in range(fewest_opened(items, count, bins, left), min(left, count) + 1):
         parts = g.share_price * (MILLI * opened - shared)
         change = g.stranded[left - opened] - g.stranded[whole] + parts
-        if change < best - HAIR:
+        if change < best - EPSILON:
             best, at = change, opened
     return best, at
 
@@ -589,7 +589,7 @@ def bound(g: Gang, kinds: Kinds, choice: int, hosts: I64) -> float:
         if room[group] < g.tasks[group]:
             return INFINITE
         milli += g.tasks[group] * g.milli[choice, group]
-    return rate * milli - HAIR if milli > 0 else 0.0
+    return rate * milli - EPSILON if milli > 0 else 0.0
 
 
 @inner
@@ -635,7 +635,7 @@ def _relax_noting(
         for j in range(width):
             changed = old[state * width + max(0, j - fill)] + cost
             at = (state + step) * width + j
-            if changed < new[at] - HAIR * 1e-3:
+            if changed < new[at] - EPSILON * 1e-3:
                 new[at] = changed
                 chose[at] = number
 
@@ -717,7 +717,7 @@ def _one_host(kinds: Kinds, choice: int, first: int, last: int) -> tuple[float, 
     best, at = INFINITE, NOWHERE
     for host in range(first, last):
         kind = kinds.of_host[choice, host]
-        if kind != NOWHERE and kinds.alone[kind] < best - HAIR:
+        if kind != NOWHERE and kinds.alone[kind] < best - EPSILON:
             best, at = kinds.alone[kind], host
     return best, at
 
@@ -739,11 +739,11 @@ def _best_domain(
             hosts = order[starts[number] : starts[number + 1]] + first
             if hosts.shape[0] == 0:
                 break
-            if start + bound(g, kinds, choice, hosts) >= best - HAIR:
+            if start + bound(g, kinds, choice, hosts) >= best - EPSILON:
                 continue
             hosts = useful_hosts(g, kinds, choice, hosts, looked)
             cost = least_cost(g, kinds, choice, hosts)
-            if start + cost < best - HAIR:
+            if start + cost < best - EPSILON:
                 best, at_level, at_domain = start + cost, level, number
     return best, at_level, at_domain
 
@@ -762,11 +762,11 @@ def best_plan(g: Gang, kinds: Kinds, places: Places) -> tuple[float, int, int, I
         for choice in range(g.choice_cost.shape[0]):
             price = places.cost[cluster] + g.choice_cost[choice]
             least = bound(g, kinds, choice, places.hosts[first:last])
-            if price + g.level_cost[0] + least >= best - HAIR:
+            if price + g.level_cost[0] + least >= best - EPSILON:
                 continue
             cost, host = _one_host(kinds, choice, first, last)
             score = price + g.level_cost[0] + cost
-            if score < best - HAIR:
+            if score < best - EPSILON:
                 best, at_cluster, at_choice = score, cluster, choice
                 at_level, at_place = 0, host
             if g.total > 1:
@@ -808,7 +808,7 @@ def costs_at(
                 hosts = order[starts[number] : starts[number + 1]] + first
                 if hosts.shape[0] == 0:
                     break
-                if start + bound(g, kinds, choice, hosts) >= limit - HAIR:
+                if start + bound(g, kinds, choice, hosts) >= limit - EPSILON:
                     continue
                 if level == 0:
                     kind = kinds.of_host[choice, hosts[0]]
@@ -816,7 +816,7 @@ def costs_at(
                 else:
                     hosts = useful_hosts(g, kinds, choice, hosts, looked)
                     cost = least_cost(g, kinds, choice, hosts)
-                if start + cost < limit - HAIR:
+                if start + cost < limit - EPSILON:
                     score[found], cluster_of[found] = start + cost, cluster
                     choice_of[found] = choice
                     place_of[found] = hosts[0] if level == 0 else number

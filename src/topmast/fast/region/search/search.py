@@ -14,7 +14,7 @@ from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.preemption import mixed as displacement
-from topmast.fast.region.preemption import victims
+from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.greedy import Chooser
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.search import compiled, loads, mixed
@@ -142,7 +142,7 @@ class Search:
         costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
         index, allowed = index_of(columns), choices_of(ask)
         if ask.preempt:
-            cleared = victims.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+            cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
             if cleared is not None:
                 yield self.plan_without(ask, index, cleared)
         else:
@@ -154,7 +154,7 @@ class Search:
         """The plan that sits where the kernels found the gang its seats."""
         return self._plan(ask, self.columns, found, found.seats, ())
 
-    def plan_without(self, ask: PlacementRequest, index: Index, cleared: victims.Cleared) -> Plan:
+    def plan_without(self, ask: PlacementRequest, index: Index, cleared: plain.Cleared) -> Plan:
         """The plan that sits where the kernels found that these victims make room."""
         jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
         gone = [self.allocations[job] for job in jobs]
@@ -217,8 +217,12 @@ class Search:
         step = Loads(columns, ask, self.profile.score).step
         return lambda row: (int(step[row]), int(columns.size_of[row]))
 
+    def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
+        """The attempts that may be stopped for the gang at a time."""
+        return eligible_victims(self.allocations, ask.band, self.profile, now, ask.outranked)
+
     def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        eligible = eligible_victims(self.allocations, ask.band, self.profile, self.now)
+        eligible = self._eligible(ask, self.now)
         if not eligible:
             return
         if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
@@ -232,9 +236,8 @@ class Search:
         """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
         columns, weights = self._usable(ask, self.columns), self.profile.score
         by_name = ask.outranked is not None
-        chooser = Chooser(
-            columns, eligible, lambda a: cost_gpu_s(a, self.profile, self.now, by_name)
-        )
+        costs = [cost_gpu_s(a, self.profile, self.now, by_name) for a in eligible]
+        chooser = Chooser(columns, eligible, costs, by_band=not by_name)
         cleared = columns.trial()
         for allocation in eligible:
             cleared.give_back(allocation.plan.seats, allocation.needs())
@@ -275,7 +278,7 @@ class Search:
             return self._plan(ask, columns, found, found.seats, stopped)
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
-        made = displacement.Displacement(
+        made = displacement.MixedPreemption(
             self.columns, ask, weights, question, attempts, plan_of
         ).plan()
         if made is not None:
@@ -319,7 +322,7 @@ class Search:
         """When the next running attempt of a lower band becomes old enough to be a victim."""
         ages = [
             a.start_s + self.profile.min_runtime_s
-            for a in eligible_victims(self.allocations, ask.band, self.profile, float("inf"))
+            for a in self._eligible(ask, float("inf"))
             if a.start_s + self.profile.min_runtime_s > self.now
         ]
         return min(ages, default=None)

@@ -1,0 +1,71 @@
+"""Branch and bound over attempts that sit on several hosts: the one search that plain and mixed gangs share.
+
+While nothing is decided about such an attempt, each of its hosts in the domain is charged a part of its price; the
+parts are never more than the whole. Hosts then do not concern one another, and a knapsack over them gives a
+bound from below, with seats. Where the hosts agree about every attempt, the bound is the score. Where they do not, the
+search branches: once the attempt is stopped for certain, once it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from topmast.fast.region.search.kernels import EPSILON, INFINITE
+
+MOST_BRANCHES = 128
+"""So often a request branches; exact if that suffices, else the best plan until then is the answer."""
+
+UNDECIDED, PREEMPT, KEEP = 0, 1, 2
+
+Decisions = Mapping[int, int]
+"""By attempt, PREEMPT or KEEP; the others are undecided."""
+
+Answer = TypeVar("Answer")
+
+
+class Offer(Struct, Generic[Answer], frozen=True):
+    """What a domain costs under some decisions."""
+
+    bound: float
+    """Under these decisions no seats score lower."""
+    score: float
+    """The score of the seats found."""
+    branch: int | None
+    """The attempt to decide about next; None where the bound is the score."""
+    answer: Callable[[], Answer]
+    """The seats found and who is stopped for them; asked for only if they are the best."""
+
+
+class BranchAndBound(Generic[Answer]):
+    """The best answer to one request so far, over all of the domains that it was told to look at."""
+
+    def __init__(self) -> None:
+        self.score: float = INFINITE
+        self.answer: Answer | None = None
+        self.branches_left = MOST_BRANCHES
+
+    def take(self, score: float, answer: Answer) -> None:
+        """Note a better answer."""
+        self.score, self.answer = score, answer
+
+    def look_at(self, offer_of: Callable[[Decisions], Offer[Answer] | None]) -> None:
+        """Find the best answer of a domain, if it is better than that known.
+
+        ``offer_of``: what the domain offers under some decisions; None if that cannot be better.
+        """
+        stack: list[Decisions] = [{}]
+        while stack:
+            decisions = stack.pop()
+            offer = offer_of(decisions)
+            if offer is None or offer.bound >= self.score - EPSILON:
+                continue
+            if offer.score < self.score - EPSILON:
+                self.take(offer.score, offer.answer())
+            if offer.branch is None or self.branches_left == 0:
+                continue
+            if offer.bound < self.score - EPSILON:
+                self.branches_left -= 1
+                stack += [{**decisions, offer.branch: fate} for fate in (KEEP, PREEMPT)]
