@@ -1,4 +1,4 @@
-"""How figures look, wherever they are drawn: one style, and PNG and SVG that are the same each time."""
+"""The style of figures: one for all, and PNG and SVG files that are the same each time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _STYLE: Any = {
 def figure(
     rows: int = 1, columns: int = 1, *, inches: tuple[float, float | Sequence[float]] = (6.0, 3.6)
 ) -> Figure:
-    """A figure of ``rows`` x ``columns`` axes (``figure.axes``), ``inches`` wide and high each, or with a height for each row."""
+    """A figure of ``rows`` x ``columns`` axes (``figure.axes``).
+
+    ``inches``: width and height of each, or a width and a height for each row.
+    """
     from cycler import cycler
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -81,7 +84,7 @@ def wide_range(drawn: Figure, *, axis: int = 0) -> None:
 
 
 def steps(drawn: Figure, values: Any, name: str = "", *, axis: int = 0) -> None:
-    """The share of ``values`` up to each value (an empirical distribution), as one line. O(n log n)."""
+    """The part of ``values`` up to each one (an empirical distribution), as a line. O(n log n)."""
     import numpy as np
 
     # A line of a million points is a large file and no clearer than one of a thousand.

@@ -21,7 +21,7 @@ BULK_BYTES = 128 * 1024 * 1024
 ALL_LARGE_BYTES = 256 * 1024 * 1024
 """What bodies over `SMALL_BYTES` may take together, while they are read."""
 MOST_SEPARATORS = 2_000_000
-"""Commas and opening brackets in one document, also those in text: each value costs memory and time."""
+"""Commas and opening brackets in one document: each value costs memory and time."""
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
 ON_LOOP_BYTES = 64 * 1024
 """Larger documents are decoded by a thread, so that other requests do not wait for them."""
@@ -74,7 +74,7 @@ async def read_object(
 ) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object.
 
-    ``fields`` are those it may have, None if whoever takes the object checks that.
+    ``fields`` are those it may have; None if the caller checks that.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
@@ -96,7 +96,7 @@ async def read_object(
 
 
 def _check_type(request: Request) -> None:
-    """A form or a script of a web page can send other types without asking first. Raises HTTPException."""
+    """Refuse types that a form or script of a web page can send freely. Raises HTTPException."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != "application/json":
         detail = f"the body is '{given[:100]}', not application/json (name it in Content-Type)"
@@ -168,7 +168,7 @@ class Text:
 
 
 def _refuse_halves(document: Any) -> None:
-    """Halves of surrogate pairs are no text: nothing could write them. Raises UnicodeEncodeError."""
+    """Refuse half surrogate pairs, which cannot be written. Raises UnicodeEncodeError."""
     left = [document]
     while left:
         value = left.pop()

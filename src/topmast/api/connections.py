@@ -51,10 +51,11 @@ HEAD_TOO_LARGE = _refusal(431, "Too large", f"the head is larger than {HEAD_BYTE
 
 
 class Limits(Struct, frozen=True):
-    """How many connections a process serves at a time; of those, how many may be streams of events."""
+    """How many connections a process serves at a time."""
 
     connections: int
     streams: int
+    """How many of them may be streams of events."""
 
 
 def limits_for(open_files: int) -> Limits:
@@ -76,7 +77,7 @@ WAITED_FOR = (Phase.NEW, Phase.KEPT, Phase.BODY)
 
 
 class Connections:
-    """All connections of a process, by phase, and in each the one that is in it for longest first."""
+    """All connections of a process, by phase; in each phase the oldest first."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -86,7 +87,7 @@ class Connections:
         return sum(len(some) for some in self._in.values())
 
     def has_room(self) -> bool:
-        """Whether there is room for one more, once the one that is waited for longest is gone. O(1)."""
+        """Whether there is room for one more once the one with the longest wait is closed. O(1)."""
         if len(self) < self.most:
             return True
         oldest = [next(iter(self._in[phase]), None) for phase in WAITED_FOR]
@@ -110,7 +111,7 @@ class Connections:
         self._in[connection.phase].pop(connection, None)
 
     def sweep(self, now_s: float) -> None:
-        """Close those that keep the server waiting for too long; to be called about once a second. O(all)."""
+        """Close connections that keep the server waiting too long; called each second. O(all)."""
         for connection in [one for some in self._in.values() for one in some]:
             if connection.is_overdue(now_s):
                 self._drop(connection)
@@ -123,7 +124,10 @@ class Connections:
 async def accept(
     listener: socket.socket, connections: Connections, protocol: Callable[[], Connection]
 ) -> None:
-    """Take connections one at a time, for ever: an event loop that takes all that wait would run out of files."""
+    """Accept connections one at a time, for ever.
+
+    An event loop that accepts all waiting connections at once would run out of files.
+    """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
     while True:
@@ -179,7 +183,7 @@ class Connection(HttpToolsProtocol):
         self.phase = phase
         self.since_s, self._window_bytes = self.loop.time(), 0
 
-    # --- what uvicorn and its parser call -------------------------------------------------------------
+    # --- what uvicorn and its parser call -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It is open."""

@@ -23,7 +23,7 @@ def _doubled(scope: Scope) -> str:
 
 
 class LoopbackOnly:
-    """Refuses requests whose Host is not a loopback name, or that a page of another site sent.
+    """Refuses requests with a Host that is not a loopback name, or from a page of another site.
 
     The first stops DNS rebinding, the second forms and scripts of other pages. A page from another
     port of this machine is another site.
@@ -58,10 +58,10 @@ def is_loopback(address: str) -> bool:
 
 
 class LinkGuard:
-    """Lets in over a link who shows the token; all else goes on to the rules for this machine alone.
+    """Admits link requests with the token; other requests meet the rules for this machine alone.
 
-    Without a token a link is for this machine alone too. Whatever is no link is refused on an address
-    that others can reach. ``open_paths`` may be read by anyone.
+    Without a token, links too are for this machine alone. On an address that others can reach,
+    everything but a link is refused. ``open_paths`` are readable for all.
     """
 
     def __init__(self, app: ASGIApp, token: str, open_paths: tuple[str, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The link between a queue and the placers that run apart from it: not for people, and no part of REST."""
+"""The link between a queue and placers of other processes: internal, and no part of REST."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topmast.service.regions import LogChunk
 
 
 class LinkEndpoint(Struct, frozen=True):
-    """Who takes what comes in for a region: batches, and questions by name."""
+    """What receives batches and answers questions for a region."""
 
     receive: Callable[[Batch], Future[Receipt]]
     for_queue: bool
@@ -33,7 +33,7 @@ class LinkEndpoint(Struct, frozen=True):
 
 
 def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
-    """One address for every region whose link ends here."""
+    """One address for every region that has its link endpoint here."""
     router = APIRouter(include_in_schema=False)
     endpoint_of = partial(_endpoint_of, endpoints)
 

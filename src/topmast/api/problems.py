@@ -77,7 +77,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """What may be done with a path of the schema: all routes that have it count, not only the first."""
+    """The methods of a path of the schema, over all routes that have it."""
     parts = request.url.path.split("/")
     found: dict[str, None] = {}
     for path, methods in request.app.openapi()["paths"].items():
@@ -95,7 +95,7 @@ async def _bad_parameter(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    """The client went away in the middle of its request: nobody reads this, and nothing is wrong here."""
+    """The client disconnected during its request: no answer can arrive, and nothing failed here."""
     return problem(400, "Refused", "the request was broken off")
 
 

@@ -1,4 +1,4 @@
-"""Reading requests and writing answers: msgspec on both sides, schemas for OpenAPI from the types."""
+"""Reading requests and writing answers by msgspec; schemas for OpenAPI from the types."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def returns(
 
 
 def replies(status: int, content: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a route whose answer is ``content`` by media type, or a problem."""
+    """Arguments of a route that answers with ``content`` by media type, or with a problem."""
     error = {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}}
     return {
         "status_code": status,
@@ -118,7 +118,7 @@ def replies(status: int, content: dict[str, Any]) -> dict[str, Any]:
 
 
 class Bare(Response):
-    """An answer whose media types are those that its route names, and no default beside them."""
+    """An answer with the media types that its route names, and no default type."""
 
     media_type = None
 

@@ -130,7 +130,7 @@ def admitted_at_s(state: Path) -> dict[str, float]:
         journal.close()
 
 
-# --- scenarios ------------------------------------------------------------------------------------------
+# --- scenarios ----------------------------------------------------------------------------------
 
 
 def _job(model: str, gpus: int, priority: str = "normal", tasks: int = 1) -> dict[str, Any]:
@@ -174,7 +174,7 @@ SCENARIOS: dict[str, Callable[[ApartOptions], list[dict[str, Any]]]] = {
 }
 
 
-# --- processes ------------------------------------------------------------------------------------------
+# --- processes ----------------------------------------------------------------------------------
 
 
 class Office:

@@ -95,7 +95,7 @@ def drawn(trace: Trace, fleet: Fleet, asked: float, seed: int) -> list[JobSpec]:
     return specs
 
 
-# --- by Topmast ---------------------------------------------------------------------------------------
+# --- by Topmast ---------------------------------------------------------------------------------
 
 
 def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> float:
@@ -127,7 +127,7 @@ def _at(machines: Machines, address: str, message: m.Message) -> None:
     machine.handle(message, 0.0)
 
 
-# --- by simpler rules ---------------------------------------------------------------------------------
+# --- by simpler rules ---------------------------------------------------------------------------
 
 
 class _Hosts:

@@ -131,7 +131,7 @@ def _row(point: Point, figures: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- growth ------------------------------------------------------------------------------------------
+# --- growth -------------------------------------------------------------------------------------
 
 
 def growth_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def exponent(amounts: Sequence[float], costs: Sequence[float | None]) -> float |
     return round(float(np.polyfit(x, y, 1)[0]), 3)
 
 
-# --- tables and plots --------------------------------------------------------------------------------
+# --- tables and plots ---------------------------------------------------------------------------
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -215,7 +215,7 @@ def _percentile_us(times_s: Sequence[float], percent: float) -> float:
     return float(np.percentile(times_s, percent)) * 1e6
 
 
-# --- the process -------------------------------------------------------------------------------------
+# --- the process --------------------------------------------------------------------------------
 
 
 def peak_rss_bytes() -> int:

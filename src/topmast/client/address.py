@@ -1,4 +1,4 @@
-"""Where the server is: what the caller says, what the environment says, what a server wrote down."""
+"""Where the server is: named by the caller, by the environment, or by the server's own file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def default_state() -> Path:
 
 
 def find_server(server: str | None = None, state: Path | None = None) -> str:
-    """The URL of the server: ``server``, or that of ``state``, or ``$TOPMAST_SERVER``, or the default's.
+    """The URL of the server: ``server``, or that of ``state``, ``$TOPMAST_SERVER`` or the default.
 
     What the caller names goes before the environment.
     """
@@ -59,7 +59,7 @@ def written_url(state: Path) -> str:
 
 
 def _has_ended(server: dict[str, object]) -> bool:
-    """Whether the process that wrote this is known to be gone: its port may be another program's by now."""
+    """Whether the process that wrote this is gone: another program may have its port by now."""
     from topmast.adapters.engines.local import processes
 
     pid, started = server.get("pid"), server.get("start_ticks")

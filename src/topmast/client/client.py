@@ -74,8 +74,8 @@ class Client:
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
-    or the one on the default state folder. Jobs are submitted for ``user``, by default whoever
-    runs the process. Every failure is a `TopmastError`.
+    or the one on the default state folder. Jobs are submitted for ``user``, by default the user of
+    the process. Every failure is a `TopmastError`.
     """
 
     def __init__(
@@ -188,8 +188,9 @@ class Client:
     ) -> JobPage:
         """One page of jobs, and how many there are in each state.
 
-        ``states`` are names of states, or ``active`` for all that have not ended; ``order`` is
-        ``queue`` for the jobs that hold GPUs, then those that wait, by rank; else the newest come first.
+        ``states`` are names of states, or ``active`` for all that have not ended. ``order``
+        ``queue``: first the jobs that hold GPUs, then those that wait, by rank. Otherwise the
+        newest come first.
         """
         wanted = states if isinstance(states, str) else ",".join(states)
         return self._transport.get(
@@ -206,7 +207,8 @@ class Client:
     ) -> Iterator[JobView]:
         """All jobs, as `job_page` selects them, fetched page by page.
 
-        By rank, a job that changes its place while pages are fetched may be missed or come twice; newest first, none is.
+        By rank, a job that changes its place meanwhile may be missed or come twice; newest first,
+        none is.
         """
         cursor = None
         wanted = states if isinstance(states, str) else tuple(states)
@@ -289,11 +291,11 @@ class Client:
     ) -> Iterator[LogChunk]:
         """What a task of a job writes, in its latest attempt (or in ``attempt``).
 
-        ``task`` None is the task by which the job failed, or the first.
+        ``task`` None is the task that made the job fail, or the first.
 
-        With ``follow`` it goes on as more is written, over the attempts that come, until the job
-        has ended (with ``attempt``: until that attempt has). ``on_wait`` is then called now and again
-        while the job waits for a first or another attempt.
+        With ``follow`` it continues with new output and later attempts, until the job has ended
+        (with ``attempt``: until that attempt has). ``on_wait`` is then called from time to time
+        while the job waits for an attempt.
         """
         path = _path("jobs", job, "logs")
         look = partial(self.job, job)
@@ -335,10 +337,10 @@ class Client:
         return self._transport.post(HostView, _path("hosts", host, "uncordon"), self._me)
 
     def drain(self, host: str, *, now: bool = False, also: Iterable[str] = ()) -> HostView:
-        """Place nothing more on a host, and move away what runs there as soon as it has another place.
+        """Place nothing more on a host, and move its work away as soon as it has another place.
 
-        With ``now``, work that has no other place is stopped as well, and waits. Hosts of the same region
-        that are to be empty too are drained ``also``: none of them is a place for another's work.
+        With ``now``, work without another place is stopped too, and waits. ``also`` names more
+        hosts of the region to be drained: none of them becomes a place for another's work.
         """
         body: dict[str, object] = {**self._me}
         if now:
@@ -411,11 +413,14 @@ class Client:
     def usage(
         self, by: str = "tenant", *, since_s: float | None = None, until_s: float | None = None
     ) -> UsageReport:
-        """GPU-hours held, kept and lost, by ``tenant``, ``user`` or ``gpu``; times since the epoch."""
+        """GPU-hours held, kept and lost, by ``tenant``, ``user`` or ``gpu``.
+
+        Times are since the epoch.
+        """
         return self._transport.get(UsageReport, "/usage", by=by, since=since_s, until=until_s)
 
     def events(self, *, after: int | None = None) -> Iterator[EventView]:
-        """What happens, as it happens, without end; ``after`` is the number of the last one seen."""
+        """Events as they happen, without end; ``after`` is the number of the last one seen."""
         return events(self._transport, after, PATIENCE_S)
 
 
@@ -436,7 +441,7 @@ def document_of(job: Job) -> tuple[dict[str, Any], Path | None]:
     file = read_job(path, tenant_default="")
     document = dump_job(file.spec)
     if not file.spec.tenant:
-        del document["tenant"]  # the server knows whose it is
+        del document["tenant"]  # the server knows the tenant of the user
     if file.workdir is None:
         return document, None
     return document, path.parent / Path(file.workdir).expanduser()
@@ -467,5 +472,5 @@ def _new_key() -> str:
 def _this_user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # nobody in particular, in a container without a user database
+    except (KeyError, OSError):  # no name, in a container without a user database
         return f"uid{os.getuid()}"

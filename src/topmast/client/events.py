@@ -16,7 +16,7 @@ _LONGEST_LINE_BYTES = 2**24
 
 
 def events(transport: Transport, after: int | None, patience_s: float) -> Iterator[EventView]:
-    """Every event after number ``after``, without end; a lost server has ``patience_s`` to return."""
+    """Every event after number ``after``, without end; waits ``patience_s`` for a lost server."""
     seen, pause_s = after, FIRST_PAUSE_S
     lost_at_s: float | None = None
     met = False
@@ -51,7 +51,7 @@ def _event(data: bytes) -> EventView:
 
 
 def messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each complete message in a stream of bytes; comments and other fields are skipped.
+    """The data of each complete message in a stream of bytes; other fields are skipped.
 
     Lines end at a line feed only: JSON may hold the other characters that break lines in text.
     """

@@ -90,7 +90,7 @@ def _expression(glob: str) -> str:
 
 
 def _characters(group: str) -> str:
-    """A group of characters, as regular expressions write it; one that cannot be is taken literally."""
+    """A group of characters as a regular expression; an invalid one is taken literally."""
     inner = group[1:-1]
     negated = inner[0] in "!^" and len(inner) > 1
     inner = (inner[1:] if negated else inner).replace("\\", "\\\\")

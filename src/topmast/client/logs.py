@@ -44,7 +44,7 @@ def _next_offset(answer: httpx.Response, offset: int) -> int:
 
 
 class LogReader:
-    """Reads the output of one task of one job; ``task`` None: the one by which it failed, else the first."""
+    """Reads the output of one task of a job; ``task`` None: the one that failed, or the first."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class LogReader:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _tell_wait(self, job: JobView, current: int) -> None:
-        """Let the caller know how a job stands that has no attempt after ``current``, but may get one."""
+        """Report to the caller a job that may get another attempt after ``current``."""
         if job.attempts == current and job.state not in TERMINAL:
             self._on_wait(job)
 
@@ -127,7 +127,7 @@ class LogReader:
             yield LogChunk(attempt, rest, self._task)
 
     def _fetch(self, attempt: int, offset: int, must_exist: bool) -> httpx.Response | None:
-        """A piece of the output; None of an attempt that need not exist (its launch failed, say)."""
+        """A piece of the output; None of an attempt that need not exist (a failed launch)."""
         params = {"task": self._task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
         try:
             return patiently(

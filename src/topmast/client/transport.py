@@ -1,4 +1,4 @@
-"""Requests and their answers: retries that cannot do a thing twice, and errors that people can read."""
+"""Requests and their answers: safe retries, and readable errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
 class Transport:
-    """Speaks to one server. ``locate`` tells its URL, and is asked again when nothing answers there."""
+    """Speaks to one server. ``locate`` gives its URL, also anew when nothing answers there."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Transport:
     def post(
         self, kind: type[T], path: str, body: object, *, key: str = "", repeatable: bool = True
     ) -> T:
-        """What the server makes of ``body``. With a ``key`` it is done once, however often it is sent."""
+        """The server's answer to ``body``. With a ``key`` it acts once, even if sent repeatedly."""
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Idempotency-Key"] = key

@@ -1,4 +1,4 @@
-"""Snapshots of a working directory: the same files give the same bytes, whoever packs them."""
+"""Snapshots of a working directory: the same files give the same bytes on any machine."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Inquest:
             unfinished=self.unfinished,
         )
 
-    # --- reading ------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
     def _lines(self, kind: str) -> Iterator[tuple[str, HistoryView]]:
         """The history lines of one kind, with the name of their job."""
@@ -145,7 +145,7 @@ class Inquest:
         text = "".join(chunk.text for chunk in client.logs(story.job.id, task=1))
         return text.strip().rpartition("\n")[2]
 
-    # --- claims -------------------------------------------------------------------------------------
+    # --- claims ---------------------------------------------------------------------------------
 
     def _claims(self) -> Iterator[Claim]:
         claims: list[tuple[str, Callable[[], str | None]]] = [
@@ -287,7 +287,7 @@ class Inquest:
             return None
         return f"{cast.IMPOSSIBLE}: {found.reason}"
 
-    # --- decisions ----------------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------
 
     def _decisions(self) -> Iterator[Decision]:
         """What was decided, in order; how jobs ended is in the table of jobs."""

@@ -128,7 +128,7 @@ class Play:
         step = self.watch.jobs[name].step or 0
         return self.watch.running(name) and self.watch.saved(name) and step >= WORTH_STEPS
 
-    # --- quota, lent and reclaimed ------------------------------------------------------------------
+    # --- quota, lent and reclaimed --------------------------------------------------------------
 
     def _lending(self) -> TenantView:
         tenant, model, _ = cast.LENT
@@ -164,7 +164,7 @@ class Play:
         tenant, model, count = cast.LENT
         return f"{tenant} has its {count} {model} back"
 
-    # --- a higher band ------------------------------------------------------------------------------
+    # --- a higher band --------------------------------------------------------------------------
 
     def _all_a100_busy(self) -> bool:
         if not self._worth(cast.MODEST):
@@ -175,7 +175,7 @@ class Play:
         self.client.submit(cast.urgent())
         return f"cause: all A100 are busy; {cast.URGENT} is submitted, and it is critical"
 
-    # --- a host -------------------------------------------------------------------------------------
+    # --- a host ---------------------------------------------------------------------------------
 
     def _gang_is_saved(self) -> bool:
         return self._worth(cast.STRUCK)
@@ -189,7 +189,7 @@ class Play:
         self.seen.killed = name
         return f"cause: host {name}, under {cast.STRUCK}, is killed (process {host.agent_pid})"
 
-    # --- questions ----------------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------
 
     def _waits_for_data(self) -> bool:
         return self.watch.jobs[cast.AWAY].reason == PendingReason.WAITING_FOR_DATA

@@ -1,4 +1,4 @@
-"""The audit log: what facts of the queue and the placers mean to people, as rows beside the journal."""
+"""The audit log: facts of the queue and the placers in words, as rows beside the journal."""
 
 from __future__ import annotations
 

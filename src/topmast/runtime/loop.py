@@ -77,7 +77,7 @@ class Runtime:
         self._unsaved_bytes = 0
         self._thread: threading.Thread | None = None
 
-    # --- the face to other threads ------------------------------------------------------------------
+    # --- the face to other threads --------------------------------------------------------------
 
     def recover(self) -> Rebuilt:
         """Rebuild the machines from the journal; to be called once, before `start`."""
@@ -116,7 +116,7 @@ class Runtime:
             self._thread.join()
             self._thread = None
 
-    # --- the loop ---------------------------------------------------------------------------------------
+    # --- the loop -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -179,7 +179,7 @@ class Runtime:
         self._commit()
 
     def _take_in(self, item: _Item, message: Message) -> Any:
-        """Handle an event from outside, unless it cannot be journalled; the answer to its sender."""
+        """Handle an event from outside, if it can be journalled; the answer goes to its sender."""
         # What is asked was decoded from JSON just now; what is posted was put together by hand.
         encode = encode_event if item.answer is not None else encode_foreign
         try:
@@ -247,7 +247,7 @@ class Runtime:
 
 
 def _resolve(answer: Future[Any], reply: Any) -> None:
-    """Give an answer to whoever still waits for it."""
+    """Give an answer to a future that still waits for it."""
     if not answer.set_running_or_notify_cancel():
         return  # the asker went away
     if isinstance(reply, Exception):

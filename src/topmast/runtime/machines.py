@@ -21,9 +21,10 @@ from topmast.runtime.relay import Relay
 class Machines:
     """The queue, and a placer, cluster manager or relay for every address that names one.
 
-    ``elsewhere`` lists machines that live in another process, each with the relay that stands in.
-    ``reconcile_s``: how often cluster managers ask their engines what they run, None never.
-    ``pair_speeds``: what is known of jobs on the same GPUs. Raises InvalidInput for a profile that names a policy that does not exist.
+    ``elsewhere`` lists machines of other processes, each with the relay that stands for it.
+    ``reconcile_s``: how often cluster managers ask their engines what they run; None: never.
+    ``pair_speeds``: measured speeds of jobs on the same GPUs. Raises InvalidInput for a profile
+    that names a policy that does not exist.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Machines:
                 policies.pack, policies.rebalance, profile.pack_trial_s, profile.rebalancing.retry_s
             )
         self.queue = GlobalQueue(
-            profile, policies.order, policies.bind, policies.score, policies.share, policies.reserve,
+            profile,
+            policies.order, policies.bind, policies.score, policies.share, policies.reserve,
             pair_speeds,
         )  # fmt: skip
         self.placers: dict[str, RegionalPlacer] = {}
@@ -61,7 +63,7 @@ class Machines:
             self.at(relay)  # it hears `Recovered` at every start
 
     def route(self, address: ids.Address) -> ids.Address:
-        """Who takes what is sent to an address: the machine itself, or its relay."""
+        """The receiver of what is sent to an address: the machine itself, or its relay."""
         return self._elsewhere.get(address, address)
 
     def at(self, address: str) -> Machine | None:

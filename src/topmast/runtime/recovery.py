@@ -10,19 +10,19 @@ from topmast.runtime.machines import Machines
 
 
 class Rebuilt(Struct, frozen=True):
-    """What a recovery read: up to record ``seq``, of which ``replayed`` came after the snapshot.
-
-    ``at_s``: the latest time that is recorded.
-    """
+    """What a recovery read."""
 
     seq: int
+    """The last record."""
     replayed: int
+    """How many records came after the snapshot."""
     snapshot_seq: int
     at_s: float
+    """The latest recorded time."""
 
 
 def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) -> Rebuilt:
-    """Bring fresh ``machines`` to the journal's end, or to the last record at or before ``until_s``.
+    """Bring fresh ``machines`` to the end of the journal, or to its state at ``until_s``.
 
     Recorded facts are applied; nothing is decided anew. O(snapshot + records after it).
     """

@@ -1,9 +1,9 @@
-"""A relay stands in for a machine that lives in another process (ADR: remote placers).
+"""A relay stands for a machine of another process (ADR: remote placers).
 
-What is sent to that machine is numbered and written down in the commit that caused it, and said again
-until the other end has it on its disk. What comes from there is applied in order, each message once:
-the number up to which all is applied is written down in the commit that applies it. Questions and
-their answers change no books; they pass without a number, at most once.
+What is sent to that machine is numbered and journalled in the commit that caused it. It is sent
+again until the other end has it on its disk. What comes from there is applied in order, each
+message once: the number of the last one is journalled in the commit that applies it. Questions and
+their answers change no state; they pass without a number, at most once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ NOT_OPEN = "it has only begun to start"
 NOT_PAIRED = "it has not reached this side itself yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
 REMEDIES = {
-    OTHER_JOURNAL: "stop the side whose state folder is new, and start it with the folder that has the journal it had",
-    LOST_HISTORY: "this link is severed for good: add the region under another name, and start its placer"
+    OTHER_JOURNAL: "stop the side that has a new state folder, "
+    "and start it with the folder that has its old journal",
+    LOST_HISTORY: "this link is severed for good: "
+    "add the region under another name, and start its placer"
     " with a new state folder",
 }
 """What to do where waiting does not help."""
@@ -56,15 +58,17 @@ class Severed(Fact, frozen=True):
 
 
 class Posted(Fact, frozen=True):
-    """The event is message ``seq`` to the other end."""
+    """The event is a message to the other end."""
 
     seq: int
+    """Its number."""
 
 
 class Applied(Fact, frozen=True):
-    """Everything from the other end up to ``seq`` is applied."""
+    """Messages from the other end are applied."""
 
     seq: int
+    """The last of them."""
 
 
 RelayFact = StreamOpened | Paired | Severed | Posted | Applied
@@ -81,7 +85,7 @@ class _State(Struct):
 
 
 class Relay(EventMachine):
-    """The stand-in for a machine elsewhere. It is silent until `Recovered`: the old goes before the new."""
+    """Stands for a machine of another process; silent until `Recovered`: old messages go first."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -97,7 +101,7 @@ class Relay(EventMachine):
         self._post(event)
         return Decision(tuple(self._facts), tuple(self._sends))
 
-    # --- sending --------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------
 
     def _post(self, event: m.Message) -> None:
         if isinstance(event, MAY_BE_LOST):
@@ -114,15 +118,15 @@ class Relay(EventMachine):
             self.send(ids.link(self.name), m.Forward(envelope.seq, envelope.message))
 
     def _acked(self, event: m.Acked) -> None:
-        """Keep no longer what has arrived. Not written down: after a restart it is said again, in vain."""
+        """Drop what has arrived; not journalled: after a restart it is sent again, harmlessly."""
         outbox = self.state.outbox
         arrived = sum(1 for envelope in outbox if envelope.seq <= event.seq)
         del outbox[:arrived]
 
-    # --- receiving ------------------------------------------------------------------------------------
+    # --- receiving ------------------------------------------------------------------------------
 
     def _deliver(self, event: m.Deliver) -> m.Receipt:
-        """Apply what is next in order, drop what was applied before, leave what lies behind a gap."""
+        """Apply what is next in order; ignore what was applied before, and what follows a gap."""
         state = self.state
         refused = self._refusal(event)
         if refused:
@@ -154,7 +158,7 @@ class Relay(EventMachine):
     def _heard(self, event: m.Heard) -> None:
         self.decide(Applied(event.seq))
 
-    # --- who is who ------------------------------------------------------------------------------------
+    # --- pairing --------------------------------------------------------------------------------
 
     def _open(self, event: m.OpenStream) -> m.Receipt:
         if not self.state.stream:
@@ -164,8 +168,9 @@ class Relay(EventMachine):
     def _pair(self, event: m.Pair) -> Conflict | None:
         """Accept the other end, if its journal goes with this one.
 
-        It may not lack what it has acknowledged, nor know what was never sent. Neither can be seen by
-        mistake: what is sent here only grows, and acknowledgements come in the order of the answers.
+        It may not lack what it has acknowledged, nor know what was never sent. Neither can appear
+        by mistake: what is sent here only grows, and acknowledgements come in the order of the
+        answers.
         """
         state = self.state
         if state.peer and event.stream != state.peer:
@@ -179,7 +184,7 @@ class Relay(EventMachine):
             self.decide(Paired(event.stream))
         return None
 
-    # --- facts -----------------------------------------------------------------------------------------
+    # --- facts ----------------------------------------------------------------------------------
 
     def _apply_opened(self, fact: StreamOpened, event: m.Message) -> None:
         self.state.stream = fact.stream
@@ -197,7 +202,7 @@ class Relay(EventMachine):
     def _apply_applied(self, fact: Applied, event: m.Message) -> None:
         self.state.applied = fact.seq
 
-    # --- time and snapshots ----------------------------------------------------------------------------
+    # --- time and snapshots ---------------------------------------------------------------------
 
     def next_wakeup_s(self) -> float | None:
         """Never: the link has the clock."""

@@ -17,7 +17,7 @@ MAX_BYTES = 2**30
 
 
 def allocate_file(path: Path, policy: str, *, agnostic: bool = False) -> dict[str, Any]:
-    """Solve the problem in a file; ``wall_s`` is what the policy took, without reading and compiling.
+    """Solve the problem in a file; ``wall_s`` is the policy's time, without reading and compiling.
 
     Raises InvalidInput naming the field that is wrong.
     """

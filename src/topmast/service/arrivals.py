@@ -27,7 +27,7 @@ class Arrivals:
         self._runtime = runtime
         self._mover = mover
         self._paths = Paths()
-        """Folders whose files are on their way: the catalogue does not know them yet."""
+        """Folders with files on their way: the catalogue does not know them yet."""
 
     async def add(self, document: Any) -> str:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
@@ -46,7 +46,7 @@ class Arrivals:
         fields["replicas"] = [region]
         fields.setdefault("size", 0)
         spec = parse_dataset(name, fields, regions=regions)
-        # First the folder, then the catalogue: a dataset leaves the one list when it is in the other.
+        # First the folder, then the catalogue: a dataset that leaves the first is in the second.
         fault = self._paths.fault("", spec.path)
         if fault:
             raise Conflict(f"{fault}, which is being added now (try again later)")

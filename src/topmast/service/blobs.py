@@ -42,7 +42,7 @@ class Blobs:
             return self._keep(digest, data)
 
     def fetch(self, digest: str, load: Callable[[], bytes]) -> Path | None:
-        """The file of a digest, loaded the first time; whoever asks meanwhile waits for that one load.
+        """The file of a digest, loaded the first time; concurrent callers wait for that one load.
 
         Raises what ``load`` and `put` raise. None when the digest is none.
         """

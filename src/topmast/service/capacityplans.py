@@ -37,7 +37,7 @@ class CapacityPlans(PlanningThread):
         self._regions = regions
 
     def view(self) -> v.CapacityPlanView:
-        """What is planned, what is still on its way, and what went wrong last. Asked between two commits."""
+        """What is planned, what is still to do, what failed last. Called between two commits."""
         planning = self.cadence.planning
         plan, failure = planning.active, planning.failure
         regions = self.cadence.snapshot().regions

@@ -1,7 +1,8 @@
-"""What would have to change for a waiting job to start: one thing at a time, each really tried.
+"""Which change would let a waiting job start: one at a time, each really tried.
 
-The regions try what concerns their hosts (`fast/region/explain/changes/`); here the job, its tenant's quota
-and its data are changed. Every trial asks what the queue would ask, of copies of its books.
+The regions try what concerns their hosts (`fast/region/explain/changes/`). Here the job, its
+tenant's quota and its data are changed. Every trial asks what the queue would ask, of copies of its
+state.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class World(Struct, frozen=True):
     """The only place that the job may have."""
 
     def costs(self) -> dict[str, DataCost]:
-        """What it takes to have the job's data in each region, as the queue sees it; others than the bound one are barred."""
+        """What the job's data costs by region, as the queue sees it; only the bound one is open."""
         costs, bound = self.queue.data_costs(self.spec), self.bound
         if bound is None or bound.region not in costs:
             return costs
@@ -93,7 +94,7 @@ class World(Struct, frozen=True):
         return next(other for other in others if other.cluster == verdict.cluster), None
 
     def questions(self) -> Iterator[Question]:
-        """What the queue would ask: within quota, then beyond it; of regions that are not ruled out."""
+        """What the queue would ask: within quota, then beyond; of regions not ruled out."""
         queue, record, spec = self.queue, self.record, self.spec
         costs = self.costs()
         job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
@@ -154,11 +155,12 @@ def told(kind: ChangeKind, text: str, size: float, start: Start, **more: object)
     place = start.place
     said, stops = f"{text}: {start}", place.preempting
     return Change(
-        kind, said, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+        kind, said, size, place.region, place.cluster, preempting=stops,
+        **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
-# --- the job ------------------------------------------------------------------------------------------
+# --- the job ------------------------------------------------------------------------------------
 
 
 def of_the_job(world: World) -> Iterator[Change]:
@@ -211,11 +213,11 @@ def _higher_bands(world: World) -> Iterator[Change]:
             return
 
 
-# --- its data -----------------------------------------------------------------------------------------
+# --- its data -----------------------------------------------------------------------------------
 
 
 def of_data(world: World) -> Iterator[Change]:
-    """Each region that the job's data keeps it from: if it were there, or might be. O(regions) trials."""
+    """Each region where only the job's data is missing or not allowed. O(regions) trials."""
     for region, cost in world.costs().items():
         bound = cost.barred is Rejection.BOUND_ELSEWHERE
         if bound or region not in world.placers or not (cost.missing or cost.barred):
@@ -238,7 +240,7 @@ def copied(region: str, cost: DataCost, now: float) -> Change:
 
 
 def _if_it_were_there(world: World, region: str, cost: DataCost) -> Change | None:
-    """All data of the job in one region, whatever stands in its way; residency is another matter."""
+    """All data of the job in one region, whatever prevents it; residency is separate."""
     residency = cost.barred is Rejection.RESIDENCY
     trial = copy.copy(world.queue)
     trial.catalogue = _catalogue_with(world, region, forbidden=residency)

@@ -1,4 +1,4 @@
-"""Where data should be, planned while the server runs: the view of the plan, and the history it is made from."""
+"""Where data should be, planned while the server runs: the plan's view and its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of events: what happened, as it happens, to everyone who listens."""
+"""The stream of events: what happened, as it happens, to all listeners."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from topmast.model.views import EventView
 from topmast.ports import HistoryRow
 
 FIRST_EVENT = 2_000_000_000_000
-"""Numbers of events are those of lines in the journal, from here on: earlier versions began at milliseconds of
-their clock, and a reader who comes back with one of those shall not wait for ever."""
+"""Events are numbered like lines in the journal, from here on.
+
+Earlier versions numbered them by the milliseconds of their clock. A reader that returns with such a
+number must not wait for ever.
+"""
 KEPT = 10_000
-"""Events that a reader who comes back can still be given."""
+"""Events that a reader can still get when it returns."""
 
 
 class EventStream:
@@ -64,7 +67,7 @@ class EventStream:
             return [event for event in self._kept if event.seq > seq]
 
     async def follow(self, after: int, beat_s: float = 15.0) -> AsyncIterator[list[EventView]]:
-        """Batches of events after ``after`` as they come; an empty batch every ``beat_s`` of silence."""
+        """Batches of events after ``after`` as they come; an empty one each ``beat_s`` without."""
         bell = asyncio.Event()
         with self._lock:
             reader = self._next_reader

@@ -40,17 +40,15 @@ HELP_SHOWN = 8
 
 
 class _Inquiry(Struct):
-    """What asking every region about a job brought, in one mode.
-
-    ``plans``: that of the queue first, then the best of the other clusters by score. ``stopped``: the victims of each
-    plan, by its region and cluster.
-    """
+    """What asking every region about a job brought, in one mode."""
 
     over_quota: bool
     regions: list[RegionVerdict]
     plans: list[Plan]
+    """The queue's first, then the best of the other clusters by score."""
     costs: dict[str, DataCost]
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]]
+    """The victims of each plan, by its region and cluster."""
     foreseen: Foreseen | None = None
 
 
@@ -109,7 +107,7 @@ def _world(
 
 
 def _inquire(world: World, record: JobRecord) -> _Inquiry:
-    """Ask every region, within quota if the tenant has room; if the job does not start so, beyond it."""
+    """Ask every region, within quota if the tenant has room; if that does not start it, beyond."""
     modes = [mode for mode in (False, True) if world.queue.choices(world.spec, mode)] or [True]
     found = [_inquire_as(world, record, mode) for mode in modes]
     starts = [one for one in found if one.foreseen is not None and one.foreseen.starts]
@@ -154,7 +152,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
 
 
 def _in_order(plans: list[Plan], foreseen: Foreseen | None) -> list[Plan]:
-    """The plan of the queue, if there is one; then those of the other clusters, the lowest score first."""
+    """The plan of the queue, if there is one; then those of the other clusters by score."""
     ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
     first = None if foreseen is None else foreseen.plan
     if first is None:
@@ -220,7 +218,8 @@ def _explanation(
     kept = reservation if mine else None
     changes = _changes(world, inquiry)
     scene = Scene(
-        spec, seen, inquiry.over_quota, may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
+        spec, seen, inquiry.over_quota,
+        may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.choices(spec, True)), record.bound,
     )  # fmt: skip
     summary = sentences.waiting(scene, reason, detail)
@@ -250,9 +249,10 @@ def _explanation(
 
 
 def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
-    """What would let a job start that does not, the smallest change first; nothing if it could start.
+    """What would let a waiting job start, the smallest change first; nothing if it could start.
 
-    O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a region.
+    O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a
+    region.
     """
     if world.queue.catalogue.unknown(world.spec.datasets):
         return ()
@@ -307,7 +307,7 @@ def _explain_placed(
 def _placed_view(
     placers: Mapping[str, RegionalPlacer], record: JobRecord, plan: Plan, now: float
 ) -> PlanView:
-    """The plan of a job that has one; its victims with what they lose, while they have not let go."""
+    """The plan of a placed job; its victims with their losses, while they still hold GPUs."""
     placer = placers.get(plan.region)
     stopped = placer.victims(plan, now) if placer is not None else ()
     return plan_view(plan, record.over_quota, stopped)

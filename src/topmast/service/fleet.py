@@ -27,7 +27,7 @@ from topmast.model.views import (
 
 Placers = Mapping[str, RegionalPlacer]
 Processes = Callable[[str, str], tuple[int, bool] | None]
-"""The process that stands for a host of a cluster, and whether it is halted; None where there is none."""
+"""The process that stands for a host of a cluster, and whether it is halted; None without one."""
 STOPPED = "stopped"
 """The process that stands for a host: (cluster, host) -> pid, where an engine has one."""
 
@@ -95,12 +95,12 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
 
 
 def with_reach(hosts: Sequence[HostView], absent: Collection[str]) -> tuple[HostView, ...]:
-    """The same hosts, where those of ``absent`` regions are marked: what is said of them was heard last."""
+    """The same hosts, where those of ``absent`` regions are marked as out of reach."""
     return tuple(replace(h, reachable=False) if h.region in absent else h for h in hosts)
 
 
 def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView, ...]:
-    """Every host with the jobs on it. O(hosts + tasks running), and a search for each that is to leave one."""
+    """Every host with its jobs. O(hosts + running tasks), and a search for each job to be moved."""
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
@@ -150,7 +150,7 @@ def _staying(placer: RegionalPlacer, now: float) -> dict[str, str]:
 def together(
     views: Sequence[HostView], host: str, also: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """The region of a host, and the others, which have to be there as well. Raises NotFound, InvalidInput."""
+    """The region of a host, which the others must be in too. Raises NotFound, InvalidInput."""
     regions = {view.name: view.region for view in views}
     for name in (host, *also):
         if name not in regions:
@@ -250,7 +250,7 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
 
 
 def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
-    """Thousandths of GPUs that waiting jobs ask for first, by tenant (and each above it) and model."""
+    """Thousandths of GPUs that waiting jobs request, by tenant (and each above it) and model."""
     pending: dict[tuple[str, str], int] = {}
     for record in queue.jobs.values():
         if record.state in WAITING and record.plan is None:

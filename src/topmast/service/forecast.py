@@ -1,7 +1,7 @@
 """The expected start of jobs: forks of the system, run ahead in a thread of their own.
 
-The runtime's thread only takes the snapshots. One fork at a time runs, for not longer than `PATIENCE_S`;
-the last is kept a while, so that questions about other jobs go on where it stopped.
+The runtime's thread only takes the snapshots. One fork runs at a time, for at most `PATIENCE_S`.
+The last one is kept for a while, so that questions about other jobs continue where it stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Forecasts:
-    """Answers when jobs will start. Its answers are estimates: when none can be had, there is none."""
+    """Estimates when jobs will start; without an estimate it answers nothing."""
 
     def __init__(self, runtime: Runtime, regions: Regions, clock: Clock) -> None:
         self._runtime = runtime

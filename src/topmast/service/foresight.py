@@ -1,4 +1,4 @@
-"""What the queue would do with a job now: the steps of its own auction, followed without writing anything."""
+"""What the queue would do with a job now: the steps of its own auction, without any writing."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ from topmast.policies.options import Preemption
 
 
 class Foreseen(Struct, frozen=True):
-    """How an auction would end: with a plan to commit or to copy data for, or with neither.
-
-    ``wait``: why the job would wait near its data rather than have it copied. ``reasons``: what regions without a
-    place say.
-    """
+    """How an auction would end: with a plan to commit or to copy data for, or with neither."""
 
     step: Step
     plan: Plan | None = None
     decided: Decided | None = None
     wait: Wait | None = None
+    """Why the job would wait near its data rather than have it copied."""
     reasons: tuple[PendingReason, ...] = ()
+    """What regions without a place say."""
 
     @property
     def starts(self) -> bool:
@@ -46,7 +44,7 @@ class Foreseen(Struct, frozen=True):
 
 @contextmanager
 def as_of(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], now: float) -> Iterator[None]:
-    """Look at the machines as they are at ``now``; afterwards their clocks stand where they stood."""
+    """Look at the machines as they are at ``now``; afterwards their clocks are set back."""
     machines = [queue, *placers.values()]
     before = [machine.now for machine in machines]
     for machine in machines:
@@ -111,7 +109,7 @@ def foresee(
 
 
 def waits_behind(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> str:
-    """The job that has to start before this one, in an order that nobody may leave; empty if there is none."""
+    """The job that must start before this one in a strict order; empty if there is none."""
     return queue.pending.waits_behind(_candidate(queue, record, over_quota))
 
 

@@ -22,15 +22,15 @@ CURSOR_DIGITS = 18
 
 
 class Selection(Struct, frozen=True):
-    """Which jobs are wanted: states (none: all), a tenant (empty: all), how many, from where on.
-
-    ``cursor`` is the number of the last job seen, or in the order of the queue how many were.
-    """
+    """Which jobs are wanted."""
 
     states: tuple[JobState, ...]
+    """None means all."""
     tenant: str
+    """Empty means all."""
     limit: int
     cursor: int | None
+    """The number of the last job seen; in queue order, how many were seen."""
     queue_order: bool
 
     def takes(self, state: str, tenant: str) -> bool:
@@ -84,7 +84,7 @@ def counts(queue: GlobalQueue) -> dict[str, int]:
 
 
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:
-    """How many jobs are wanted, on all pages; None if some of them may have left memory. O(jobs)."""
+    """How many jobs are wanted, on all pages; None if some may have left memory. O(jobs)."""
     if wanted.may_be_archived and queue.has_forgotten:
         return None
     return sum(wanted.takes(job.state, job.spec.tenant) for job in queue.jobs.values())
@@ -103,7 +103,7 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 
 
 def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
-    """Wanted jobs in the order of the queue: those that hold GPUs, then waiting ones by rank, then finished ones.
+    """Wanted jobs in queue order: those that hold GPUs, waiting ones by rank, finished ones.
 
     O(jobs log (limit + cursor)).
     """
@@ -125,7 +125,7 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 def archived(
     journal: Journal, queue: GlobalQueue, wanted: Selection, down_to: int
 ) -> Iterator[JobView]:
-    """Wanted jobs that left memory, newest first, down to number ``down_to``. Reads page by page."""
+    """Wanted jobs that left memory, newest first, down to number ``down_to``, page by page."""
     before = wanted.cursor
     while True:
         rows = journal.finished_jobs(before, MAX_PAGE)

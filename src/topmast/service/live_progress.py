@@ -10,11 +10,13 @@ from topmast.model.messages import CopyProgress, Message, Progress
 
 
 class Steps(Struct):
-    """The latest report of a running attempt: the furthest step, the metrics of the first rank heard."""
+    """The latest report of a running attempt."""
 
     epoch: int
     step: int | None = None
+    """The furthest step of any rank."""
     metrics: dict[str, float] = {}
+    """Those of rank 0, or else of the first rank that reported any."""
 
 
 class LiveProgress:

@@ -1,8 +1,8 @@
 """A cadence of the slow path, driven by a thread beside the running system.
 
-One thread looks every second what is to do, another waits for the planner. The machines are looked at in
-small portions between their commits. The first thread alone changes what is known; others read it by taking
-one reference, so that no reader waits for a lock.
+One thread checks every second what is due, another waits for the planner. The machines are read in
+small portions between their commits. Only the first thread changes what is known. Others read it
+through one reference, so that no reader waits for a lock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LiveSystem:
 
 
 class PlanningThread:
-    """Drives a cadence; `open` begins, `close` ends it. Without ``every_s`` nothing is ever planned.
+    """Drives a cadence; `open` begins, `close` ends it. Without ``every_s`` it plans nothing.
 
     ``solver`` makes the planner.
     """

@@ -1,4 +1,4 @@
-"""All policies and profiles there are, as the registries have them: what each is, and where it comes from."""
+"""All policies and profiles of the registries: what each is, and where it comes from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARES = "shares.policy"
 
 
 def listing() -> dict[str, Any]:
-    """Policies by the option that names one, with sources and options; profiles with what they name."""
+    """Policies by the option that names one, with sources and options; profiles likewise."""
     policies = [
         _policy(hook, name, made) for hook, found in HOOKS.items() for name, made in found.items()
     ]
@@ -25,7 +25,7 @@ def listing() -> dict[str, Any]:
 
 
 def _policy(hook: str, name: str, made: Any) -> dict[str, Any]:
-    """One policy: the first line of its module says what it is; class or module, where it comes from."""
+    """One policy: the first line of its module describes it; class or module name its source."""
     module = inspect.getmodule(made)
     first, *_ = (inspect.getdoc(module) or "").splitlines() or [""]
     source = getattr(made, "source", getattr(module, "SOURCE", ""))

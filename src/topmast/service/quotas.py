@@ -1,4 +1,4 @@
-"""How much more quota, or how much less use of it, would let a waiting job start: tried on a copy."""
+"""How much more quota, or less use of it, would let a waiting job start: tried on a copy."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _with(world: World, ledger: Ledger) -> World:
     return replace(world, queue=trial)
 
 
-# --- quota --------------------------------------------------------------------------------------------
+# --- quota --------------------------------------------------------------------------------------
 
 
 def _more_quota(world: World, wanted: Wanted) -> Iterator[Change]:
@@ -174,7 +174,7 @@ def _too_much_below(ledger: Ledger, tenant: str) -> Iterator[tuple[str, str, int
                 yield node.name, model, -(-excess // MILLI)
 
 
-# --- borrowing ----------------------------------------------------------------------------------------
+# --- borrowing ----------------------------------------------------------------------------------
 
 
 def _more_to_borrow(world: World, wanted: Wanted) -> Iterator[Change]:
@@ -246,7 +246,7 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
         )  # fmt: skip
 
 
-# --- jobs of the tenant that end ----------------------------------------------------------------------
+# --- jobs of the tenant that end ----------------------------------------------------------------
 
 
 def _when_jobs_end(world: World) -> Iterator[Change]:
@@ -279,7 +279,8 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
     if start is not None:
         at_s = ends[held[count - 1].id]
         wait_s = max(0.0, at_s - world.now)
-        text = f"the end of {listed(jobs)}, whose quota it needs, expected in {format_duration(wait_s)}"
+        wait = format_duration(wait_s)
+        text = f"the end of {listed(jobs)}, which frees the quota that it needs, expected in {wait}"
         yield told(ChangeKind.ENDS, text, wait_s / 3600.0, start, jobs=jobs, at_s=at_s)
 
 

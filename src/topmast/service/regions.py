@@ -1,4 +1,4 @@
-"""The books of every region for people to look at: those of this process, and copies of those apart."""
+"""The state of every region, for reading: those of this process, and copies of the others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Elsewhere(Protocol):
 
 
 class LogChunk(Struct, frozen=True):
-    """A piece of a task's output; ``complete`` when nothing more can come."""
+    """A piece of a task's output."""
 
     data: bytes
     next_offset: int
     attempt: int
     complete: bool
+    """Nothing more can come."""
 
 
 class Regions:
@@ -58,9 +59,9 @@ class Regions:
 
     @property
     def placers(self) -> dict[str, RegionalPlacer]:
-        """Every placer whose books are known here, as of the last `look` for those apart.
+        """Every placer with a state that is known here; of other processes as of the last `look`.
 
-        Not those of regions that left the fleet: what is left of their books has no cluster.
+        Regions that left the fleet are not included: what is left of them has no cluster.
         """
         here = self._machines.placers
         known = {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
@@ -83,17 +84,17 @@ class Regions:
             await asyncio.gather(*(asyncio.to_thread(self._copy, name) for name in self._peers))
 
     def look_now(self, age_s: float) -> None:
-        """The same for a thread that may wait; copies that are no older than ``age_s`` are left as they are."""
+        """The same for a thread that may wait; copies not older than ``age_s`` are kept."""
         for name in self._peers:
             self._copy(name, max(age_s, FRESH_S))
 
     def reached(self) -> dict[str, RegionalPlacer]:
-        """The placers here, and the copies of those apart whose link is up."""
+        """The placers of this process, and copies of the others that have their link up."""
         away = self.out_of_reach()
         return {name: placer for name, placer in self.placers.items() if name not in away}
 
     def out_of_reach(self) -> tuple[str, ...]:
-        """The regions apart whose link is down, or that were never looked at."""
+        """Regions of other processes with their link down, or never looked at."""
         return tuple(n for n in self._peers if n not in self._copies or not self._reached(n))
 
     def _copy(self, region: str, age_s: float = FRESH_S) -> None:
@@ -132,7 +133,7 @@ class Regions:
 def read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
     """A piece of a file; complete when it is the last, and ``over`` says that no more is written.
 
-    Raises NotFound when it is no file: a task may have put a link or a pipe in the place of its output.
+    Raises NotFound when it is no file: a task may have put a link or a pipe in its place.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -19,18 +19,18 @@ HOSTS_SHOWN = 4
 
 
 class Scene(Struct, frozen=True):
-    """What a sentence about a waiting job speaks of.
-
-    ``stops``: whether the queue looked for jobs to stop; ``may_borrow``: whether the job may use idle GPUs beyond its
-    tenant's quota; ``bound``: the only place that the job may have.
-    """
+    """What a sentence about a waiting job is about."""
 
     spec: JobSpec
     foreseen: Foreseen | None = None
     over_quota: bool = False
+    """The plan is beyond the tenant's quota."""
     stops: bool = False
+    """The queue looked for jobs to stop."""
     may_borrow: bool = False
+    """The job may use idle GPUs beyond its tenant's quota."""
     bound: Binding | None = None
+    """The only place that the job may have."""
 
 
 def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
@@ -127,8 +127,8 @@ def kept(reservation: Reservation) -> str:
     shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
     place = f"{reservation.region}/{reservation.cluster}"
     return (
-        f"; room is kept for it in {place} ({shown}): another job starts there only if it is expected to "
-        f"end in time"
+        f"; room is kept for it in {place} ({shown}): "
+        "another job starts there only if it is expected to end in time"
     )
 
 

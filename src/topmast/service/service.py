@@ -43,7 +43,7 @@ from topmast.service.warnings import warnings_of
 
 T = TypeVar("T")
 LogPath = Callable[[str, str, int, int], Path | None]
-"""The file with a task's output: (cluster, job, attempt, rank) -> path, if there is one on this machine."""
+"""The file with a task's output: (cluster, job, attempt, rank) -> path, if this machine has it."""
 
 MAX_BULK = 100_000
 MAX_WARNINGS = 20
@@ -91,7 +91,7 @@ class Service:
     async def _tell(self, to: str, message: m.Message) -> Any:
         return await asyncio.wrap_future(self.runtime.call(to, message))
 
-    # --- submitting ---------------------------------------------------------------------------------
+    # --- submitting -----------------------------------------------------------------------------
 
     def _read(self, document: Any, user: str, where: str) -> JobSpec:
         """A job from a request, checked against the fleet. Raises InvalidInput."""
@@ -111,7 +111,7 @@ class Service:
         return spec
 
     def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
-        """What a person should know at once: the job is accepted, but will not start as things are."""
+        """What the user should know at once: the job is accepted but cannot start as things are."""
         queue, shapes = self.machines.queue, self.regions.shapes()
         unknown = queue.catalogue.unknown(spec.datasets)
         shape = tuple((g.count, g.resources) for g in spec.groups)
@@ -121,7 +121,7 @@ class Service:
             if len(self._warned) > 10_000:
                 self._warned.clear()
             regions = [placer.columns for placer in self.regions.placers.values()]
-            # Nobody knows what a region apart could hold that was never reached.
+            # It is unknown what a region of another process can hold before it was reached.
             self._warned[key] = warnings_of(queue, None if shapes is None else regions, spec)
         return self._warned[key]
 
@@ -177,7 +177,7 @@ class Service:
         may_start = found.reason not in HOPELESS
         return with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
 
-    # --- jobs -----------------------------------------------------------------------------------------
+    # --- jobs -----------------------------------------------------------------------------------
 
     def _view(self, record: JobRecord) -> v.JobView:
         reason, _ = self.machines.queue.reason_of(record)
@@ -314,7 +314,7 @@ class Service:
             return LogChunk(b"", 0, epoch, over)
         return await asyncio.to_thread(read_chunk, path, offset, limit, epoch, over)
 
-    # --- the fleet ------------------------------------------------------------------------------------
+    # --- the fleet ------------------------------------------------------------------------------
 
     async def list(self, what: str) -> tuple[Any, ...]:
         """Regions, clusters, hosts, gpus, tenants or datasets."""
@@ -334,7 +334,7 @@ class Service:
     async def set_host(
         self, host: str, state: HostState, by: str, at_once: bool = False, also: Sequence[str] = ()
     ) -> v.HostView:
-        """Cordon, drain or return a host, and ``also`` others; ``at_once`` stops what has no place elsewhere."""
+        """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place."""
         region, others = fleet.together(await self.list("hosts"), host, also)
         absence = self.machines.queue.reach.absent.get(region)
         if absence is not None:
@@ -372,7 +372,7 @@ class Service:
         placer = self.regions.placers[region]
         return await self._ask(lambda: fleet.drain_plan(placer, host, now, others))
 
-    # --- datasets -------------------------------------------------------------------------------------
+    # --- datasets -------------------------------------------------------------------------------
 
     async def add_dataset(self, document: Any) -> v.DatasetView:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
@@ -396,9 +396,8 @@ class Service:
         failure = plans.cadence.planning.failure
         if failure is None:
             return ()
-        return (
-            f"no new plan of which hosts belong to which clusters: {failure.why}; the last one stays in force",
-        )
+        text = f"no new plan of which hosts belong to which clusters: {failure.why}"
+        return (f"{text}; the last one stays in force",)
 
     def _why(self, dataset: str, region: str) -> str:
         return "" if self.data_plans is None else self.data_plans.why(dataset, region)
@@ -434,7 +433,7 @@ class Service:
         return await self.dataset(name)
 
     async def drop(self, name: str, region: str) -> v.DatasetView:
-        """Remove a replica that nobody needs."""
+        """Remove a replica that no job needs."""
         await self._tell(ids.QUEUE, m.DropReplica(name, region))
         return await self.dataset(name)
 
@@ -444,7 +443,7 @@ class Service:
         await self._tell(ids.QUEUE, m.RemoveDataset(name))
         return there
 
-    # --- accounts ---------------------------------------------------------------------------------------
+    # --- accounts -------------------------------------------------------------------------------
 
     async def usage(self, by: str, since_s: float | None, until_s: float | None) -> dict[str, Any]:
         """GPU-hours held, kept and lost; by default of the last 30 days."""

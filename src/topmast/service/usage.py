@@ -29,7 +29,7 @@ def usage(
 ) -> tuple[UsageRow, ...]:
     """Sum attempts over a period, by ``tenant``, ``user`` or ``gpu``; largest first.
 
-    Of an attempt that overlaps the period in part, the same part of its kept work counts. O(attempts).
+    If an attempt overlaps the period in part, the same part of its kept work counts. O(attempts).
     """
     sums: dict[str, list[float]] = {}
     for row in attempts:

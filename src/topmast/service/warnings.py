@@ -1,4 +1,4 @@
-"""What a person should know at once of a job that is accepted, but will not start as the fleet is."""
+"""What a user should know at once about an accepted job that will not start as the fleet is."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """One line for each thing that keeps a job from starting, as the fleet and the quotas are.
 
-    ``regions``: the hosts of each, None if those of some are not known. What is in use does not matter. O(regions x hosts x log tasks).
+    ``regions``: the hosts of each, None if those of some are not known. What is in use does not
+    matter. O(regions x hosts x log tasks).
     """
     found = [
-        f"dataset '{name}' is not in the catalogue: the job waits until it is added{_meant(queue, name)}"
+        f"dataset '{name}' is not in the catalogue: the job waits until it is added"
+        f"{_meant(queue, name)}"
         for name in queue.catalogue.unknown(spec.datasets)
     ]
     required, preferred = spec.topology.required, spec.topology.preferred
     if required is not None and preferred is not None and preferred > required:
         found.append(
-            f"topology.preferred: {preferred.name.lower()} is wider than the {required.name.lower()} "
-            f"that is required, and changes nothing (leave it out)"
+            f"topology.preferred: {preferred.name.lower()} is wider than the "
+            f"{required.name.lower()} that is required, and changes nothing (leave it out)"
         )
     reason, _ = queue.quota_reason(spec)
     if reason is PendingReason.EXCEEDS_MAX_QUOTA:
         found.append(
-            f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: the job waits "
-            f"until the quota is raised (see `topmast tenants`)"
+            f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: "
+            "the job waits until the quota is raised (see `topmast tenants`)"
         )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
 
@@ -56,7 +58,7 @@ def _meant(queue: GlobalQueue, dataset: str) -> str:
 
 
 def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
-    """A line for each model of which the quotas promise more GPUs than there are. O(hosts + tenants)."""
+    """A line for each model with quotas for more GPUs than there are. O(hosts + tenants)."""
     there = fleet.gpus()
     return tuple(
         f"the quotas add up to {promised} {model}, and there are {there.get(model, 0)}: "
@@ -67,7 +69,7 @@ def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
 
 
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
-    """What is too much of a job that no cluster could hold, even empty, and the most that would do."""
+    """What is too much of a job that no empty cluster could hold, and the most that would do."""
     ask = queue.ask_for(spec, "", False, EVERY_CHOICE, DataCost(), preempt=False)
     spaces = [Space(columns.empty()) for columns in regions]
     if _where(spaces, ask) is not None:
@@ -99,7 +101,7 @@ def _where(spaces: Sequence[Space], ask: PlacementRequest) -> str | None:
     return None
 
 
-# --- one task by itself -------------------------------------------------------------------------------
+# --- one task by itself -------------------------------------------------------------------------
 
 
 def _alone(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> Iterator[str]:
@@ -165,7 +167,7 @@ def _with_gpus(
     return found, most
 
 
-# --- all together -------------------------------------------------------------------------------------
+# --- all together -------------------------------------------------------------------------------
 
 
 def _largest(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> str:

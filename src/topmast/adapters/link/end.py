@@ -88,7 +88,7 @@ class LinkEnd:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    # --- any thread -----------------------------------------------------------------------------------
+    # --- any thread -----------------------------------------------------------------------------
 
     def open(self, stream: str) -> None:
         """Begin. ``stream`` names what is sent from here, if the journal has no name for it yet."""
@@ -130,7 +130,7 @@ class LinkEnd:
             self._thread.join(CLOSING_S)
         self.peer.close()
 
-    # --- the thread of this end -----------------------------------------------------------------------
+    # --- the thread of this end -----------------------------------------------------------------
 
     def _run(self, opened: Future[m.Receipt]) -> None:
         own = opened.result()

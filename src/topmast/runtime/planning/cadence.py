@@ -71,7 +71,7 @@ class Report(Struct, frozen=True):
 class Cadence(ABC, Generic[Problem, Request, Answer]):
     """Asks for a plan every ``every_s`` and carries out the active one.
 
-    `step` does all that is due; a driver with a schedule of its own calls `ask`, `take` and `look`. A
+    `step` does all that is due; a driver with its own schedule calls `ask`, `take` and `look`. A
     subclass says what to ask the planner and what to do with the answer.
     """
 
@@ -98,7 +98,7 @@ class Cadence(ABC, Generic[Problem, Request, Answer]):
         """Whether a plan is in the making."""
         return self._solving is not None
 
-    # --- what differs -------------------------------------------------------------------------------
+    # --- what differs ---------------------------------------------------------------------------
 
     @abstractmethod
     def request(self, now_s: float) -> Request | None:
@@ -110,7 +110,7 @@ class Cadence(ABC, Generic[Problem, Request, Answer]):
 
     @abstractmethod
     def apply(self, request: Request, answer: Answer, now_s: float) -> str | None:
-        """Make an answer that still holds the active plan, and say what it is; None if it does not hold."""
+        """Make a valid answer the active plan, and say what it is; None if it is outdated."""
 
     @abstractmethod
     def look(self, now_s: float) -> None:
@@ -121,7 +121,7 @@ class Cadence(ABC, Generic[Problem, Request, Answer]):
         """Whether an order is on its way, to be looked at again."""
         return False
 
-    # --- the cycle ----------------------------------------------------------------------------------
+    # --- the cycle ------------------------------------------------------------------------------
 
     def begin(self, now_s: float, start: Callable[[Request], Pending[Answer]]) -> None:
         """The first plan is due one period from now; ``start`` begins to solve a request."""
@@ -129,7 +129,7 @@ class Cadence(ABC, Generic[Problem, Request, Answer]):
         self.next_s, self._start = now_s + self.every_s, start
 
     def step(self, now_s: float) -> Report | None:
-        """Do what is due; says what became of a plan whose answer was there."""
+        """Do what is due; say what became of a plan if its answer arrived."""
         report = None
         if self._solving is None:
             if self.next_s is not None and now_s >= self.next_s:

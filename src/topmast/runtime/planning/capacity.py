@@ -1,7 +1,7 @@
 """Which cluster has which hosts: the cadence of its plans.
 
-It speaks to the regions' placers by messages only, and a placer drains a host before the host changes its
-cluster. A region that is out of reach keeps its hosts.
+It speaks to the regions' placers by messages only. A placer drains a host before the host changes
+its cluster. A region that is out of reach keeps its hosts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the planner of capacity sees: whose hosts are, which are in use, what is lacking where, and what is idle."""
+"""What the capacity planner sees: the hosts of clusters, which are in use, shortages, idle GPUs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _hosts(queue: GlobalQueue, placer: RegionalPlacer) -> tuple[HostNow, ...]:
 
 
 def idle_of(placers: Placers, spare: frozenset[str]) -> Gpus:
-    """GPUs that take work and have none, by cluster and model; not those of the buffer, ``spare``. O(slots)."""
+    """Usable GPUs without work, by cluster and model, but not of ``spare`` hosts. O(slots)."""
     found: Gpus = {}
     for name in sorted(placers):
         columns = placers[name].columns
@@ -80,10 +80,10 @@ def idle_of(placers: Placers, spare: frozenset[str]) -> Gpus:
 
 
 class Demand:
-    """Which clusters jobs wait for: the one they are bound to; else all that could hold them where their data is.
+    """Which clusters jobs wait for: the bound one, or all that could hold them where their data is.
 
-    A gang that is too large for every cluster waits for the one that it would take the fewest GPUs more to hold it, as
-    far as ``limits`` let clusters grow and shrink.
+    A gang that is too large for every cluster waits for the one that needs the fewest additional
+    GPUs to hold it, if ``limits`` let clusters grow and shrink so far.
     """
 
     def __init__(self, fleet: Fleet, homes: Mapping[str, str], limits: Limits) -> None:
@@ -132,7 +132,7 @@ class Demand:
         return with_data or able
 
     def _nearest_to(self, queue: GlobalQueue, spec: JobSpec) -> list[tuple[str, ClusterSpec]]:
-        """The cluster that could hold a job with the fewest GPUs more; where its data is, if there is one."""
+        """The cluster that needs the fewest GPUs more to hold a job; one with its data, if any."""
         kind = _kind_of(spec)
         if kind not in self._nearest:
             found = [grown for growth in self._growth for grown in growth.to_hold(spec)]

@@ -1,6 +1,6 @@
 """Where data should be: the cadence of its plans, and their copies and drops.
 
-It speaks to the queue by messages only, and the queue checks every order once more before it takes it.
+It speaks to the queue by messages only, and the queue checks every order once more.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def stock_of(queue: GlobalQueue) -> Stock:
 
 
 def snapshot_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> DataSnapshot:
-    """Fleet, datasets, stock, and what ``jobs`` (None: all) still need. O(datasets + replicas + jobs)."""
+    """Fleet, datasets, stock, needs of ``jobs`` (None: all). O(datasets + replicas + jobs)."""
     datasets = tuple(record.spec for _, record in sorted(queue.catalogue.datasets.items()))
     unfinished = unfinished_of(queue, queue.jobs if jobs is None else jobs)
     return DataSnapshot(queue.fleet, datasets, stock_of(queue), unfinished)
@@ -66,9 +66,9 @@ def kind_of(spec: JobSpec, model: str | None = None) -> Kind:
 
 
 def gang_of(gpus_milli: int, tasks: int, least: int | None = None) -> Gang:
-    """The gang of so many tasks that hold so many thousandths of GPUs together: each as many, on average.
+    """The gang of so many tasks that hold so many thousandths of GPUs, divided evenly.
 
-    ``least``: so few of them do.
+    ``least``: the fewest tasks of an elastic gang.
     """
     return Gang(max(1, tasks if least is None else least), gpus_milli // max(1, tasks))
 

@@ -38,10 +38,11 @@ class Growth:
                 self._has[here] = self._has.get(here, 0) + host.gpus
 
     def to_hold(self, spec: JobSpec) -> list[Grown]:
-        """What each cluster would need to hold a job, of those for which that is within the limits.
+        """What each cluster would need to hold a job, for clusters that may have as much.
 
-        Hosts of one model are added, the largest first. A gang that has to be nearer together than a cluster is not
-        helped: its hosts stay where they stand. O(clusters x models x hosts log hosts).
+        Hosts of one model are added, the largest first. That does not help a gang that must be
+        closer together than a cluster: hosts stay where they stand. O(clusters x models x hosts log
+        hosts).
         """
         if spec.topology.required not in (None, Level.CLUSTER):
             return []
@@ -55,7 +56,7 @@ class Growth:
         return found
 
     def _with_more(self, cluster: ClusterSpec, model: str, spec: JobSpec) -> int | None:
-        """GPUs of a model with which a cluster could hold a job; None where it may not have so many."""
+        """GPUs of a model that let a cluster hold a job; None if it may not have so many."""
         others = [
             host
             for other in self._region.clusters
@@ -81,7 +82,7 @@ class Growth:
         return sum(host.gpus for host in offered[:low])
 
     def _room(self, cluster: str, model: str) -> float:
-        """GPUs that a cluster may still be given: up to its own most, and down to the least of the others."""
+        """GPUs that a cluster may still get: up to its limit, down to the others' minimum."""
         configured = self._configured.get((cluster, model), 0)
         most = self._limits.most * configured - self._has.get((cluster, model), 0)
         spare = 0.0

@@ -170,7 +170,7 @@ class Agent:
         if self.listener.fileno() in ready:
             self._accept()
 
-    # --- clients -----------------------------------------------------------------------------------
+    # --- clients --------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         try:
@@ -245,7 +245,7 @@ class Agent:
         for client in list(self.clients.values()):
             self._send(client, message)
 
-    # --- supervisors -------------------------------------------------------------------------------
+    # --- supervisors ----------------------------------------------------------------------------
 
     def _launch(self, plan: Json, rank: int, task: str) -> None:
         agent = os.getpid()

@@ -179,7 +179,7 @@ class Supervisor:
     def _start_setup(self) -> None:
         self._exec(self.seat["setup"])
 
-    # --- children ----------------------------------------------------------------------------------
+    # --- children -------------------------------------------------------------------------------
 
     def _fork(self, body: Callable[[], None]) -> int:
         """A child that runs `body`, which does not return; its output goes to the task's log."""
@@ -248,7 +248,7 @@ class Supervisor:
             if not self.childless:
                 self._sleep(self._left_s())
 
-    # --- orders ------------------------------------------------------------------------------------
+    # --- orders ---------------------------------------------------------------------------------
 
     def _obey(self) -> None:
         """Do what the files of the attempt say now."""
