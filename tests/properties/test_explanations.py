@@ -21,7 +21,7 @@ from topmast.fast.region.explain.changes.hosts import fewest_to_gain
 from topmast.fast.region.explain.rejections import verdict
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Level, TaskGroup
@@ -39,7 +39,7 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
     """Rejections and the hosts that fit add up to the hosts of the cluster, whatever was found."""
     avoid_hosts = (columns.hosts[0].name,) if avoids else ()
     question = ask(spec, avoid_hosts=avoid_hosts)
-    search = Search("east", columns, {}, profile(), 0, 0.0)
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     for cluster, rows in columns.clusters.items():
         found = search.best(question, cluster).plan
         told = verdict(search, question, cluster, found)
@@ -54,7 +54,7 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
 def test_a_place_is_seen_where_the_search_finds_a_plan(columns: Columns, spec: JobSpec) -> None:
     """The quick look and the search agree, for gangs of one group; of several, it claims no more."""
     question = ask(spec)
-    found = Search("east", columns, {}, profile(), 0, 0.0).best(question).plan
+    found = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0).best(question).plan
     seen = Space(columns).place_for(question)
     event("fits" if found else "fits nowhere")
     if len(spec.groups) == 1 or seen is not None:

@@ -25,7 +25,7 @@ from topmast.fast.region.preemption.moving import (
     room_for,
 )
 from topmast.fast.region.preemption.price import cost_gpu_s
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.job import Band, Level, Resources, Topology
 from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.policies.options import ScoreWeights
@@ -52,13 +52,13 @@ def _odd_question(rng: random.Random) -> PlacementRequest:
     return ask(spec, room_gpu_s=rng.choice((5_000.0, 1e5)))
 
 
-def _region(rng: random.Random) -> Search:
+def _region(rng: random.Random) -> PreemptiveSearch:
     columns = crowded_columns(rng)
     held = run_jobs(rng, columns)
-    return Search("east", columns, held, OPTIONS, 0, NOW)
+    return PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW)
 
 
-def _case(seed: int) -> tuple[Search, PlacementRequest]:
+def _case(seed: int) -> tuple[PreemptiveSearch, PlacementRequest]:
     rng = random.Random(seed)
     return _region(rng), _question(rng)
 
@@ -86,7 +86,9 @@ def test_a_move_that_is_proposed_can_be_carried_out(seed: int) -> None:
     _can_be_carried_out(search, question, plan)
 
 
-def _can_be_carried_out(search: Search, question: PlacementRequest, plan: Plan | None) -> None:
+def _can_be_carried_out(
+    search: PreemptiveSearch, question: PlacementRequest, plan: Plan | None
+) -> None:
     if plan is None:
         return
     held, columns = search.allocations, search.columns
@@ -148,7 +150,7 @@ def _seatings(
                     yield seats
 
 
-def _single_movers(search: Search, question: PlacementRequest) -> list[str]:
+def _single_movers(search: PreemptiveSearch, question: PlacementRequest) -> list[str]:
     """The attempts each of which, moved alone, makes room for the gang in some way."""
     columns, found = search.columns, []
     resources = {g.name: g.resources for g in question.groups}

@@ -15,9 +15,9 @@ from tests.support.strategies import bounded
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns, choose_slots
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import mixed
 from topmast.fast.region.search.scoring import choice_cost, score_terms, total
-from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -162,7 +162,7 @@ def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
     rng = random.Random(seed)
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
     ask = _ask(rng, columns, most_tasks=4)
-    found = Search("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
     best = best_on_free(columns, ask, weights)
     assert (found is None) == (best is None)
     if found is not None:
@@ -185,7 +185,7 @@ def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) ->
         named = replace(named, accelerators=(Accelerator("H100", MILLI),))
     group = GroupRequest("g", rng.randint(1, 4), named)
     ask = replace(_ask(rng, columns, most_tasks=4), groups=(group,), models=None)
-    found = Search("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
     best = best_on_free(columns, ask, BALANCING)
     assert (found.score if found else None) == (None if best is None else pytest.approx(best))
     if found is not None:
@@ -258,7 +258,7 @@ def test_no_set_of_victims_makes_a_plan_of_lower_score(
     weights = replace(prices, preemption=36.0, fragmentation=fragmentation)
     columns, allocations, ask = _displaced(rng)
     options = profile(score=weights, min_runtime_s=10.0, restart_cost_s=rng.choice((0.0, 20.0)))
-    search = Search("here", columns, allocations, options, 0, 100.0)
+    search = PreemptiveSearch("here", columns, allocations, options, 0, 100.0)
     found = search.best(ask).plan
     eligible = eligible_victims(allocations, ask.band, options, 100.0)
     priced = [(a, weights.preemption * cost_gpu_s(a, options, 100.0) / 3600.0) for a in eligible]
@@ -296,7 +296,7 @@ def test_what_is_not_searched_exactly_is_seated_soundly(seed: int, preempt: bool
     columns, allocations, ask = _displaced(rng)
     ask = replace(ask, preempt=preempt)
     options = profile(score=WEIGHTS, restart_cost_s=1.0)
-    search = Search("here", columns, allocations, options, 0, 100.0)
+    search = PreemptiveSearch("here", columns, allocations, options, 0, 100.0)
     exact = search.best(ask).plan
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixed, "EXACT_STATES", 0)

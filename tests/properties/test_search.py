@@ -15,7 +15,7 @@ from tests.support.build import ask, gang, job, needs, profile
 from tests.support.strategies import bounded, clusters, jobs, topologies
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Band, JobSpec, Level, Resources, Topology
 from topmast.model.plan import PlacementRequest, Plan, Seat
@@ -54,7 +54,7 @@ def odd_tasks(draw: st.DrawFn) -> Resources:
 
 
 def _best(columns: Columns, question: PlacementRequest) -> Plan | None:
-    return Search("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question).plan
+    return PreemptiveSearch("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question).plan
 
 
 @bounded(400)
@@ -192,7 +192,7 @@ def test_the_victims_are_the_cheapest_set() -> None:
     for attempt in attempts:
         columns.hold(attempt)
     options = profile(restart_cost_s=0.0)
-    search = Search("east", columns, allocations, options, 0, 100.0)
+    search = PreemptiveSearch("east", columns, allocations, options, 0, 100.0)
     plan = search.best(ask(job(gpus=3, band=Band.HIGH), preempt=True)).plan
     assert plan is not None
     assert [victim.job for victim in plan.victims] == ["j4"]

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from tests.support.build import profile
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
-from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
 from topmast.model.plan import GroupRequest, PlacementRequest, Seat
@@ -149,7 +149,7 @@ def test_no_plan_scores_lower_than_the_one_found(seed: int, weights: ScoreWeight
     rng = random.Random(seed)
     columns = _columns(rng, random_region(rng))
     ask = random_ask(rng, [h.name for h in columns.hosts])
-    found = Search("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
     best = min(_every_score(columns, ask, weights), default=None)
     if best is None:
         assert found is None

@@ -17,8 +17,9 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.scoring import score_terms, total
-from topmast.fast.region.search.search import Search, choices_of
+from topmast.fast.region.search.search import choices_of
 from topmast.model.job import Band, Level, Topology
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
@@ -81,7 +82,7 @@ def test_no_set_of_victims_scores_lower(seed: int) -> None:
     columns = crowded_columns(rng)
     held = run_jobs(rng, columns)
     question = _question(rng)
-    found = Search("east", columns, held, OPTIONS, 0, NOW).best(question).plan
+    found = PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW).best(question).plan
     best = min(_every_score(columns, held, question), default=None)
     event("none" if best is None else f"{best[1]} victims")
     assert (found is None) == (best is None)

@@ -15,6 +15,7 @@ from topmast.fast.region.inventory.allocation import expected_end_s
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.slices import asked, in_all, inner, layer_of, outer, outside
 from topmast.fast.region.preemption.moving import Departure, departures, room_for
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.preemption.shrinking import room_by_shrinking
 from topmast.fast.region.reservation.bookings import suits
 from topmast.fast.region.reservation.first_starts import (
@@ -25,7 +26,7 @@ from topmast.fast.region.reservation.first_starts import (
 )
 from topmast.fast.region.search.compiled import applies
 from topmast.fast.region.search.fewest import fewest
-from topmast.fast.region.search.search import Found, Search
+from topmast.fast.region.search.search import Found
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing import pairs as guests
@@ -61,7 +62,9 @@ class RegionAnswers(RegionState):
             answers.append((verdicts.of(name, found), found))
         return answers
 
-    def _in_layers(self, search: Search, ask: PlacementRequest, cluster: str) -> Plan | None:
+    def _in_layers(
+        self, search: PreemptiveSearch, ask: PlacementRequest, cluster: str
+    ) -> Plan | None:
         """The best plan in a cluster, the lower layer where two are as good."""
         ask = asked(ask, self.columns.layers)
         names = (inner(cluster, layer) for layer in range(self.columns.layers))
@@ -190,7 +193,7 @@ class RegionAnswers(RegionState):
             first = self.first_start(ask)
         return m.Bid(ask.job, None, reason, too_young_until_s, first)
 
-    def _outranking(self, search: Search, ask: PlacementRequest) -> Found:
+    def _outranking(self, search: PreemptiveSearch, ask: PlacementRequest) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
         held = self.state.allocations
         last_first = [job for job in ask.outranked or () if job in held]

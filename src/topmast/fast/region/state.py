@@ -9,10 +9,10 @@ from topmast.fast.machine import EventMachine
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.reservation.first_starts import FirstStarts, without
 from topmast.fast.region.reservation.leases import OfferLeases
-from topmast.fast.region.search.search import Search
 from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
@@ -75,7 +75,7 @@ class RegionState(EventMachine):
         self.claims: dict[str, Allocation] = {}
         """Attempts whose victims still hold some of their slots."""
 
-    def search(self, now: float, ask: PlacementRequest | None = None) -> Search:
+    def search(self, now: float, ask: PlacementRequest | None = None) -> PreemptiveSearch:
         """A search over the region as it is now, at the prices for one question or the usual ones."""
         state, profile = self.state, self.profile
         weights = profile.score if ask is None else self.score.weights(ask)
@@ -87,7 +87,7 @@ class RegionState(EventMachine):
         allocations = state.allocations
         if len(self.holds) and (spoken_for := self.holds.victims()):
             allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
-        return Search(self.region, columns, allocations, profile, state.version, now)
+        return PreemptiveSearch(self.region, columns, allocations, profile, state.version, now)
 
     def held(self, job: str, epoch: int) -> Allocation | None:
         """The attempt with this number, if it holds slots."""

@@ -15,6 +15,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.branching import PREEMPT
 from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.blocked_index import (
@@ -24,7 +25,6 @@ from topmast.fast.region.search.blocked_index import (
     regions_with_room,
 )
 from topmast.fast.region.search.compiled import choices_in, question_of
-from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -81,7 +81,7 @@ def _load_victims() -> None:
 
 
 def _load_what_seldom_happens(
-    columns: Columns, held: dict[str, Allocation], search: Search
+    columns: Columns, held: dict[str, Allocation], search: PreemptiveSearch
 ) -> None:
     """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
     attempt = _hold(columns, held, search, 0.0, preempt=False)
@@ -118,17 +118,21 @@ def load_mixed() -> None:
     _look_for_room(columns, _ask(0.0, preempt=False))
 
 
-def _region() -> tuple[Columns, dict[str, Allocation], Search]:
+def _region() -> tuple[Columns, dict[str, Allocation], PreemptiveSearch]:
     hosts = tuple(HostSpec(f"h{i}", "G", 2, cpus=2.0, rack="r") for i in range(2))
     columns = Columns(RegionSpec("r", (ClusterSpec("c", hosts),)))
     held: dict[str, Allocation] = {}
     columns.allocations = held
     profile = Profile("warm-up", min_runtime_s=0.0, score=ScoreWeights(allocated_cpus=1.0))
-    return columns, held, Search("r", columns, held, profile, 0, 0.0)
+    return columns, held, PreemptiveSearch("r", columns, held, profile, 0, 0.0)
 
 
 def _hold(
-    columns: Columns, held: dict[str, Allocation], search: Search, cpus: float, preempt: bool
+    columns: Columns,
+    held: dict[str, Allocation],
+    search: PreemptiveSearch,
+    cpus: float,
+    preempt: bool,
 ) -> Allocation:
     """All of the region, for an opportunistic gang."""
     plan = search.best(_ask(cpus, preempt)).plan

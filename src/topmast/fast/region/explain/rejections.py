@@ -12,9 +12,10 @@ from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.inventory.slices import outer
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of
-from topmast.fast.region.search.search import Search, choices_of, levels_of
+from topmast.fast.region.search.search import choices_of, levels_of
 from topmast.model.job import MILLI
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, VictimVerdict
@@ -35,7 +36,7 @@ REASONS_KEPT = 1_000
 class Verdicts:
     """What one search found, cluster by cluster. What clusters share is computed once."""
 
-    def __init__(self, search: Search, ask: PlacementRequest, *, preempt: bool) -> None:
+    def __init__(self, search: PreemptiveSearch, ask: PlacementRequest, *, preempt: bool) -> None:
         self.search = search
         self.ask = ask
         self.columns = search.columns
@@ -120,7 +121,7 @@ class Verdicts:
         return Rejection.VICTIMS_TOO_YOUNG if old_at_s > self.search.now else None
 
 
-def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
+def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...]:
     """Who would be stopped for a plan, what that loses and how it is priced. O(victims)."""
     restart_s, per_gpu_hour = search.profile.restart_cost_s, search.profile.score.preemption
     found = []
@@ -142,7 +143,7 @@ def victims_of(search: Search, plan: Plan) -> tuple[VictimVerdict, ...]:
 
 
 def verdict(
-    search: Search, ask: PlacementRequest, cluster: str, found: Plan | None
+    search: PreemptiveSearch, ask: PlacementRequest, cluster: str, found: Plan | None
 ) -> ClusterVerdict:
     """What the search found in one cluster, ``found`` being its best plan. As `Verdicts.of`."""
     return Verdicts(search, ask, preempt=True).of(cluster, found)

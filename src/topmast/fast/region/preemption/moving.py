@@ -21,9 +21,10 @@ from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
-from topmast.fast.region.search.search import Search, choices_of
+from topmast.fast.region.search.search import choices_of
 from topmast.model.job import MILLI, Accelerator, Resources
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 from topmast.policies.options import Profile
@@ -54,7 +55,7 @@ class Departure(Struct, frozen=True):
 # --- room for a gang -----------------------------------------------------------------------------------
 
 
-def room_for(search: Search, ask: PlacementRequest) -> Plan | None:
+def room_for(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
     """The plan of a gang that fits nowhere, with those who move for it; None if no move is worth it.
 
     First sets: the victims of least score among all who may be moved, by the search of preemption; then
@@ -94,7 +95,7 @@ def moving_cost(plan: Plan) -> float:
     return plan.terms["preemption"] + plan.terms.get("migration", 0.0)
 
 
-def _movable(search: Search, ask: PlacementRequest) -> list[Allocation]:
+def _movable(search: PreemptiveSearch, ask: PlacementRequest) -> list[Allocation]:
     """Who may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
     profile, now = search.profile, search.now
     limit_gpu_s = ask.room_gpu_s or 0.0
@@ -136,7 +137,7 @@ def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocati
 
 
 def _moving(
-    search: Search, ask: PlacementRequest, among: Mapping[str, Allocation]
+    search: PreemptiveSearch, ask: PlacementRequest, among: Mapping[str, Allocation]
 ) -> tuple[Plan | None, str | None]:
     """The cheapest plan that moves some of these; or, without one, who had better stay, if anybody."""
     cleared = _cleared(search, ask, among)
@@ -150,13 +151,15 @@ def _moving(
     return None, max(plan.victims, key=lambda v: (v.lost_gpu_s, v.job)).job
 
 
-def _cleared(search: Search, ask: PlacementRequest, among: Mapping[str, Allocation]) -> Plan | None:
+def _cleared(
+    search: PreemptiveSearch, ask: PlacementRequest, among: Mapping[str, Allocation]
+) -> Plan | None:
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
     stopping = msgspec.structs.replace(ask, preempt=True, outranked=tuple(among))
     if not (compiled.applies(ask, profile.score) and known):
-        apart = Search(search.region, columns, among, profile, search.version, search.now)
+        apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
         return apart.best(stopping).plan
     index, weights = index_of(columns), profile.score
     costs = compiled.costs_in(columns, ask, weights, None, profile.slices.price)
@@ -167,7 +170,7 @@ def _cleared(search: Search, ask: PlacementRequest, among: Mapping[str, Allocati
 
 
 def _with_places(
-    search: Search, ask: PlacementRequest, cleared: Plan
+    search: PreemptiveSearch, ask: PlacementRequest, cleared: Plan
 ) -> tuple[Plan | None, str | None]:
     """The plan with a place for each who moves, the largest first; or who finds none."""
     profile, now = search.profile, search.now
@@ -202,14 +205,14 @@ def size_of(allocation: Allocation) -> tuple[int, int, str]:
 # --- a place for one attempt ----------------------------------------------------------------------------
 
 
-def place_for(search: Search, trial: Columns, allocation: Allocation) -> Plan | None:
+def place_for(search: PreemptiveSearch, trial: Columns, allocation: Allocation) -> Plan | None:
     """The best place for a running attempt in ``trial``, where it may sit on what it holds itself.
 
     Its own seats count as taken again afterwards. O(a search).
     """
     needs = allocation.needs()
     trial.give_back(allocation.plan.seats, needs)
-    there = Search(search.region, trial, {}, search.profile, search.version, search.now)
+    there = PreemptiveSearch(search.region, trial, {}, search.profile, search.version, search.now)
     found = there.best(as_it_runs(search.columns, allocation)).plan
     trial.take(allocation.plan.seats, needs)
     return found
@@ -242,7 +245,7 @@ def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat
     return msgspec.structs.replace(needs, accelerators=(own,))
 
 
-def _score_now(search: Search, allocation: Allocation) -> float:
+def _score_now(search: PreemptiveSearch, allocation: Allocation) -> float:
     """The score of the place that an attempt has, as `place_for` would see it."""
     there = search.columns.trial()
     there.give_back(allocation.plan.seats, allocation.needs())
@@ -254,7 +257,7 @@ def _score_now(search: Search, allocation: Allocation) -> float:
 # --- hosts that are to be empty ---------------------------------------------------------------------------
 
 
-def departures(search: Search, hosts: Iterable[str]) -> tuple[Departure, ...]:
+def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departure, ...]:
     """What becomes of each attempt on hosts that are drained, the largest first.
 
     Age and worth do not matter: an operator wants it. O(attempts + region + movable attempts x search).

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.columns import Columns, Ints
-from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints
+from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.slices import layer_of
-from topmast.fast.region.preemption import mixed as displacement
-from topmast.fast.region.preemption import plain
-from topmast.fast.region.preemption.greedy import Chooser
-from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
 from topmast.fast.region.search.scoring import (
     accelerators_of,
-    choice_cost,
-    fixed_cost,
-    locality_cost,
     score_terms,
-    stranded_table,
     total,
 )
 from topmast.model.job import Level
@@ -107,21 +98,14 @@ class Search:
     def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
         """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, then order.
 
-        Without preemption only free capacity counts; with it, victims make room.
+        Only free capacity counts here; `preemption.search` also finds plans for which victims make room.
         """
         cluster = ask.cluster if cluster is None else cluster
-        if compiled.applies(ask, self.profile.score) and (not ask.preempt or self._is_indexed()):
-            plans = self._compiled(ask, cluster)
-        else:
-            plans = self._preempting(ask, cluster) if ask.preempt else self._free(ask, cluster)
         best: Plan | None = None
-        for plan in plans:
+        for plan in self._plans(ask, cluster):
             if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
                 best = plan
-        until_s = None
-        if best is None and ask.preempt:
-            until_s = self._too_young_until_s(ask)
-        return Found(best, until_s)
+        return Found(best)
 
     def _usable(self, ask: PlacementRequest, columns: Columns) -> Columns:
         """The columns with the hosts that the job avoids out of service."""
@@ -133,46 +117,32 @@ class Search:
         usable.available[avoided] = False
         return usable
 
-    def _is_indexed(self) -> bool:
-        """Whether the index of the columns knows the attempts that this search may stop."""
-        return self.columns.allocations is self.allocations
+    def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+        """Plans, of which one has the lowest score."""
+        assert not ask.preempt, "PreemptiveSearch is for requests that may stop others"
+        if compiled.applies(ask, self.profile.score):
+            return self._compiled(ask, cluster)
+        return self._free(ask, cluster)
 
     def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        weights, columns = self.profile.score, self.columns
-        costs = compiled.costs_in(columns, ask, weights, cluster, self.profile.slices.price)
-        index, allowed = index_of(columns), choices_of(ask)
-        if ask.preempt:
-            cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
-            if cleared is not None:
-                yield self.plan_without(ask, index, cleared)
-        else:
-            found = compiled.best_seats(index, ask, weights, allowed, costs)
-            if found is not None:
-                yield self.plan_of(ask, found)
+        found = compiled.best_seats(
+            index_of(self.columns),
+            ask,
+            self.profile.score,
+            choices_of(ask),
+            self._costs(ask, cluster),
+        )
+        if found is not None:
+            yield self.plan_of(ask, found)
+
+    def _costs(self, ask: PlacementRequest, cluster: str | None) -> Floats:
+        """What every plan in a cluster costs (C); infinite where the gang may not be."""
+        weights, price = self.profile.score, self.profile.slices.price
+        return compiled.costs_in(self.columns, ask, weights, cluster, price)
 
     def plan_of(self, ask: PlacementRequest, found: compiled.Seated | mixed.Placed) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         return self._plan(ask, self.columns, found, found.seats, ())
-
-    def plan_without(self, ask: PlacementRequest, index: Index, cleared: plain.Cleared) -> Plan:
-        """The plan that sits where the kernels found that these victims make room."""
-        jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
-        gone = [self.allocations[job] for job in jobs]
-        columns = self._without(gone)
-        found = compiled.seated(
-            index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
-        )
-        stopped = tuple(
-            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
-            for a in gone
-        )
-        return self._plan(ask, columns, found, found.seats, stopped)
-
-    def _without(self, gone: Iterable[Allocation]) -> Overlay:
-        overlay = Overlay(self.columns)
-        for allocation in gone:
-            overlay.give_back(allocation.plan.seats, allocation.needs())
-        return overlay
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         allowed = choices_of(ask)
@@ -217,73 +187,6 @@ class Search:
         step = Loads(columns, ask, self.profile.score).step
         return lambda row: (int(step[row]), int(columns.size_of[row]))
 
-    def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
-        """The attempts that may be stopped for the gang at a time."""
-        return eligible_victims(self.allocations, ask.band, self.profile, now, ask.outranked)
-
-    def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        eligible = self._eligible(ask, self.now)
-        if not eligible:
-            return
-        if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
-            yield from self._displacing(ask, cluster, eligible)
-        else:
-            yield from self._clearing(ask, cluster, eligible)
-
-    def _clearing(
-        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
-    ) -> Iterator[Plan]:
-        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
-        columns, weights = self._usable(ask, self.columns), self.profile.score
-        by_name = ask.outranked is not None
-        costs = [cost_gpu_s(a, self.profile, self.now, by_name) for a in eligible]
-        chooser = Chooser(columns, eligible, costs, by_band=not by_name)
-        cleared = columns.trial()
-        for allocation in eligible:
-            cleared.give_back(allocation.plan.seats, allocation.needs())
-        capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
-        table = stranded_table(ask.mix, columns.width)
-        tasks = sum(group.count for group in ask.groups)
-        best = float("inf")
-        for domain in domains(cleared, ask, capacities):
-            if cluster not in (None, domain.cluster):
-                continue
-            spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
-            least = fixed_cost(ask, weights) + choice_cost(ask, weights, domain.choice)
-            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
-            if least >= best:
-                continue
-            chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
-            if chosen is not None:
-                seats, stopped = chosen
-                gone = self._without(self.allocations[v.job] for v in stopped)
-                plan = self._plan(ask, gone, domain, seats, stopped)
-                best = min(best, plan.score)
-                yield plan
-
-    def _displacing(
-        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
-    ) -> Iterator[Plan]:
-        weights, by_name = self.profile.score, ask.outranked is not None
-        question = mixed.question_of(
-            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
-        )
-        eligible = sorted(eligible, key=lambda attempt: attempt.job)
-        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
-        prices = [points(cost, weights.preemption) for cost in costs]
-        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
-
-        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
-            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
-            return self._plan(ask, columns, found, found.seats, stopped)
-
-        attempts = displacement.attempts_of(self.columns, eligible, prices)
-        made = displacement.MixedPreemption(
-            self.columns, ask, weights, question, attempts, plan_of
-        ).plan()
-        if made is not None:
-            yield made
-
     def _plan(
         self,
         ask: PlacementRequest,
@@ -317,12 +220,3 @@ class Search:
             data_s=ask.data_s,
             data_bytes=ask.data_bytes,
         )
-
-    def _too_young_until_s(self, ask: PlacementRequest) -> float | None:
-        """When the next running attempt of a lower band becomes old enough to be a victim."""
-        ages = [
-            a.start_s + self.profile.min_runtime_s
-            for a in self._eligible(ask, float("inf"))
-            if a.start_s + self.profile.min_runtime_s > self.now
-        ]
-        return min(ages, default=None)

@@ -12,7 +12,7 @@ from topmast.fast.region.explain.rejections import (
     verdict,
 )
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import JobSpec, Level, Topology
 from topmast.model.plan import Seat
@@ -117,7 +117,7 @@ def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     """One reason for each host that takes no task; the reasons add up to hosts."""
     columns = _columns(case.used, case.states)
     question = ask(case.spec, avoid_hosts=case.avoid_hosts, models=case.models)
-    search = Search("east", columns, {}, profile(), 0, 0.0)
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     found = search.best(question).plan
     told = verdict(search, question, "c-1", found)
     assert {count.reason: count.count for count in told.rejections} == case.want
@@ -128,7 +128,7 @@ def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
 def test_a_verdict_counts_what_is_there_and_what_is_free() -> None:
     """GPUs of hosts that take no work are there, and not free."""
     columns = _columns({"a": _slots("a", 3)}, {"b": HostState.DOWN})
-    search = Search("east", columns, {}, profile(), 0, 0.0)
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     question = ask(job())
     told = verdict(search, question, "c-1", search.best(question).plan)
     assert isinstance(told, ClusterVerdict)
@@ -181,7 +181,7 @@ def test_a_cluster_without_hosts_fits_nothing() -> None:
     """And nobody divides by their number."""
     columns = Columns(RegionSpec("east", (cluster("c-1", hosts=0), cluster("c-2"))))
     question = ask(job())
-    search = Search("east", columns, {}, profile(), 0, 0.0)
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     told = verdict(search, question, "c-1", None)
     assert (told.ever, told.total_gpus, told.largest_gpus) == (False, 0.0, 0.0)
     assert search.best(question).plan is not None

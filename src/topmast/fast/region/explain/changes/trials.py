@@ -12,7 +12,8 @@ from functools import cached_property
 from topmast.fast.region.explain.space import Space, without_attempts
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.search.search import Domain, Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.search.search import Domain
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
@@ -38,7 +39,12 @@ class Trials:
     """
 
     def __init__(
-        self, search: Search, ask: PlacementRequest, *, preempt: bool, unheld: Columns | None = None
+        self,
+        search: PreemptiveSearch,
+        ask: PlacementRequest,
+        *,
+        preempt: bool,
+        unheld: Columns | None = None,
     ) -> None:
         self.search = search
         self.ask = ask

@@ -1,0 +1,154 @@
+"""The search with preemption: plans for which running attempts are stopped to make room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from topmast.fast.preemption_cost import points
+from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.preemption import mixed as displacement
+from topmast.fast.region.preemption import plain
+from topmast.fast.region.preemption.greedy import Chooser
+from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.search import compiled, mixed
+from topmast.fast.region.search.packing import capacity_by_group
+from topmast.fast.region.search.scoring import (
+    choice_cost,
+    fixed_cost,
+    locality_cost,
+    stranded_table,
+)
+from topmast.fast.region.search.search import Found, Search, choices_of, domains
+from topmast.model.plan import PlacementRequest, Plan, Victim
+
+
+class PreemptiveSearch(Search):
+    """A search that also stops attempts, where the request allows it."""
+
+    def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
+        """The plan with the lowest score, victims' lost work included; ties as in `Search`."""
+        found = super().best(ask, cluster)
+        if found.plan is None and ask.preempt:
+            return Found(None, self._too_young_until_s(ask))
+        return found
+
+    def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+        if not ask.preempt:
+            return super()._plans(ask, cluster)
+        if compiled.applies(ask, self.profile.score) and self._is_indexed():
+            return self._cheapest(ask, cluster)
+        return self._preempting(ask, cluster)
+
+    def _is_indexed(self) -> bool:
+        """Whether the index of the columns knows the attempts that this search may stop."""
+        return self.columns.allocations is self.allocations
+
+    def _cheapest(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+        index, weights, costs = (
+            index_of(self.columns),
+            self.profile.score,
+            self._costs(ask, cluster),
+        )
+        cleared = plain.cheapest(
+            index, ask, self.profile, weights, choices_of(ask), costs, self.now
+        )
+        if cleared is not None:
+            yield self.plan_without(ask, index, cleared)
+
+    def plan_without(self, ask: PlacementRequest, index: Index, cleared: plain.Cleared) -> Plan:
+        """The plan that sits where the kernels found that these victims make room."""
+        jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
+        gone = [self.allocations[job] for job in jobs]
+        columns = self._without(gone)
+        found = compiled.seated(
+            index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
+        )
+        stopped = tuple(
+            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
+            for a in gone
+        )
+        return self._plan(ask, columns, found, found.seats, stopped)
+
+    def _without(self, gone: Iterable[Allocation]) -> Overlay:
+        overlay = Overlay(self.columns)
+        for allocation in gone:
+            overlay.give_back(allocation.plan.seats, allocation.needs())
+        return overlay
+
+    def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
+        """The attempts that may be stopped for the gang at a time."""
+        return eligible_victims(self.allocations, ask.band, self.profile, now, ask.outranked)
+
+    def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+        eligible = self._eligible(ask, self.now)
+        if not eligible:
+            return
+        if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
+            yield from self._displacing(ask, cluster, eligible)
+        else:
+            yield from self._clearing(ask, cluster, eligible)
+
+    def _clearing(
+        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
+        columns, weights = self._usable(ask, self.columns), self.profile.score
+        by_name = ask.outranked is not None
+        costs = [cost_gpu_s(a, self.profile, self.now, by_name) for a in eligible]
+        chooser = Chooser(columns, eligible, costs, by_band=not by_name)
+        cleared = columns.trial()
+        for allocation in eligible:
+            cleared.give_back(allocation.plan.seats, allocation.needs())
+        capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
+        table = stranded_table(ask.mix, columns.width)
+        tasks = sum(group.count for group in ask.groups)
+        best = float("inf")
+        for domain in domains(cleared, ask, capacities):
+            if cluster not in (None, domain.cluster):
+                continue
+            spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
+            least = fixed_cost(ask, weights) + choice_cost(ask, weights, domain.choice)
+            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
+            if least >= best:
+                continue
+            chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
+            if chosen is not None:
+                seats, stopped = chosen
+                gone = self._without(self.allocations[v.job] for v in stopped)
+                plan = self._plan(ask, gone, domain, seats, stopped)
+                best = min(best, plan.score)
+                yield plan
+
+    def _displacing(
+        self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
+    ) -> Iterator[Plan]:
+        weights, by_name = self.profile.score, ask.outranked is not None
+        question = mixed.question_of(
+            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
+        )
+        eligible = sorted(eligible, key=lambda attempt: attempt.job)
+        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
+        prices = [points(cost, weights.preemption) for cost in costs]
+        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
+
+        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
+            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
+            return self._plan(ask, columns, found, found.seats, stopped)
+
+        attempts = displacement.attempts_of(self.columns, eligible, prices)
+        made = displacement.MixedPreemption(
+            self.columns, ask, weights, question, attempts, plan_of
+        ).plan()
+        if made is not None:
+            yield made
+
+    def _too_young_until_s(self, ask: PlacementRequest) -> float | None:
+        """When the next running attempt of a lower band becomes old enough to be a victim."""
+        ages = [
+            a.start_s + self.profile.min_runtime_s
+            for a in self._eligible(ask, float("inf"))
+            if a.start_s + self.profile.min_runtime_s > self.now
+        ]
+        return min(ages, default=None)
