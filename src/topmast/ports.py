@@ -1,4 +1,4 @@
-"""What Topmast wants from the outside world, as Protocols; `adapters` has the implementations.
+"""What Topmast wants from the outside world; `adapters` has the implementations.
 
 A port is handed in at the composition root (`app`). Nothing below it knows which one it got.
 """
@@ -13,21 +13,10 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.messages import (
-    ListTasks,
-    Message,
-    ReadProgress,
-    ResumeGang,
-    Send,
-    SetHosts,
-    StartCopy,
-    StartGang,
-    StopTasks,
-    SuspendGang,
-)
 
-Post = Callable[[Message], None]
+Post = Callable[[m.Message], None]
 """Hands a message to the runtime from any thread; returns at once."""
 
 
@@ -43,7 +32,7 @@ class Decision(Struct, frozen=True, gc=False):
     """What a machine made of one event: facts to journal, messages to send, an answer if asked."""
 
     facts: Sequence[Struct] = ()
-    sends: Sequence[Send] = ()
+    sends: Sequence[m.Send] = ()
     reply: Any = None
 
 
@@ -54,11 +43,11 @@ class Machine(Protocol):
     recorded facts and decides nothing, so that an old journal means the same to a new version.
     """
 
-    def handle(self, event: Message, now: float) -> Decision:
+    def handle(self, event: m.Message, now: float) -> Decision:
         """Take one event; returns the facts it led to and the messages it causes."""
         ...
 
-    def apply(self, event: Message, fact: Struct, at_s: float) -> None:
+    def apply(self, event: m.Message, fact: Struct, at_s: float) -> None:
         """Change the state by one fact recorded for ``event`` at ``at_s``."""
         ...
 
@@ -213,15 +202,70 @@ class NoOptions(Struct, frozen=True):
     """The options of an engine that has none."""
 
 
-class Engine(ABC):
+Calls = Mapping[type[m.Message], Callable[[Any, Any], None]]
+
+
+class Orders:
+    """Carries out orders: for each type of message ``orders`` has the call that does it."""
+
+    orders: ClassVar[Calls]
+
+    def order(self, message: m.Message) -> None:
+        """Carry out one order."""
+        self.orders[type(message)](self, message)
+
+
+class EngineOrders(Orders, ABC):
+    """What a cluster manager orders. Every method returns soon."""
+
+    orders: ClassVar[Calls] = {
+        m.StartGang: lambda engine, order: engine.start_gang(order),
+        m.StopTasks: lambda engine, order: engine.stop(order.job, order.epoch, order.grace_s),
+        m.SuspendGang: lambda engine, order: engine.suspend(order.job, order.epoch),
+        m.ResumeGang: lambda engine, order: engine.resume(order.job, order.epoch),
+        m.ReadProgress: lambda engine, order: engine.read_progress(order.job, order.epoch),
+        m.ListTasks: lambda engine, order: engine.list_tasks(),
+        m.SetHosts: lambda engine, order: engine.set_hosts(order.hosts),
+    }
+
+    @abstractmethod
+    def start_gang(self, gang: m.StartGang) -> None:
+        """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
+
+    @abstractmethod
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """SIGTERM to all processes, SIGKILL after the grace; also ends suspended tasks."""
+
+    def suspend(self, job: str, epoch: int) -> None:
+        """Halt every process of the attempt where it stands: `Capability.SUSPEND`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
+
+    def resume(self, job: str, epoch: int) -> None:
+        """Let a suspended attempt go on: `Capability.SUSPEND`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
+
+    def read_progress(self, job: str, epoch: int) -> None:
+        """Post `ProgressReport` with the last step of the attempt, if it reported any."""
+        return
+
+    @abstractmethod
+    def list_tasks(self) -> None:
+        """Post a `TaskList`."""
+
+    @abstractmethod
+    def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
+        """Have these hosts from now on, and no others; posts `HostUp` for each new usable one."""
+
+
+class Engine(EngineOrders):
     """Runs gangs on the hosts of one cluster. Every method returns soon; news comes by ``post``.
 
     Contract (tests/contract): `start_gang` twice for one attempt starts it once, also across a
     restart of Topmast and after the attempt has ended; `TaskExited`, `TaskLost` and `HostDown` are
     posted only when no process of the task is alive; tasks survive the end of this process.
 
-    What not every engine can do has a default here. A cluster is refused if the policies need more
-    than the ``capabilities`` of its engine.
+    What not every engine can do has a default. A cluster is refused if its policies need more than
+    the ``capabilities`` of its engine.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
@@ -239,38 +283,6 @@ class Engine(ABC):
     def open(self, post: Post) -> None:
         """Adopt what runs already and begin to post news; called once, before anything else."""
 
-    def order(self, message: Message) -> None:
-        """Carry out one order of the cluster manager, by the method that it is for."""
-        _ORDERS[type(message)](self, message)
-
-    @abstractmethod
-    def start_gang(self, gang: StartGang) -> None:
-        """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
-
-    @abstractmethod
-    def stop(self, job: str, epoch: int, grace_s: float) -> None:
-        """SIGTERM to all processes, SIGKILL after the grace; also ends suspended tasks."""
-
-    def suspend(self, job: str, epoch: int) -> None:
-        """Halt every process of the attempt where it stands: `Capability.SUSPEND`."""
-        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
-
-    def resume(self, job: str, epoch: int) -> None:
-        """Let a suspended attempt go on: `Capability.SUSPEND`."""
-        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.SUSPEND}")
-
-    @abstractmethod
-    def ask_pace(self, job: str, epoch: int) -> None:
-        """Post `ProgressReport` with the last step of the attempt, if it reported any."""
-
-    @abstractmethod
-    def ask_truth(self) -> None:
-        """Post a `TaskList`."""
-
-    @abstractmethod
-    def equip(self, hosts: Sequence[HostSpec]) -> None:
-        """Have these hosts from now on, and no others; posts `HostUp` for each new usable one."""
-
     @abstractmethod
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
         """The file with the task's output, or None when there is none (yet)."""
@@ -284,47 +296,43 @@ class Engine(ABC):
         """Stop watching; tasks go on."""
 
 
-_ORDERS: dict[type[Message], Callable[[Engine, Any], None]] = {
-    StartGang: lambda engine, order: engine.start_gang(order),
-    StopTasks: lambda engine, order: engine.stop(order.job, order.epoch, order.grace_s),
-    SuspendGang: lambda engine, order: engine.suspend(order.job, order.epoch),
-    ResumeGang: lambda engine, order: engine.resume(order.job, order.epoch),
-    ReadProgress: lambda engine, order: engine.ask_pace(order.job, order.epoch),
-    ListTasks: lambda engine, order: engine.ask_truth(),
-    SetHosts: lambda engine, order: engine.equip(order.hosts),
-}
-
-
-class Mover(Protocol):
+class Mover(Orders, ABC):
     """Copies datasets between region stores, and deletes them.
 
     Posts `CopyDone`, `CopyFailed`, `CopyProgress`; `ReplicaDeleted`, `DeletionFailed`.
     """
 
+    orders: ClassVar[Calls] = {
+        m.StartCopy: lambda mover, order: mover.start_copy(order),
+        m.DeleteReplica: lambda mover, order: mover.delete_replica(
+            order.dataset, order.region, order.path
+        ),
+    }
+
+    @abstractmethod
     def open(self, post: Post) -> None:
         """Begin; called once."""
-        ...
 
-    def start_copy(self, order: StartCopy) -> None:
+    @abstractmethod
+    def start_copy(self, order: m.StartCopy) -> None:
         """Copy in the background; resumes what an earlier run of the same copy left."""
-        ...
 
+    @abstractmethod
     def delete_replica(self, dataset: str, region: str, path: str) -> None:
         """Delete a dropped replica's objects in the background; a repetition goes on with it."""
-        ...
 
+    @abstractmethod
     def measure(self, region: str, path: str) -> int:
         """Bytes of the objects under ``path`` in the region's store (0: nothing there)."""
-        ...
 
+    @abstractmethod
     def put_directory(self, region: str, path: str, source: Path) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks."""
-        ...
 
+    @abstractmethod
     def local_path(self, region: str, path: str) -> Path | None:
         """Where tasks of the region can read the dataset, when the store is a directory."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Stop; unfinished copies resume at the next start."""
-        ...

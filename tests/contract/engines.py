@@ -126,7 +126,7 @@ class Rig:
 
     def truth(self) -> TaskList:
         before = len(self.news.all(TaskList))
-        self.engine.ask_truth()
+        self.engine.list_tasks()
         return self.news.wait(TaskList, before + 1)
 
     def log(self, job: str, rank: int = 0, epoch: int = 1) -> str:

@@ -84,7 +84,7 @@ class ControlPlane(Process):
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
         self.mover = StoreMover(self._stores(), clock=self.clock)
-        self.outlets[ids.MOVER] = self._order_mover
+        self.outlets[ids.MOVER] = self.mover.order
         self.outlets[ids.GROWER] = Grower(self._poster(ids.QUEUE)).order
         for region, url in self.apart.items():
             self.link(region, ids.QUEUE, self.peer(region, url), partial(self._tell_link, region))
@@ -162,12 +162,6 @@ class ControlPlane(Process):
         for row in rows:
             if row.kind in TERMINAL:
                 self.live_progress.forget(row.job)
-
-    def _order_mover(self, order: m.StartCopy | m.DeleteReplica) -> None:
-        if isinstance(order, m.StartCopy):
-            self.mover.start_copy(order)
-        else:
-            self.mover.delete_replica(order.dataset, order.region, order.path)
 
     def _tell_link(self, region: str, up: bool, why: str) -> None:
         """The queue asks only regions that can be reached."""

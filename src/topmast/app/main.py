@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, WhatIfOptions
 from topmast.cli import main as cli_main
-from topmast.cli.output import note, say
-
-if TYPE_CHECKING:
-    from topmast.app.control_plane import ControlPlane
 
 
 def serve(options: ServeOptions) -> int:
     """`topmast up`."""
-    from topmast.app.roles import serve_placer, serve_queue
+    from topmast.app import roles
 
-    if options.role == "placer":
-        running = serve_placer(options, lambda url: _say_placer_ready(url, options))
-    else:
-        running = serve_queue(options, _say_ready)
-    if sys.stderr.isatty():
-        note("")  # after the ^C
-    jobs = {0: "no job runs", 1: "1 job runs on"}.get(running, f"{running} jobs run on")
-    note(f"stopped; {jobs}")
-    return 0
-
-
-def _say_placer_ready(url: str, options: ServeOptions) -> None:
-    if options.json:
-        say(json.dumps({"url": url, "state": str(options.state), "regions": [options.region]}))
-    else:
-        say(f"The placer of region {options.region} is up at {url}; its queue is {options.queue}")
-        say("Stop with Ctrl-C: jobs run on.")
-    sys.stdout.flush()
-
-
-def _say_ready(url: str, system: ControlPlane, as_json: bool) -> None:
-    from topmast.service.warnings import quotas_beyond
-
-    regions = [r.name for r in system.fleet.regions]
-    if as_json:
-        document = {"url": url, "state": str(system.state), "regions": regions}
-        say(json.dumps(document))
-        sys.stdout.flush()
-        return
-    for replica in system.missing:
-        note(
-            f"warning: dataset {replica} is not in its store; `topmast datasets add` puts it there"
-        )
-    for line in quotas_beyond(system.fleet):
-        note(f"warning: {line}")
-    recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
-    say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
-    say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")
-    sys.stdout.flush()
+    return roles.serve(options)
 
 
 def demo(options: DemoOptions) -> int:

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_api, create_regional_api
-from topmast.api.connections import limits_for
+from topmast.api.connections import Limits, limits_for
 from topmast.api.link import LinkEndpoint
 from topmast.app.control_plane import ControlPlane
 from topmast.app.process import REAL, Outside
 from topmast.app.region import RegionProcess
-from topmast.app.server import bind, configure_logs, keep_private, raise_open_files, serve
+from topmast.app.server import bind, configure_logs, keep_private, raise_open_files, run
 from topmast.cli import ServeOptions
+from topmast.cli.output import note, say
 from topmast.client.address import checked_url
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 from topmast.service.regions import LogChunk, read_chunk
+from topmast.service.warnings import quotas_beyond
 from topmast.traces.throughputs import read_throughputs
 
 SHORTEST_TOKEN = 16
 
 
-def serve_queue(
-    options: ServeOptions,
-    ready: Callable[[str, ControlPlane, bool], None],
-    outside: Outside = REAL,
-) -> int:
-    """Run the queue, and every placer that does not run apart, until a signal.
-
-    Returns how many jobs run on.
-    """
+def serve(options: ServeOptions, outside: Outside = REAL) -> int:
+    """`topmast up`: serve until a signal."""
     keep_private()
     limits = limits_for(raise_open_files())
+    configure_logs()
+    role = _run_placer if options.role == "placer" else _run_queue
+    running = role(options, outside, limits)
+    if sys.stderr.isatty():
+        note("")  # after the ^C
+    jobs = {0: "no job runs", 1: "1 job runs on"}.get(running, f"{running} jobs run on")
+    note(f"stopped; {jobs}")
+    return 0
+
+
+def _run_queue(options: ServeOptions, outside: Outside, limits: Limits) -> int:
+    """Run the queue, and every placer that does not run apart; returns how many jobs run on."""
     fleet = read_fleet(options.fleet) if options.fleet else None
     profile, token = _profile(options), read_token(options.token_file)
     table = read_throughputs(options.throughputs) if options.throughputs else None
     apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
-    configure_logs()
     require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listeners = [stack.enter_context(bind(options.host, options.port))]
@@ -57,30 +65,19 @@ def serve_queue(
         stack.callback(system.close)
         system.open()
         endpoints = {region: _queue_endpoint(system, region) for region in apart}
-        api = create_api(system.service, endpoints, token, limits.streams)
-        say = partial(_say, ready, system, options.json)
-        serve(
-            api, options.state, listeners, say, system.event_stream.close,
+        run(
+            create_api(system.service, endpoints, token, limits.streams), options.state, listeners,
+            lambda url: _say_queue_ready(url, system, options.json), system.event_stream.close,
             most_connections=limits.connections,
         )  # fmt: skip
     records = system.machines.queue.jobs.values()
     return sum(record.plan is not None and not record.finished for record in records)
 
 
-def serve_placer(
-    options: ServeOptions,
-    ready: Callable[[str], None],
-    outside: Outside = REAL,
-) -> int:
-    """Run the placer of one region, with its clusters and their engines, until a signal.
-
-    Returns how many jobs run on.
-    """
-    keep_private()
-    limits = limits_for(raise_open_files())
+def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
+    """Run the placer of one region, with its clusters and engines; returns how many jobs run on."""
     profile, token = _profile(options), read_token(options.token_file)
     region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
-    configure_logs()
     require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(options.host, options.port, token=token))
@@ -93,15 +90,42 @@ def serve_placer(
         endpoint = LinkEndpoint(
             system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
         )
-        api = create_regional_api(endpoint, region, queue_url, token)
-        serve(api, options.state, [listener], ready, most_connections=limits.connections)
+        run(
+            create_regional_api(endpoint, region, queue_url, token), options.state, [listener],
+            lambda url: _say_placer_ready(url, options), most_connections=limits.connections,
+        )  # fmt: skip
     return len(system.machines.placers[region].state.allocations)
 
 
-def _say(
-    ready: Callable[[str, ControlPlane, bool], None], system: ControlPlane, as_json: bool, url: str
-) -> None:
-    ready(url, system, as_json)
+def _say_queue_ready(url: str, system: ControlPlane, as_json: bool) -> None:
+    regions = [region.name for region in system.fleet.regions]
+    if as_json:
+        _say_document(url, system.state, regions)
+        return
+    for replica in system.missing:
+        note(
+            f"warning: dataset {replica} is not in its store; `topmast datasets add` puts it there"
+        )
+    for line in quotas_beyond(system.fleet):
+        note(f"warning: {line}")
+    recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
+    say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
+    say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")
+    sys.stdout.flush()
+
+
+def _say_placer_ready(url: str, options: ServeOptions) -> None:
+    if options.json:
+        _say_document(url, options.state, [options.region])
+        return
+    say(f"The placer of region {options.region} is up at {url}; its queue is {options.queue}")
+    say("Stop with Ctrl-C: jobs run on.")
+    sys.stdout.flush()
+
+
+def _say_document(url: str, state: Path, regions: Sequence[str | None]) -> None:
+    say(json.dumps({"url": url, "state": str(state), "regions": regions}))
+    sys.stdout.flush()
 
 
 def _profile(options: ServeOptions) -> Profile:

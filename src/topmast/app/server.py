@@ -99,7 +99,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
-def serve(
+def run(
     app: ASGIApp,
     state: Path,
     listeners: Sequence[socket.socket],

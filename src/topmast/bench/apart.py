@@ -193,12 +193,12 @@ class Office:
         ports = dict(zip(names, _free_ports(len(names)), strict=True))
         url = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         for name in names:
-            command = ["--state", str(state / name), "--port", str(ports[name])]
-            command += ["--delay-s", str(options.delay_s)]
+            command = [str(options.delay_s), "--json"]
+            command += ["--state", str(state / name), "--port", str(ports[name])]
             command += [f"--set={setting}" for setting in self.mode.settings]
             if name == "queue":
                 apart = [f"--placer={r}={url[r]}" for r in names[1:]]
-                command += ["--role", "queue", "--fleet", str(fleet), *apart]
+                command += ["--role", "queue" if apart else "all", "--fleet", str(fleet), *apart]
             else:
                 command += ["--role", "placer", "--region", name, "--queue", url["queue"]]
             self.processes[name] = self._process(command)

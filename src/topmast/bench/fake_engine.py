@@ -1,25 +1,26 @@
 """`topmast up` with engines that run nothing, and on request with a slower network.
 
-For benchmarks of decisions. All else is as in a server: the journal, HTTP, the links.
+For benchmarks of decisions. All else is as in a server: the journal, HTTP, the links. After the
+delay of a request, in seconds, come the options of `topmast up`:
 
-    python -m topmast.bench.fake_engine --role placer --region east --queue URL --state DIR
+    python -m topmast.bench.fake_engine 0.05 --role placer --region east --queue URL --state DIR
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 
 from topmast.app.process import Outside
-from topmast.app.roles import serve_placer, serve_queue
-from topmast.cli import ServeOptions
-from topmast.cli.output import say
+from topmast.app.roles import serve
+from topmast.cli import Root
+from topmast.cli import main as cli_main
 from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
 from topmast.ports import Engine, Post
@@ -47,10 +48,7 @@ class FakeEngine(Engine):
         for rank in range(self._gangs.pop((job, epoch), 0)):
             self._post(m.TaskExited(job, epoch, rank, 143, time.time()))
 
-    def ask_pace(self, job: str, epoch: int) -> None:
-        """No task reports a step."""
-
-    def ask_truth(self) -> None:
+    def list_tasks(self) -> None:
         """What was started and not stopped runs."""
         tasks = tuple(
             m.TruthTask(job, epoch, rank, running=True)
@@ -58,7 +56,7 @@ class FakeEngine(Engine):
         )  # fmt: skip
         self._post(m.TaskList(tasks))
 
-    def equip(self, hosts: Sequence[HostSpec]) -> None:
+    def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         """Hosts that are not there come and go without a word."""
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
@@ -82,37 +80,17 @@ class SlowTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-def main(arguments: list[str]) -> None:
+def main(delay_s: float, arguments: Sequence[str]) -> int:
     """Serve until a signal."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--role", default="queue", choices=("queue", "placer"))
-    parser.add_argument("--fleet", type=Path)
-    parser.add_argument("--state", type=Path, required=True)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--placer", action="append", default=[])
-    parser.add_argument("--region")
-    parser.add_argument("--queue")
-    parser.add_argument("--delay-s", type=float, default=0.0)
-    given = parser.parse_args(arguments)
-    options = ServeOptions(
-        fleet=given.fleet, state=given.state, host="127.0.0.1", port=given.port, json=True,
-        profile=None, settings=dict(pair.split("=", 1) for pair in given.set),
-        role=given.role, placers=dict(pair.split("=", 1) for pair in given.placer),
-        region=given.region, queue=given.queue,
-    )  # fmt: skip
-    transport = SlowTransport(given.delay_s) if given.delay_s else None
+    transport = SlowTransport(delay_s) if delay_s else None
     outside = Outside(engines={"local": FakeEngine}, transport=transport)
-    if given.role == "placer":
-        serve_placer(options, _ready, outside)
-    else:
-        serve_queue(options, lambda url, system, as_json: _ready(url), outside)
+    root = Root(partial(serve, outside=outside), _no, _no, _no, _no)
+    return cli_main(root, ["up", *arguments])
 
 
-def _ready(url: str) -> None:
-    say(json.dumps({"url": url}))
-    sys.stdout.flush()
+def _no(*_: object) -> NoReturn:
+    raise NotImplementedError("only `up` has fake engines")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

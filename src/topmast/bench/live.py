@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.fleet import HostSpec
 from topmast.model.ids import Address
-from topmast.ports import Machine
+from topmast.ports import EngineOrders, Machine
 from topmast.runtime.loop import EVENTS_PER_COMMIT
 from topmast.runtime.machines import Machines
 
@@ -117,7 +118,7 @@ class Live:
         self.handled[what] = self.handled.get(what, 0) + 1
 
 
-class Engine:
+class Engine(EngineOrders):
     """One cluster's engine: tasks start and end SWITCH_S after they were told to."""
 
     def __init__(self, live: Live, cluster: str) -> None:
@@ -127,23 +128,27 @@ class Engine:
         """Tasks of the gangs that run."""
         live.engines[ids.engine(cluster)] = self
 
-    def order(self, message: m.Message) -> None:
-        """Do as the cluster manager says."""
-        if isinstance(message, m.StartGang):
-            gang = (message.job, message.epoch)
-            self.gangs[gang] = len(message.seats)
-            at_s = self.live.now_s + SWITCH_S
-            for rank in range(len(message.seats)):
-                self.live.post(at_s, self.address, m.TaskStarted(*gang, rank, at_s))
-        elif isinstance(message, m.StopTasks):
-            self.end((message.job, message.epoch), 143, self.live.now_s + SWITCH_S)
-        elif not isinstance(message, m.SetHosts):
-            assert isinstance(message, m.ListTasks)
-            tasks = tuple(
-                m.TruthTask(*gang, rank, running=True)
-                for gang, count in self.gangs.items() for rank in range(count)
-            )  # fmt: skip
-            self.live.post(self.live.now_s, self.address, m.TaskList(tasks))
+    def start_gang(self, gang: m.StartGang) -> None:
+        """All tasks start together."""
+        self.gangs[gang.job, gang.epoch] = len(gang.seats)
+        at_s = self.live.now_s + SWITCH_S
+        for rank in range(len(gang.seats)):
+            self.live.post(at_s, self.address, m.TaskStarted(gang.job, gang.epoch, rank, at_s))
+
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """All tasks end together."""
+        self.end((job, epoch), 143, self.live.now_s + SWITCH_S)
+
+    def list_tasks(self) -> None:
+        """What was started and has not ended runs."""
+        tasks = tuple(
+            m.TruthTask(*gang, rank, running=True)
+            for gang, count in self.gangs.items() for rank in range(count)
+        )  # fmt: skip
+        self.live.post(self.live.now_s, self.address, m.TaskList(tasks))
+
+    def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
+        """Hosts come and go without a word."""
 
     def end(self, gang: tuple[str, int], code: int, at_s: float) -> None:
         """Every task of a gang exits then, if it runs."""

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from topmast.model import messages as m
+from topmast.model.fleet import HostSpec
 from topmast.model.ids import Address
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Seat
+from topmast.ports import EngineOrders
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority, instant
 from topmast.sim.neighbours import Neighbours
@@ -87,7 +89,7 @@ class Work(Struct):
     """When the first mini-batches were done that people wait for."""
 
 
-class SimulatedEngine:
+class SimulatedEngine(EngineOrders):
     """One cluster."""
 
     def __init__(
@@ -128,21 +130,7 @@ class SimulatedEngine:
 
     def order(self, message: m.Message) -> None:
         """Carry out what the cluster manager says."""
-        if isinstance(message, m.StartGang):
-            self._start(message)
-        elif isinstance(message, m.StopTasks):
-            self._stop(message)
-        elif isinstance(message, m.SuspendGang):
-            self._suspend(message)
-        elif isinstance(message, m.ResumeGang):
-            self._resume(message)
-        elif isinstance(message, m.ReadProgress):
-            self._tell_pace(message)
-        elif isinstance(message, m.SetHosts):
-            self._equip(message)
-        else:
-            assert isinstance(message, m.ListTasks), message
-            self._news.append(self.truth())
+        super().order(message)
         self._tell()
 
     def _tell(self) -> None:
@@ -152,7 +140,8 @@ class SimulatedEngine:
 
     # --- starting -------------------------------------------------------------------------------
 
-    def _start(self, gang: m.StartGang) -> None:
+    def start_gang(self, gang: m.StartGang) -> None:
+        """Every task starts at once, but those on hosts that are down."""
         job, epoch, now = gang.job, gang.epoch, self._clock.now_s
         here = {seat.rank: seat.host for seat in gang.seats}
         settings, spec = self._settings, gang.spec
@@ -198,12 +187,16 @@ class SimulatedEngine:
         self._exit(attempt, 0)
         self._tell()
 
-    def _equip(self, order: m.SetHosts) -> None:
-        """Other hosts from now on: whoever breaks or repairs one will find it here."""
-        for host in order.hosts:
+    def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
+        """Other hosts from now on: what breaks or repairs one will find it here."""
+        for host in hosts:
             self._hosts[host.name] = self
         if self._neighbours is not None:
-            self._neighbours.equip(order.hosts)
+            self._neighbours.equip(hosts)
+
+    def list_tasks(self) -> None:
+        """Nothing is ever lost, but a manager may ask."""
+        self._news.append(self.truth())
 
     # --- beside others --------------------------------------------------------------------------
 
@@ -290,15 +283,17 @@ class SimulatedEngine:
 
     # --- turns ----------------------------------------------------------------------------------
 
-    def _suspend(self, order: m.SuspendGang) -> None:
-        attempt = self._ordered(order.job, order.epoch)
+    def suspend(self, job: str, epoch: int) -> None:
+        """Its work stands still, and its neighbours may go faster."""
+        attempt = self._ordered(job, epoch)
         if attempt is None or attempt.still_s is not None or attempt.stopping or attempt.broken:
             return
         attempt.still_s, attempt.ends_s = self._clock.now_s, NEVER_S
         self._rise(attempt)
 
-    def _resume(self, order: m.ResumeGang) -> None:
-        attempt = self._ordered(order.job, order.epoch)
+    def resume(self, job: str, epoch: int) -> None:
+        """Its work goes on after the switch."""
+        attempt = self._ordered(job, epoch)
         if attempt is None or attempt.still_s is None:
             return
         attempt.goes_on(self._clock.now_s, self._settings.switch_s)
@@ -309,15 +304,16 @@ class SimulatedEngine:
         if attempt.fails:
             self._heap.put(self._clock.now_s, Priority.NEWS, self._fail, attempt)
 
-    def _tell_pace(self, order: m.ReadProgress) -> None:
-        attempt = self._ordered(order.job, order.epoch)
+    def read_progress(self, job: str, epoch: int) -> None:
+        """The steps that its work is worth."""
+        attempt = self._ordered(job, epoch)
         if attempt is None or self._sharing is None:
             return
-        job, now = order.job, self._clock.now_s
+        now = self._clock.now_s
         done_s = self._resumes.get(job, 0.0) + attempt.progress.done_s(attempt.own_s(now))
         step = int(done_s * self._sharing.steps_per_s(job))
         if step:
-            self._news.append(m.ProgressReport(job, order.epoch, step, now))
+            self._news.append(m.ProgressReport(job, epoch, step, now))
 
     def _ordered(self, job: str, epoch: int) -> Attempt | None:
         attempt = self.attempts.get(job)
@@ -331,9 +327,10 @@ class SimulatedEngine:
 
     # --- stopping -------------------------------------------------------------------------------
 
-    def _stop(self, order: m.StopTasks) -> None:
-        attempt = self.attempts.get(order.job)
-        if attempt is None or attempt.gang.epoch != order.epoch or attempt.stopping:
+    def stop(self, job: str, epoch: int, grace_s: float) -> None:
+        """A last checkpoint is written if the grace is long enough."""
+        attempt = self._ordered(job, epoch)
+        if attempt is None or attempt.stopping:
             return
         attempt.stopping = True
         if attempt.broken:
@@ -342,10 +339,10 @@ class SimulatedEngine:
         now, progress = self._clock.now_s, attempt.progress
         own_s = attempt.own_s(now)
         over_s = attempt.wall_s(progress.saved_s(own_s))
-        if over_s - now <= order.grace_s:
+        if over_s - now <= grace_s:
             attempt.saves = (progress.done_s(own_s), over_s)
         else:
-            over_s = now + order.grace_s
+            over_s = now + grace_s
             attempt.saves = self._kept(attempt, over_s)
         if over_s > now:
             self._heap.put(over_s, Priority.NEWS, self._over, attempt)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy
+from topmast.ports import Calls, Orders
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority
 
@@ -31,7 +33,7 @@ class _Lane(Struct):
     copies: list[tuple[float, int, Copy]] = []
 
 
-class SimulatedMover:
+class SimulatedMover(Orders):
     """Takes the orders of a real mover; ``came`` and ``went`` hear of every replica."""
 
     def __init__(
@@ -51,18 +53,16 @@ class SimulatedMover:
         self._count = 0
         self.in_flight = 0
 
-    def order(self, message: m.Message) -> None:
-        """Carry out what the queue says."""
-        if isinstance(message, m.DeleteReplica):
-            self._went(message.dataset, message.region, self._clock.now_s)
-            self._post(ids.QUEUE, (m.ReplicaDeleted(message.region, message.path),))
-            return
-        assert isinstance(message, m.StartCopy), message
-        copy = message.copy
+    def _delete(self, order: m.DeleteReplica) -> None:
+        self._went(order.dataset, order.region, self._clock.now_s)
+        self._post(ids.QUEUE, (m.ReplicaDeleted(order.region, order.path),))
+
+    def _start(self, order: m.StartCopy) -> None:
+        copy = order.copy
         key = (copy.source, copy.target)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(message.bytes_per_s, at_s=self._clock.now_s, copies=[])
+            lane = self._lanes[key] = _Lane(order.bytes_per_s, at_s=self._clock.now_s, copies=[])
         self._serve(lane)
         self._count += 1
         self.in_flight += 1
@@ -94,3 +94,5 @@ class SimulatedMover:
         self._came(copy)
         self._plan(lane)
         self._post(ids.QUEUE, (m.CopyDone(copy.id, copy.bytes),))
+
+    orders: ClassVar[Calls] = {m.StartCopy: _start, m.DeleteReplica: _delete}

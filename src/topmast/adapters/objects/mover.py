@@ -27,7 +27,7 @@ from topmast.model.messages import (
     ReplicaDeleted,
     StartCopy,
 )
-from topmast.ports import Clock, Post
+from topmast.ports import Clock, Mover, Post
 
 COPIES_AT_ONCE = 16
 PROGRESS_EVERY_S = 0.2
@@ -36,7 +36,7 @@ ERROR_LENGTH_MAX = 500
 _log = structlog.get_logger(__name__)
 
 
-class StoreMover:
+class StoreMover(Mover):
     """Moves datasets between the stores of regions; safe to use from any thread.
 
     ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are on their

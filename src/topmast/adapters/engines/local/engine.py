@@ -121,15 +121,15 @@ class LocalEngine(Engine):
         """Let a suspended attempt go on."""
         self._do(partial(self._suspend, attempt_name(job, epoch), False))
 
-    def ask_pace(self, job: str, epoch: int) -> None:
+    def read_progress(self, job: str, epoch: int) -> None:
         """Post the last step that the attempt reported."""
         self._do(partial(self._ask_pace, attempt_name(job, epoch)))
 
-    def ask_truth(self) -> None:
+    def list_tasks(self) -> None:
         """Post an `TaskList`, once the hosts that run have been heard."""
         self._do(self._ask_truth)
 
-    def equip(self, hosts: Sequence[HostSpec]) -> None:
+    def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         """Have these hosts and no others from now on; nothing runs on those that go."""
         self._do(partial(self._equip, tuple(host.name for host in hosts)))
 
