@@ -14,7 +14,7 @@ import httpx
 MOST_BYTES = 256 * 1024 * 1024
 """Of an answer; the list of 100,000 hosts is a tenth of it."""
 HEADERS = {"Accept-Encoding": "identity"}
-"""To be sent with each request: a compressed answer could be a thousand times as large as what arrives."""
+"""Sent with each request: a compressed answer could be a thousand times its size in transfer."""
 SLOWEST_BYTES_PER_S = 32 * 1024
 """A request has this much longer for its body: a work folder may go over a slow line."""
 WRITE_BYTES = 64 * 1024

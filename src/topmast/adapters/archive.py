@@ -1,7 +1,7 @@
 """Archives of work folders: what may be in one, and how it is unpacked.
 
-Whoever submits a job makes the archive, so nothing in it is trusted: not its names, links or sizes. Standard
-library only: the processes of tasks unpack, and are to be small.
+The archive comes from the submitter of a job, so nothing in it is trusted: not its names, links or
+sizes. Standard library only: the small processes of tasks unpack it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def fault(content: bytes) -> str:
 
 
 def unpack(archive_path: str, folder: str) -> None:
-    """Extract files, folders and links that stay inside an empty folder; raises `Refused` for anything else.
+    """Extract files, folders and inner links into an empty folder; `Refused` for anything else.
 
-    Links come last: while files are written there is no link in the folder that could lead one out.
+    Links come last: while files are written, no link in the folder can lead outside.
     """
     root = Path(folder)
     links = []
@@ -70,7 +70,7 @@ def unpack(archive_path: str, folder: str) -> None:
 
 
 class _Bounded:
-    """A stream that refuses to give more than an archive may hold, however small it is when packed."""
+    """A stream that refuses to give more than an archive may hold, however small it is packed."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -96,7 +96,7 @@ def _opened(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Every member, judged before it is handed out; but links at the end, when all of them are known."""
+    """Every member, checked before it is handed out; links at the end, when all are known."""
     size_bytes, links = 0, dict[str, tarfile.TarInfo]()
     for number, member in enumerate(archive, 1):
         if number > MAX_ENTRIES:

@@ -1,4 +1,4 @@
-"""The wall clock, made fit for deadlines: it never goes back, and never leaps while the process runs."""
+"""The wall clock, made fit for deadlines: it never goes back, and never jumps during a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 LOOK_S = 1.0
 """How often the clock of the machine is compared with ours."""
 STEP_S = 1.0
-"""A change larger than that was made by someone, and is noted."""
+"""A larger change means that the clock was set; it is noted."""
 SLEW = 0.01
 """How much faster or slower than time ours goes to come back to that of the machine."""
 
@@ -18,21 +18,21 @@ log = structlog.get_logger(__name__)
 
 
 def wall_s() -> float:
-    """Seconds since the UTC epoch, as the machine has them; anyone may set them."""
+    """Seconds since the UTC epoch, as the machine has them; they can be set."""
     return time.time()
 
 
 def elapsed_s() -> float:
-    """Seconds since the machine's start, those of its sleep included; nobody can set them."""
+    """Seconds since the machine's start, sleep included; they cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SystemClock:
     """Seconds since the UTC epoch: the machine's at the start, and from then on as time passes.
 
-    When the clock of the machine is set, deadlines stay as far away as they were. Ours then comes
-    closer to it by 1 % of the time that passes; a restart takes over what the machine says at once, unless that
-    would be going back (`not_before`). Any thread may ask.
+    When the clock of the machine is set, deadlines stay as far away as they were. This clock then
+    approaches it by 1 % of the time that passes. A restart takes the machine's time at once, unless
+    that would be going back (`not_before`). Any thread may ask.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 
 
 class Grower:
-    """Takes the orders of the queue; ``post`` hands it the tree. One order at a time: the queue sees to that."""
+    """Carries out the queue's orders to grow a tree, one at a time; ``post`` returns the tree."""
 
     def __init__(self, post: Callable[[m.Message], None]) -> None:
         self._post = post

@@ -1,4 +1,4 @@
-"""Loads the compiled kernels before the first decision; at the first start on a machine, compiles them."""
+"""Loads the compiled kernels before the first decision; the first start on a machine compiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _to_stderr(line: str) -> None:
 
 
 def load_solvers(profile: Profile) -> None:
-    """Load the compiled solver of a profile that shares time; at the first use on a machine, compile it."""
+    """Load the solver of a profile that shares time; the first use on a machine compiles it."""
     if profile.shares.policy != NO_SHARES:
         from topmast.policies.shares import interior
 
@@ -55,9 +55,9 @@ def compile_kernels(say: Callable[[str], object] = _to_stderr) -> bool:
 
 
 def _start(part: str) -> subprocess.Popen[bytes] | None:
-    """A process that compiles a part; None if none can be had, and this one has to do it.
+    """A process that compiles a part; None if it cannot start, and this one has to do it.
 
-    The first level of optimisation takes a quarter less time than the third, and the kernels are about as fast.
+    Optimisation level 1 takes a quarter less time than level 3, and the kernels are about as fast.
     """
     command = [sys.executable, "-m", warm.__name__, part]
     environment = {"NUMBA_OPT": "1", **os.environ}

@@ -1,7 +1,7 @@
-"""A planner in a process of its own: it may be slow, run out of memory, or crash, and nobody waits.
+"""A planner in a process of its own: it may be slow, run out of memory, or crash.
 
-The process lives on between plans, so that one begins from what the last has learnt. One that takes too
-long is killed; the next plan starts another.
+The process lives on between plans, so that each starts from what the last has learned. A process
+that takes too long is killed; the next plan starts another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlannerProcess(Generic[Asked]):
         self._closed = False
 
     def plan(self, problem: Asked) -> dict[str, Any]:
-        """The answer. Raises Unavailable when the process dies or takes too long, TopmastError as it does."""
+        """The answer. Raises Unavailable if the process dies or is slow, or its TopmastError."""
         pipe = self._started()
         limit_s = self._time_limit_s + self._patience_s
         try:
@@ -120,7 +120,7 @@ def data_planner(options: Options, patience_s: float = PATIENCE_S) -> PlannerPro
 def capacity_planner(
     time_limit_s: float, patience_s: float = PATIENCE_S
 ) -> PlannerProcess[CapacityProblem]:
-    """A process that plans whose hosts are, region by region."""
+    """A process that assigns hosts to clusters, region by region."""
     return PlannerProcess(partial(_capacity, time_limit_s), time_limit_s, patience_s)
 
 
@@ -133,7 +133,7 @@ def _capacity(time_limit_s: float) -> Solve:
 
 
 def _serve(pipe: Connection, make: Callable[[], Solve]) -> None:
-    """What the process does: problems in, answers out, until nobody asks any more."""
+    """What the process does: problems in, answers out, until no more problems come."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICE)
     solve = make()

@@ -1,8 +1,8 @@
-"""Decisions a second when two regions have processes of their own: job by job, in batches, and in one process.
+"""Decisions a second with two regions in processes of their own, singly and in batches.
 
-A queue and two placers run as they would (journals with fsync, HTTP on loopback); only their engines do
-nothing but obey. Time runs from the admission of all jobs, by the journal of the queue, until the last in
-order is seen to be decided.
+It compares them with one process. A queue and two placers run as they would (journals with fsync,
+HTTP on loopback); their engines only obey. Time runs from the admission of all jobs, by the journal
+of the queue, until the last one in the order is decided.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,13 @@ FULL_HOSTS = 2
 
 
 class ApartOptions(Struct, frozen=True):
-    """``jobs`` of each scenario; each request between processes takes ``delay_s`` longer than loopback does."""
+    """What to measure."""
 
     jobs: int = 1_000
+    """Of each scenario."""
     hosts: int = 2_000
     delay_s: float = 0.0
+    """Each request between processes takes so much longer than loopback does."""
     seed: int = 0
 
 
@@ -75,7 +78,8 @@ def measure_apart(
         "hosts": options.hosts,
         "delay_s": options.delay_s,
         "seed": options.seed,
-        "processes": "a queue and two placers, each with its own journal on one disk; loopback HTTP",
+        "processes": "a queue and two placers, each with its own journal on one disk; "
+        "loopback HTTP",
         "machine": machine(),
     }
     if out is not None:
@@ -107,12 +111,15 @@ def _measure(mode: Mode, options: ApartOptions, state: Path) -> list[dict[str, A
 
 
 class Spent(Struct, frozen=True):
-    """Of one scenario: its first job, how many, when the last was seen to be decided, CPU by process."""
+    """One scenario."""
 
     first: str
+    """Its first job."""
     decisions: int
     seen_s: float
+    """When the last job was seen to be decided."""
     cpu_s: dict[str, float]
+    """CPU time by process."""
 
 
 def admitted_at_s(state: Path) -> dict[str, float]:
@@ -153,9 +160,9 @@ def mixed(options: ApartOptions) -> list[dict[str, Any]]:
 
 
 def full(options: ApartOptions) -> list[dict[str, Any]]:
-    """No room for anybody, and nobody asks for the same as another; they may stop nobody.
+    """No room for any job; all requests differ, and no job may stop another.
 
-    The last is placed: that tells when.
+    The last one is placed: that marks the end.
     """
     kinds = [
         _job("A100", gpus, priority, tasks)
@@ -223,9 +230,12 @@ class Office:
         """Wait until both regions are there, and hold all hosts of one model for good."""
         for region in REGIONS:
             probe = self.client.submit(_job(f"probe-{region}", 1)).id
-            self._wait(lambda probe=probe: self.client.job(probe).state == "RUNNING")  # type: ignore[misc]
+            self._wait(partial(self._runs, probe))
         blocks = [_job("A100", 8, "critical") for _ in range(len(REGIONS) * FULL_HOSTS)]
         self.run([{**block, "preemptible": False} for block in blocks])
+
+    def _runs(self, job: str) -> bool:
+        return self.client.job(job).state == "RUNNING"
 
     def run(self, jobs: list[dict[str, Any]]) -> Spent:
         """Submit all at once, and wait until the last is decided."""

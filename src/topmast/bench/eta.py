@@ -30,10 +30,10 @@ FILL_S = 60.0
 
 
 def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
-    """Fill a fleet of 1,536 GPUs, queue ``jobs`` more, and ask for starts: in the middle, and of the last.
+    """Fill a fleet of 1,536 GPUs, queue ``jobs`` more, and ask when the middle and last ones start.
 
-    Each question is of a forecast of its own, as the first one to a server is: taking the snapshots
-    (which is all that the server's own thread does), restoring them, and running ahead.
+    Each question has a forecast of its own, like the first one to a server: taking the snapshots
+    (all that the server's own thread does), restoring them, and running ahead.
     """
     load_kernels()
     machines = _full(random.Random(seed), jobs, profile)

@@ -1,12 +1,13 @@
-"""How many GPUs stay idle on a fleet that is asked for more than it has: Topmast's placement beside simpler ones.
+"""How many GPUs stay idle on an overloaded fleet: Topmast's placement and simpler ones.
 
-Jobs of a trace come in random order, none of them ends, until those that came ask for ``asked`` times the GPUs
-there are. What no job could take by then is counted: GPUs on hosts without CPUs or memory left, and parts of GPUs too
-small for anything. So the fragmentation of *Beware of Fragmentation* (Weng et al., ATC '23) is measured.
+Jobs of a trace come in random order and never end, until they have requested ``asked`` times the
+GPUs of the fleet. Counted are the GPUs that no job could use by then: on hosts without CPUs or
+memory left, and parts of GPUs that are too small. This measures fragmentation as *Beware of
+Fragmentation* does (Weng et al., ATC '23).
 
-Topmast's own answers come from the fleet placer and are committed by the region's placer, as a server does it.
-Beside it: a host at `random` of those with room, and `best_fit`, the host with least left over. A gang's tasks are
-placed one by one there.
+Topmast's answers come from the fleet placer and are committed by the region's placer, as in a
+server. Its rivals: `random`, any host with room, and `best_fit`, the host with least left over.
+They place the tasks of a gang one by one.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def measure_filling(options: FillingOptions) -> dict[str, Any]:
 def filled(
     trace: Trace, fleet: Fleet, profile: Profile, asked: float, seeds: range
 ) -> dict[str, list[float]]:
-    """Percent of the GPUs that stay idle, for each seed: by ``profile``, and by each of the peers."""
+    """Percent of the GPUs that stay idle, for each seed: by ``profile``, and by each rival."""
     found: dict[str, list[float]] = {f"{name}_unallocated": [] for name in ("topmast", *PEERS)}
     for seed in seeds:
         specs = drawn(trace, fleet, asked, seed)
@@ -78,7 +79,7 @@ def filled(
 
 
 def drawn(trace: Trace, fleet: Fleet, asked: float, seed: int) -> list[JobSpec]:
-    """Jobs in random order until they ask for so many times the fleet's GPUs; a short trace comes several times."""
+    """Jobs in random order that request so many times the fleet's GPUs; a short trace repeats."""
     rng = np.random.default_rng((seed, 0xF111))
     wanted = asked * sum(fleet.gpus().values())
     by_row = {a.row: a.spec for a in Workload(trace, fleet).arrivals()}
@@ -171,7 +172,7 @@ class _Hosts:
         free[tightest[: max(1, milli // MILLI)]] -= each
 
     def _left(self, rows: np.ndarray, task: Resources, milli: int) -> np.ndarray:
-        """What would be left of each host: GPUs, CPUs and memory, each over the most of any host."""
+        """What would be left of each host: GPUs, CPUs, memory, each over the most of any host."""
         amounts = (
             (self.free_milli[rows].sum(axis=1) - milli) / MILLI,
             self.cpus[rows] - task.cpus,

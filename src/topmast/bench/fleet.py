@@ -1,8 +1,8 @@
 """A large fleet in memory, filled by Topmast's own machines: what the search is measured on.
 
-Everything goes through the messages that a server would send: the desk is asked for a plan, the region's
-placer commits it, its cluster would report that the gang runs and keeps checkpoints. What lies behind the
-cluster managers is left out, and so are queue and journal.
+Everything goes through the messages of a server: the fleet placer answers a request, the region's
+placer commits the plan, its cluster would report that the gang runs and keeps checkpoints. What is
+behind the cluster managers is left out, and so are queue and journal.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class FleetSize(Struct, frozen=True):
         return self.hosts * self.gpus_per_host
 
     def checked(self) -> FleetSize:
-        """Itself, if every region can have a cluster and every cluster a host. Raises InvalidInput."""
+        """Itself, if there are enough clusters for the regions and hosts for the clusters.
+
+        Raises InvalidInput.
+        """
         if self.clusters < self.regions:
             raise InvalidInput(
                 f"{self.clusters} clusters are not enough for {self.regions} regions",
@@ -128,7 +131,7 @@ def gang_of(tasks: int, gpus: int, band: Band, *, limited: bool = False) -> JobS
 
 
 class Filled:
-    """The machines of a fleet, and jobs that hold a part of it. ``now_s`` is the time of the fleet."""
+    """The machines of a fleet, and jobs that hold a part of it. ``now_s`` is the fleet's time."""
 
     def __init__(self, size: FleetSize, seed: int, profile: str = "mast") -> None:
         self.size = size.checked()
@@ -216,7 +219,7 @@ class Filled:
     # --- filling ----------------------------------------------------------------------------------
 
     def fill_up(self, fraction: float, sizes_gpus: Sequence[int] = SIZES_GPUS) -> None:
-        """Place seeded jobs until so much is held, or until PATIENCE of them in a row find no place.
+        """Place seeded jobs until so much is held, or PATIENCE of them in a row find no place.
 
         They begin one after the other, and have kept their work up to some moment since.
         """
@@ -260,7 +263,7 @@ def best_of(offered: m.FleetBids) -> Plan | None:
 
 
 def sizes_that_fit(size: FleetSize, sizes_gpus: Sequence[int]) -> Iterator[int]:
-    """The sizes whose tasks fill whole hosts, or a part of one."""
+    """The gang sizes with tasks that fill whole hosts, or a part of one."""
     for gpus in sizes_gpus:
         if gpus <= size.gpus_per_host or gpus % size.gpus_per_host == 0:
             yield gpus

@@ -1,4 +1,4 @@
-"""A client that costs little, so that the server is what is measured: HTTP/1.1 over asyncio streams."""
+"""A cheap client, so that the server is what is measured: HTTP/1.1 over asyncio streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Connection:
         self._reader, self._writer = await asyncio.open_connection(host, port, limit=1 << 26)
 
     async def post(self, path: str, document: Any, key: str = "") -> Any:
-        """POST a JSON document; returns the JSON answer. Raises TopmastError for an error status."""
+        """POST a JSON document; returns the JSON answer. TopmastError for an error status."""
         assert self._reader is not None
         assert self._writer is not None
         body = msgspec.json.encode(document)

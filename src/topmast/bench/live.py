@@ -1,8 +1,8 @@
-"""The live loop without journal and threads, on a clock that runs while the machines work and skips the rest.
+"""The live loop without journal and threads, on a clock that skips idle time.
 
-It takes events as `runtime.loop` does: all that have arrived, each with what it causes, then the wake-ups
-that are due. What the machines take is measured and is the time that passes; an event that arrives meanwhile
-waits. What happens outside (engines, clients) takes no time of the loop.
+It takes events as `runtime.loop` does: all that have arrived, each with what it causes, then the
+wake-ups that are due. The measured time of the machines is the time that passes; an event that
+arrives meanwhile waits. What happens outside (engines, clients) takes no time of the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Live:
         self.busy_s = 0.0
         self.turns = 0
         self.spent_s: dict[str, float] = {}
-        """By the message that took it; ``(wake-ups)`` for asking all machines when they want to be woken."""
+        """By message; ``(wake-ups)`` is the time to ask all machines for their next wake-up."""
         self.handled: dict[str, int] = {}
         self.engines: dict[Address, Engine] = {}
         self._hear = hear

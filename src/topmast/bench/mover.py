@@ -1,7 +1,7 @@
-"""How fast the data mover copies, beside a plain copy that reads, hashes, writes and syncs.
+"""How fast the data mover copies, compared with a plain copy that reads, hashes, writes and syncs.
 
-Both begin with the source on the disk and not in the page cache, and take turns. The mover reads back what it wrote and
-hashes it again; the plain copy does not.
+Both begin with the source on the disk and not in the page cache, and take turns. The mover reads
+back what it wrote and hashes it again; the plain copy does not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def measure_mover(options: MoverOptions, state: Path | None) -> dict[str, Any]:
             plain_s.append(seconds)
             plain_cpu_s.append(cpu_s)
             shutil.rmtree(plain)
-            seconds, cpu_s = _timed(east, lambda n=number: _move(n, east, west))  # type: ignore[misc]
+            seconds, cpu_s = _timed(east, partial(_move, number, east, west))
             moved_s.append(seconds)
             moved_cpu_s.append(cpu_s)
             shutil.rmtree(west)
@@ -94,7 +95,7 @@ def _fill(place: Path, options: MoverOptions) -> None:
 
 
 def _timed(source: Path, copy: Callable[[], None]) -> tuple[float, float]:
-    """Wall and CPU seconds of a copy whose source is not in the page cache."""
+    """Wall and CPU seconds of a copy with a source that is not in the page cache."""
     for file in (f for f in source.rglob("*") if f.is_file()):
         with file.open("rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -48,7 +48,7 @@ class PlanDataOptions(Struct, frozen=True, kw_only=True):
 
 
 class FillingOptions(Struct, frozen=True, kw_only=True):
-    """What to place where. ``asked``: GPUs that are asked for in all, over those there are."""
+    """What to place where."""
 
     trace: Path
     fleet: Path
@@ -56,6 +56,7 @@ class FillingOptions(Struct, frozen=True, kw_only=True):
     profile: str = "mast"
     settings: dict[str, str] = {}
     asked: float = 1.3
+    """The GPUs that all jobs request, over those there are."""
     seeds: int = 3
     seed: int = 0
 

@@ -1,4 +1,4 @@
-"""How good plans of capacity are, and how fast: generated fleets, from what is easily had to more than there is."""
+"""The quality and speed of capacity plans on generated fleets, from ample to scarce capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good data plans are, how fast: gaps against time, with HiGHS alone on the same problem beside it."""
+"""The quality and speed of data plans: gaps over time, and those of HiGHS on the same problem."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from topmast.slow.data.warmup import compile_kernels
 from topmast.slow.highs import curve_of
 
 CHANGED = 0.01
-"""Of the workloads, the part whose demand changes before the plan is made again."""
+"""The part of the workloads with another demand before the plan is made again."""
 
 
 class PlanCase(Struct, frozen=True, kw_only=True):
-    """A problem to plan, the time for it, and the goal: the largest gap, of all and of what is aimed at."""
+    """A problem to plan, and its time limit."""
 
     kind: Kind
     tables: int
@@ -35,13 +35,18 @@ class PlanCase(Struct, frozen=True, kw_only=True):
     workloads: int
     limit_s: float
     goal: float
+    """The largest gap allowed."""
     aim: float
+    """The gap that is aimed at."""
 
 
 CASES = (
-    PlanCase(kind="sparse", tables=2_000, regions=10, workloads=2_000, limit_s=30, goal=0.005, aim=0.0015),
-    PlanCase(kind="dense", tables=2_000, regions=10, workloads=6_000, limit_s=120, goal=0.1, aim=0.05),
-    PlanCase(kind="sparse", tables=20_000, regions=12, workloads=10_000, limit_s=180, goal=0.01, aim=0.005),
+    PlanCase(kind="sparse", tables=2_000, regions=10, workloads=2_000,
+             limit_s=30, goal=0.005, aim=0.0015),
+    PlanCase(kind="dense", tables=2_000, regions=10, workloads=6_000,
+             limit_s=120, goal=0.1, aim=0.05),
+    PlanCase(kind="sparse", tables=20_000, regions=12, workloads=10_000,
+             limit_s=180, goal=0.01, aim=0.005),
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""How fast the policies that share time are solved, and how near to the best they come.
+"""How fast the policies that share time are solved, and how close to the optimum they come.
 
-Jobs are drawn at random, and from a table of measured throughputs if one is given. *Cold* is the first solve of
-a problem, its columns being made; *warm* is the next, after the numbers of one job in a hundred have changed.
-Compiling, which a machine does once, is in neither.
+Jobs are drawn at random, and from a table of measured throughputs if one is given. *Cold* is the
+first solve of a problem, making its columns; *warm* is the next, after the numbers of one job in a
+hundred have changed. Compiling, which a machine does once, is in neither.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ COSTS = (3.0, 1.5, 0.5)
 
 
 class PolicyOptions(Struct, frozen=True):
-    """What to measure: ``jobs`` None takes several sizes; ``throughputs`` is a file of Gavel's."""
+    """What to measure."""
 
     jobs: int | None = None
+    """None: several sizes."""
     seed: int = 0
     throughputs: Path | None = None
+    """A file of Gavel's."""
     peer: bool = True
 
 
@@ -109,7 +111,7 @@ def _policies(drawn: Drawn) -> tuple[str, ...]:
 
 
 def random_problem(jobs: int, seed: int) -> Problem:
-    """Jobs of all sizes on three types, and a third as many workers of all types as jobs ask for."""
+    """Jobs of all sizes on three types, and a third of the workers that jobs ask for."""
     rng = np.random.default_rng((seed, jobs))
     sizes = rng.lognormal(0.0, 1.0, jobs)
     speeds = sizes[:, None] * rng.uniform(0.5, 1.5, (jobs, 3)) * np.array([4.0, 2.0, 1.0])
@@ -122,7 +124,7 @@ def random_problem(jobs: int, seed: int) -> Problem:
 
 
 def crowded_problem(jobs: int, seed: int) -> Problem:
-    """Jobs of one worker, any two of which may share it: each keeps 30 to 100 percent of its speed then. O(jobs^2)."""
+    """Jobs of one worker, any two of which may share it at 30 to 100 % of speed. O(jobs^2)."""
     drawn = random_problem(jobs, seed)
     rows = [structs.replace(job, scale_factor=1) for job in drawn.jobs]
     rng = np.random.default_rng((seed, jobs, 2))
@@ -190,7 +192,8 @@ def _rows(drawn: Drawn, policy: str, peer: Peer | None) -> list[dict[str, Any]]:
         rows.append({
             "policy": policy, "jobs": columns.count, "types": len(columns.types),
             "pairs": drawn.paired, "mode": mode, "solve_s": took_s, "peer_s": peer_s,
-            "objective_gap": gap, "source": drawn.source, "solve_cpu_s": cpu_s, "pair_count": len(columns.pair_jobs),
+            "objective_gap": gap, "source": drawn.source, "solve_cpu_s": cpu_s,
+            "pair_count": len(columns.pair_jobs),
         })  # fmt: skip
     return rows
 
@@ -237,7 +240,7 @@ def _asked(peer: Peer | None, columns: Columns, policy: str) -> tuple[float | No
 
 
 def _gap(policy: str, columns: Columns, shares: Shares, best: float | None) -> float | None:
-    """How far the objective is behind the best, relative: by HiGHS, which is exact, else by the peer."""
+    """How far the objective is behind the optimum, relative: by HiGHS (exact), else by the peer."""
     assert shares.objective is not None
     rising = policy not in ("makespan", "finish-time-fairness")
     floors = _floors_at(policy, columns, shares.objective)

@@ -1,4 +1,4 @@
-"""The same programs written for cvxpy, as Gavel's public code writes them: the peer of the policies."""
+"""The same programs written for cvxpy, like Gavel's public code: the peer of the policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Peer:
         self.name = f"cvxpy {version('cvxpy')}"
 
     def solve(self, policy: str, columns: Columns) -> tuple[float | None, float | None]:
-        """Seconds to build and solve, and the objective; None for a policy that is no single program."""
+        """Seconds to build and solve, and the objective; None without a single program."""
         if policy not in ("max-min-fairness", "makespan", "max-throughput", "finish-time-fairness"):
             return None, None
         begun_s = time.perf_counter()

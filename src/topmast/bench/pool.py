@@ -1,6 +1,7 @@
 """The floor to compare a simulator with: one pool of GPUs and a heap, nothing else.
 
-No topology, tenants, data or books; first come, first served, passing over who does not fit.
+No topology, tenants, data or history; first come, first served, and jobs that do not fit are passed
+over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How fast durations are learned and predicted: a generated past is replayed, a tree grown on it, and everybody told."""
+"""How fast durations are learned and predicted, from a generated past.
+
+It is replayed, a tree is grown on it, and every job gets a prediction.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ RUNS = 5
 def measure_predictions(jobs: int, seed: int) -> dict[str, Any]:
     """Train on ``jobs`` jobs of a trace like PAI's, and predict each: all at once, and one by one.
 
-    ``replay_s``: the history of all jobs, from their submissions and ends, which a running queue gathers as it goes.
+    ``replay_s``: the history of all jobs, from their submissions and ends, which a running queue
+    gathers as it goes.
     """
     trace, _fleet = generate("pai-like", jobs, seed)
     known = known_jobs(trace)

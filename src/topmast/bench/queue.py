@@ -1,9 +1,10 @@
 """From submission to decision with a long queue on a full fleet, while jobs end and others arrive.
 
-All machines of a server run as they are: queue, desk, placers, cluster managers. There is no journal and no
-HTTP; engines obey. The loop serves one event after the other on a clock that its own work moves
-(see `live`): a job that arrives while it is busy waits, and that counts. A job is *decided* when it is placed, or
-when no plan was found for it, or for one that fits alike, so that it is passed over until something changes.
+All machines of a server run as they are: queue, fleet placer, placers, cluster managers. There is
+no journal and no HTTP; engines obey. The loop serves one event after the other on a clock that its
+own work moves (see `live`): a job that arrives while it is busy waits, and that counts. A job is
+*decided* when it is placed, or when no plan was found for it or for its placement class, so that it
+is passed over until something changes.
 """
 
 from __future__ import annotations
@@ -39,17 +40,20 @@ QUOTA_SHARE = 0.6
 """So much of the fleet is in the tenants' quotas; the rest they borrow."""
 BANDS = tuple(Band)
 SETTLED_S = 3_600.0
-"""How old the running jobs are at least when the measurement begins, so that they may be stopped."""
+"""The least age of running jobs when the measurement begins, so that they may be stopped."""
 BULK = 10_000
 
 
 class QueueOptions(Struct, frozen=True):
-    """``rate`` jobs end and as many arrive each second for ``duration_s``; ``jobs`` wait at the beginning."""
+    """What to measure."""
 
     size: FleetSize = FleetSize()
     jobs: int = 100_000
+    """So many wait at the beginning."""
     rate: float = 100.0
+    """So many jobs end and as many arrive each second."""
     duration_s: float = 20.0
+    """How long that goes on."""
     seed: int = 0
     profile: str = "mast"
 
@@ -89,7 +93,7 @@ def measure_queue(options: QueueOptions, out: Path | None = None) -> dict[str, A
 
 
 class Office:
-    """A whole system with a long queue, and whoever submits to it."""
+    """A whole system with a long queue, and its clients."""
 
     def __init__(self, options: QueueOptions) -> None:
         self.options = options
@@ -118,7 +122,7 @@ class Office:
         self.live.run(1.0)
 
     def job(self) -> JobSpec:
-        """One of some hundred kinds: a tenant, a band, a size, and a quarter ask for CPUs and memory."""
+        """One of some hundred kinds: a tenant, a band, a size; a quarter with CPUs and memory."""
         rng = self.rng
         spec = job_of(
             rng.choice(self.sizes_gpus), self.options.size.gpus_per_host, rng.choice(BANDS),
@@ -138,7 +142,7 @@ class Office:
             self.live.run(float("inf"), or_rest=True)
 
     def settle(self) -> None:
-        """Let those who run grow old enough to be stopped, and who may stop them do so."""
+        """Let running jobs grow old enough to be stopped, and let preemption happen."""
         self.live.now_s += SETTLED_S
         self.live.run(float("inf"), or_rest=True)
 
@@ -187,7 +191,7 @@ class Office:
             engine.end(self.rng.choice(list(engine.gangs)), 0, at_s)
 
     def _hear(self, event: m.Message, facts: Sequence[Struct]) -> None:
-        """The queue has decided something: about whom of those who arrived?"""
+        """The queue has decided something: about which of the jobs that arrived?"""
         queue = self.machines.queue
         if isinstance(event, m.SubmitJobs) and self._arrivals_s:
             for fact in facts:
@@ -211,7 +215,7 @@ class Office:
             self.decided_s.append(self.live.now_s - came_s)
 
     def figures(self) -> dict[str, Any]:
-        """What was measured. Who is undecided at the end counts with the time that he has waited."""
+        """What was measured. A job without a decision at the end counts with its wait."""
         live, times_s = self.live, [*self.decided_s, *self.undecided_s]
         spent = sorted(live.spent_s.items(), key=lambda item: -item[1])
         return {

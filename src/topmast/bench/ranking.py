@@ -20,10 +20,10 @@ BANDS = tuple(Band)
 
 
 def measure_ranking(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
-    """Rank ``jobs`` jobs of as many shapes, then insert, remove and change bands, one at a time.
+    """Rank ``jobs`` jobs of as many kinds, then insert, remove and change bands, one at a time.
 
-    After each change the head of the queue is looked up, within quota and over it, so that no work is
-    put off beyond its own measurement.
+    After each change the head of the queue is looked up, within quota and over it, so that no work
+    is put off beyond its own measurement.
     """
     rng = random.Random(seed)
     order = policies_of(load_profile(profile)).order

@@ -1,4 +1,4 @@
-"""How the cost of a decision grows with hosts, regions and running jobs; figures, tables and plots in a folder.
+"""How the cost of a decision grows with hosts, regions and running jobs: figures and plots.
 
 Each fleet is made and measured in a process of its own, so that its memory is its own, too.
 """
@@ -51,9 +51,10 @@ NAMES = {
 
 
 class Point(Struct, frozen=True):
-    """One fleet of a series; ``axis`` says what grows."""
+    """One fleet of a series."""
 
     axis: str
+    """What grows."""
     size: FleetSize
     sizes_gpus: tuple[int, ...] = (1, 2, 4, 8, 16, 64)
 
@@ -148,7 +149,7 @@ def growth_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def exponent(amounts: Sequence[float], costs: Sequence[float | None]) -> float | None:
-    """The slope of a straight line through the logarithms; 1 is linear growth, None is too few points."""
+    """The slope of a line through the logarithms; 1 is linear growth, None is too few points."""
     pairs = [(amount, cost) for amount, cost in zip(amounts, costs, strict=True) if cost]
     if len({amount for amount, _ in pairs}) < 2:
         return None
@@ -169,7 +170,7 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def draw(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """A plot for each series: median microseconds of a decision, and what linear growth would be."""
+    """A plot for each series: median microseconds of a decision, and linear growth."""
     from topmast import plot
 
     paths = []

@@ -1,8 +1,8 @@
 """How fast the search decides over a large fleet: on free GPUs, and with preemption.
 
-A decision is the whole one that the queue asks the desk for: a question in, the complete plan out (seats, terms of
-the score, victims). Each plan is then carried out, so that every question meets another fleet. Every decision looks
-at all regions, clusters and hosts.
+A decision is a whole one: the queue's request to the fleet placer in, the complete plan out (seats,
+terms of the score, victims). Each plan is then carried out, so that every request meets another
+fleet. Every decision considers all regions, clusters and hosts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ PASSES = 50
 
 
 class SearchOptions(Struct, frozen=True):
-    """What to measure. ``decisions`` are those of each kind, one at a time."""
+    """What to measure."""
 
     size: FleetSize = FleetSize()
     fill: float = 0.9
     seed: int = 0
     decisions: int = 2_000
+    """Those of each kind, one at a time."""
     sizes_gpus: Sequence[int] = SIZES_GPUS
     first_use: bool = True
 
@@ -81,7 +82,10 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
 
 
 def _on_free_gpus(fleet: Filled, count: int) -> dict[str, Any]:
-    """Singles and gangs, with and without CPUs and memory; they take a quarter of what is free, and go again."""
+    """Singles and gangs, with and without CPUs and memory, on a quarter of what is free.
+
+    They end, and others follow.
+    """
     figures: dict[str, Any] = {}
     room = fleet.size.gpus - fleet.held_gpus
     for name, limited in (("", False), ("limited_", True)):
@@ -94,7 +98,7 @@ def _on_free_gpus(fleet: Filled, count: int) -> dict[str, Any]:
 
 
 def _with_victims(fleet: Filled, count: int) -> dict[str, Any]:
-    """Preemptors of a high band. They take what is free, and then stop others, up to an eighth of the fleet."""
+    """Preemptors of a high band take what is free, then stop others: an eighth of the fleet."""
     figures: dict[str, Any] = {}
     stays_gpus = fleet.size.gpus // 8
     for name, limited in (("", False), ("limited_", True)):
@@ -128,8 +132,8 @@ def _one_at_a_time(
 ) -> dict[str, Any]:
     """Microseconds of one decision after the other, and of carrying it out.
 
-    Jobs that were placed stay until they hold ``stays_gpus``; then all of them end, and the fleet is filled
-    as it was.
+    Jobs that were placed stay until they hold ``stays_gpus``; then all of them end, and the fleet
+    is filled as it was.
     """
     fill, placed = fleet.fill, list[Plan]()
     decided, carried, stopping = Times(), Times(), Times()
@@ -198,7 +202,7 @@ class Times:
         self.cpu_s.clear()
 
     def figures(self, name: str) -> dict[str, Any]:
-        """Percentiles under names that begin with ``name``; what a neighbour took is in the wall times only."""
+        """Percentiles under names that begin with ``name``; only wall times include neighbours."""
         if not self.wall_s:
             return {f"{name}_count": 0}
         return {
@@ -225,7 +229,7 @@ def peak_rss_bytes() -> int:
 
 
 def first_use() -> dict[str, float]:
-    """What a process takes that finds no compiled kernels, in wall and CPU seconds of two processes."""
+    """The time of a process without compiled kernels: wall and CPU seconds of two processes."""
     wall_s, cpu_s = _compiled_anew("load_kernels")
     return {"first_use_compile_s": wall_s, "first_use_compile_cpu_s": cpu_s}
 

@@ -1,4 +1,4 @@
-"""How fast the simulator runs a generated trace on a generated fleet, and what memory that takes."""
+"""How fast the simulator runs a generated trace on a generated fleet, and with what memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ POOL_JOBS = 100_000
 
 
 class SimulateOptions(Struct, frozen=True, kw_only=True):
-    """What is run. ``load``: the GPU time that jobs ask for over what there is while they arrive."""
+    """What is run."""
 
     size: FleetSize = FleetSize(20, 200, 12_500)
     jobs: int = 20_000
     load: float = 0.9
+    """The GPU time of all jobs over what there is while they arrive."""
     profile: str = "mast"
     seed: int = 0
 
@@ -95,7 +96,7 @@ def _run(
     longest = 0
     with (
         tempfile.TemporaryDirectory(prefix="topmast-bench-") as folder,
-        tables_in(Path(folder), _nobody) as tables,
+        tables_in(Path(folder), _discard) as tables,
     ):
         profile, settings = load_profile(options.profile), Settings()
         simulation = Simulation(trace, fleet, profile, settings, tables, options.seed)
@@ -113,8 +114,8 @@ def _run(
     return result, (wall_s, cpu_s), longest
 
 
-def _nobody(row: object) -> None:
-    """Rows that nobody wants."""
+def _discard(row: object) -> None:
+    """Rows that are not wanted."""
 
 
 def _bare_pool(trace: Trace, gpus: int) -> float:
@@ -127,7 +128,10 @@ def _bare_pool(trace: Trace, gpus: int) -> float:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory that this process has held: VmHWM, for what getrusage tells begins with the parent's."""
+    """The most memory that this process has held.
+
+    It is VmHWM: the figure of getrusage begins with the parent's.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="utf-8").splitlines():

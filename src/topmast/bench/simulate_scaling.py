@@ -35,9 +35,10 @@ KEPT = (
 
 
 class Point(Struct, frozen=True):
-    """One run of a series; ``axis`` says what grows."""
+    """One run of a series."""
 
     axis: str
+    """What grows."""
     options: SimulateOptions
 
 

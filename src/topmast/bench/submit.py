@@ -53,7 +53,7 @@ def measure_submission(
 
 
 def _starts(url: str) -> list[float]:
-    """From the call to the first line of the job's own script, on an idle fleet, in milliseconds."""
+    """Milliseconds from the call to the first line of the job's own script, on an idle fleet."""
     times_ms = []
     with Client(url) as client:
         for i in range(STARTS):

@@ -34,7 +34,7 @@ class FleetOptions(TypedDict):
 
 
 def _on_fleet(*, hosts: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command, in place of its second parameter, the options of a fleet of so many ``hosts``."""
+    """Replace the second parameter of a command by the options of a fleet of so many ``hosts``."""
     kind = inspect.Parameter.KEYWORD_ONLY
     size = {
         "regions": (RegionsOption, 20), "clusters": (ClustersOption, 200),
@@ -187,7 +187,8 @@ def _add_apart(app: typer.Typer, root: Root) -> None:
 def _add_fill(app: typer.Typer, root: Root) -> None:
     @command(
         app, "fill",
-        example="topmast bench fill --trace openb_pod_list_default.csv.gz --format openb --fleet openb.yaml",
+        example="topmast bench fill --trace openb_pod_list_default.csv.gz "
+        "--format openb --fleet openb.yaml",
     )  # fmt: skip
     def fill(
         session: Session,

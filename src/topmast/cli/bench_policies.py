@@ -1,4 +1,4 @@
-"""`bench policies` and `bench predict`: how fast shares of time are solved, and durations predicted."""
+"""`bench policies` and `bench predict`: how fast shares are solved, and durations predicted."""
 
 from __future__ import annotations
 

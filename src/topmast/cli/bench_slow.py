@@ -77,6 +77,7 @@ def _say_plans(document: Any) -> None:
 
 def _say_mover(document: Any) -> None:
     say(
-        f"{document['mover_mb_per_s']:.0f} MB/s, a plain copy {document['plain_mb_per_s']:.0f} MB/s:"
-        f" {document['share']:.0%} of it, with {document['grown_bytes'] / 1e6:.0f} MB of memory"
+        f"{document['mover_mb_per_s']:.0f} MB/s, "
+        f"a plain copy {document['plain_mb_per_s']:.0f} MB/s: "
+        f"{document['share']:.0%} of it, with {document['grown_bytes'] / 1e6:.0f} MB of memory"
     )

@@ -43,7 +43,7 @@ JsonOption = Annotated[
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """What a URL begins with as a path, in which two slashes are one."""
 
-SERVER, FOLDER, NOBODY = "server", "folder", "nobody"
+SERVER, FOLDER, NOTHING = "server", "folder", "nothing"
 """What a command needs to know: which server to ask, only a state folder, or neither."""
 
 _COMMON: dict[str, Any] = {"json": JsonOption, "server": ServerOption, "state": StateOption}
@@ -52,7 +52,7 @@ _HIDDEN_STATE = Annotated[Path | None, typer.Option("--state", hidden=True)]
 _HIDDEN: dict[str, dict[str, Any]] = {
     SERVER: {},
     FOLDER: {"server": _HIDDEN_SERVER},
-    NOBODY: {"server": _HIDDEN_SERVER, "state": _HIDDEN_STATE},
+    NOTHING: {"server": _HIDDEN_SERVER, "state": _HIDDEN_STATE},
 }
 """Taken without a word where they mean nothing, as options before the command are."""
 
@@ -94,7 +94,8 @@ class Session:
 def session_of(context: typer.Context) -> Session:
     """The common options, which may stand after the command or before it.
 
-    Refuses URLs where paths are meant, of all options: they would be taken for folders with a colon in their name.
+    Refuses URLs where paths are meant, of all options: they would be taken for folders with a colon
+    in their name.
     """
     found: dict[str, Any] = {}
     step: Any = context

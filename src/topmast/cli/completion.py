@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli.command import NOBODY, SYSTEM, Session, command, session_of
+from topmast.cli.command import NOTHING, SYSTEM, Session, command, session_of
 from topmast.cli.output import say
 from topmast.experiments.names import experiment_names
 
@@ -32,7 +32,7 @@ class Shell(StrEnum):
 def add(app: typer.Typer) -> None:
     """Add the command that prints the script for a shell."""
     command(
-        app, "completion", panel=SYSTEM, asks=NOBODY,
+        app, "completion", panel=SYSTEM, asks=NOTHING,
         example='eval "$(topmast completion bash)"\n'
         "topmast completion fish > ~/.config/fish/completions/topmast.fish",
     )(completion)  # fmt: skip

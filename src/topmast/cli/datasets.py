@@ -78,7 +78,9 @@ def add_one(
     name: Annotated[str, typer.Argument(metavar="DATASET", help="A name for it.")],
     region: Annotated[
         str,
-        typer.Option(metavar="REGION", help="The region that has it.", autocompletion=complete_regions),
+        typer.Option(
+            metavar="REGION", help="The region that has it.", autocompletion=complete_regions
+        ),
     ],
     path: Annotated[
         str | None, typer.Option(metavar="PATH", help="Where it lies in the store of the region.")

@@ -19,7 +19,7 @@ class Attempt(Protocol):
 
 @contextmanager
 def for_each(names: Sequence[str]) -> Iterator[Attempt]:
-    """Act on each of ``names``; when the block is over, fail with what went wrong, if anything did."""
+    """Act on each of ``names``; at the end of the block, fail with all errors, if there are any."""
     errors: list[TopmastError] = []
 
     def attempt(act: Callable[[str], T], /) -> list[T]:

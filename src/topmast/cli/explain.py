@@ -200,7 +200,7 @@ def _say_plans(every: Sequence[PlanView], reason: str | None) -> None:
         ["jobs stopped", *(str(len(plan.victims)) for plan in plans)],
     ]
     scores = [plan.score for plan in plans]
-    # Of a job that waits the first is the queue's own only where it waits for that plan; by score, nothing tells.
+    # A waiting job's first plan is the queue's own only if it waits for it; the order may tell.
     none = reason is not None and scores == sorted(scores)
     order = "the lowest score first" if none else "the chosen plan first, then the lowest score"
     left_out = say_table(columns, rows, title=f"The plans, term by term ({order})")

@@ -64,7 +64,8 @@ def regions(session: Session) -> None:
         found = client.regions()
     columns = [
         Column("REGION", whole=True), Column("CLUSTERS", right=True), Column("HOSTS", right=True),
-        Column("GPUS", right=True), Column("FREE", right=True), Column("UNAVAILABLE", right=True, spare=4),
+        Column("GPUS", right=True), Column("FREE", right=True),
+        Column("UNAVAILABLE", right=True, spare=4),
         Column("RUNNING", right=True), Column("DEMAND/SUPPLY", right=True, spare=3),
         Column("DATASETS", right=True, spare=2), Column("STORED", right=True, spare=1),
     ]  # fmt: skip
@@ -122,7 +123,8 @@ def _capacity_plan(session: Session, region: str | None) -> None:
 def _say_plan(view: CapacityPlanView, region: str | None) -> None:
     if view.every_s is None:
         say(
-            "There is no capacity plan: start the server with `topmast up --plan-capacity-every 30m`."
+            "There is no capacity plan: "
+            "start the server with `topmast up --plan-capacity-every 30m`."
         )
         return
     if view.number is None:
@@ -130,8 +132,10 @@ def _say_plan(view: CapacityPlanView, region: str | None) -> None:
     else:
         columns = [
             Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),
-            Column("CONFIGURED", right=True), Column("UNMET", right=True), Column("IDLE", right=True),
-            Column("REQUESTED", right=True), Column("LACKING", right=True), Column("GPUS", right=True),
+            Column("CONFIGURED", right=True), Column("UNMET", right=True),
+            Column("IDLE", right=True),
+            Column("REQUESTED", right=True), Column("LACKING", right=True),
+            Column("GPUS", right=True),
             Column("LENT", right=True),
         ]  # fmt: skip
         rows = [
@@ -232,7 +236,8 @@ def tenants(session: Session) -> None:
         Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
         Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
-        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1), Column("PARENT"),
+        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1),
+        Column("PARENT"),
     ]  # fmt: skip
     rows = [
         [
@@ -287,8 +292,9 @@ def drain(
 ) -> None:
     """Cordon hosts, and move their jobs to other hosts.
 
-    A job moves as soon as it has another place in the region, and goes on there from its checkpoint.
-    One that may not be preempted runs to its end. What stays, and why, is shown here and by `topmast hosts`.
+    A job moves as soon as it has another place in the region, and goes on there from its
+    checkpoint. One that may not be preempted runs to its end. What stays, and why, is shown here
+    and by `topmast hosts`.
     """
     with session.client() as client:
         regions = _regions_of(client, hosts)
@@ -322,7 +328,8 @@ def _put_aside(
 def _regions_of(client: Client, names: Sequence[str]) -> dict[str, str]:
     """The region of each of these hosts.
 
-    Raises an error that names all that do not exist: a misspelt name is found before any host is changed.
+    Raises an error that names all that do not exist: a misspelt name is found before any host is
+    changed.
     """
     regions = {row.name: row.region for row in client.hosts()}
     with for_each(names) as attempt:
@@ -360,7 +367,8 @@ def _say_drains(plans: Sequence[DrainView], at_once: bool) -> None:
             move.job, _listed(move.hosts),
             f"{move.to_cluster}: {_listed(move.to_hosts)}" if move.moves else "",
             f"{move.cost_gpu_s:.0f}",
-            f"{move.why}: is stopped, and waits" if at_once and move.may_stop and move.why else move.why,
+            move.why
+            + (": is stopped, and waits" if at_once and move.may_stop and move.why else ""),
         ]
         for move in {move.job: move for plan in plans for move in plan.moves}.values()
     ]  # fmt: skip

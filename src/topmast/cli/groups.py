@@ -1,4 +1,4 @@
-"""Groups of commands: a help that is not cut, and a word that is no command answered with the one that is meant."""
+"""Groups of commands: help without cuts, and a suggestion for a word that is no command."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ LAUNCH, QUEUE, STATUS = "topmast launch JOB.yaml", "topmast queue", "topmast sta
 _CANCEL = "topmast cancel JOB"
 _DOWN = "Ctrl-C where `topmast up` runs (jobs run on)"
 ELSEWHERE = {
-    "submit": LAUNCH, "run": LAUNCH, "sbatch": LAUNCH, "srun": LAUNCH, "create": LAUNCH, "apply": LAUNCH,
+    "submit": LAUNCH, "run": LAUNCH, "sbatch": LAUNCH, "srun": LAUNCH, "create": LAUNCH,
+    "apply": LAUNCH,
     "rerun": LAUNCH, "resubmit": LAUNCH, "requeue": LAUNCH, "retry": LAUNCH,
-    "jobs": QUEUE, "job": QUEUE, "ps": QUEUE, "ls": QUEUE, "list": QUEUE, "squeue": QUEUE, "top": QUEUE,
-    "show": STATUS, "describe": STATUS, "get": STATUS, "info": STATUS, "events": STATUS, "history": STATUS,
+    "jobs": QUEUE, "job": QUEUE, "ps": QUEUE, "ls": QUEUE, "list": QUEUE, "squeue": QUEUE,
+    "top": QUEUE,
+    "show": STATUS, "describe": STATUS, "get": STATUS, "info": STATUS, "events": STATUS,
+    "history": STATUS,
     "kill": _CANCEL, "scancel": _CANCEL, "delete": _CANCEL, "rm": _CANCEL, "stop": _CANCEL,
     "why": "topmast explain JOB", "tail": "topmast logs JOB", "attach": "topmast logs JOB --follow",
-    "nodes": "topmast hosts", "node": "topmast hosts", "sinfo": "topmast clusters", "users": "topmast usage --by user",
-    "quota": "topmast tenants", "quotas": "topmast tenants", "start": "topmast up", "serve": "topmast up",
+    "nodes": "topmast hosts", "node": "topmast hosts", "sinfo": "topmast clusters",
+    "users": "topmast usage --by user",
+    "quota": "topmast tenants", "quotas": "topmast tenants", "start": "topmast up",
+    "serve": "topmast up",
     "server": "topmast up", "data": "topmast datasets",
     "down": _DOWN, "shutdown": _DOWN,
 }  # fmt: skip
@@ -41,7 +46,7 @@ _WORDS = (
 
 
 class Command(TyperCommand):
-    """A command whose usage names arguments without braces, which would look like a choice."""
+    """A command with arguments in its usage without braces, which would look like a choice."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What stands behind the command in its usage."""
@@ -51,7 +56,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group whose help tells the whole first sentence of each command."""
+    """A group with the whole first sentence of each command in its help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is named; else an error with the one that is probably meant."""

@@ -44,7 +44,8 @@ COUNTED_ENDED = 10_000
 """So many jobs that have ended a server keeps in memory, and counts."""
 
 _QUEUE_COLUMNS = [
-    Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=3), Column("BAND", spare=2),
+    Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=3),
+    Column("BAND", spare=2),
     Column("STATE", whole=True), Column("REASON"), Column("WHERE"), Column("GPUS", right=True),
     Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
@@ -120,7 +121,7 @@ def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int
         found |= {job.id: job for job in page.jobs}
         cursor, pages = page.next_cursor, pages + 1
     if order and pages > 1 and not limit:
-        # A job that changed its rank between two pages may be on none of them; by number none is missed.
+        # A job that changes its rank between two pages may be on none; by number none is missed.
         found |= {job.id: job for job in client.jobs(states=states, tenant=tenant)}
     return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
 
@@ -143,8 +144,8 @@ def counts_line(counts: dict[str, int]) -> str:
     parts = [", ".join(going) or "no job waits or runs"]
     if ended:
         all_known = sum(counts.get(state, 0) for state in FINISHED) < COUNTED_ENDED
-        whose = "ended" if all_known else f"of the newest {COUNTED_ENDED:,} that ended"
-        parts.append(f"{whose}: {', '.join(ended)}")
+        ended_of = "ended" if all_known else f"of the newest {COUNTED_ENDED:,} that ended"
+        parts.append(f"{ended_of}: {', '.join(ended)}")
     return "; ".join(parts)
 
 
@@ -175,7 +176,7 @@ def state_cell(state: str) -> Cell:
 
 
 def state_of(job: JobView) -> Cell:
-    """The state of a job; in red, and marked, where it was heard last from a region that does not answer."""
+    """The state of a job; red and marked while its region does not answer."""
     return state_cell(job.state) if job.reachable else Cell(f"{job.state}, unreachable", "red")
 
 

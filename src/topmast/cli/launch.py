@@ -130,7 +130,7 @@ def _read(
 
 
 def _fault_of_folder(file: Path, found: Sequence[InvalidInput]) -> tuple[InvalidInput, ...]:
-    """What is wrong with the work folder of a job file that has other errors, if it is no folder."""
+    """What is wrong with the work folder of a job file with other errors, if it is no folder."""
     from topmast.client.workdir import check_folder
     from topmast.model.files.source import JOB_LIMITS, Kind, read_file
 
@@ -148,7 +148,7 @@ def _fault_of_folder(file: Path, found: Sequence[InvalidInput]) -> tuple[Invalid
 
 @contextmanager
 def _placed(file: Path, changed: Collection[str]) -> Iterator[None]:
-    """Name the line of the job file in what is wrong with a field; ``changed``: fields that an option gave."""
+    """Name the line of the job file in errors; ``changed``: fields that an option gave."""
     from topmast.model.files.every import line_of
     from topmast.model.files.source import JOB_LIMITS, read_file
 
@@ -309,9 +309,9 @@ def _nothing_written(view: JobView, task: int | None, attempt: int | None) -> st
         return f"nothing written yet: {view.id} is {view.state}{reason}"
     if not view.attempts:
         return f"{view.id} never ran: it is {view.state}{reason}"
-    whose = view.id if view.tasks == 1 else f"task {task or 0} of {view.id}"
+    subject = view.id if view.tasks == 1 else f"task {task or 0} of {view.id}"
     during = f" in attempt {attempt}" if attempt else ""
-    return f"{whose} wrote nothing{during}: {view.id} is {view.state}{reason}"
+    return f"{subject} wrote nothing{during}: {view.id} is {view.state}{reason}"
 
 
 def _by_attempt(chunks: Iterable[LogChunk]) -> list[dict[str, object]]:

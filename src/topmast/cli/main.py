@@ -1,4 +1,4 @@
-"""The commands put together, and how they end: an exit code, and one line when something is wrong."""
+"""The commands put together, and how they end: an exit code, and one line for an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROGRAM = "topmast"
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """A reader who has seen enough of the output is no error to report."""
+    """A closed output, as of ``head``, is no error to report."""
     try:
         yield
     except BrokenPipeError:
@@ -123,7 +123,7 @@ def main(root: Root, arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Where a program is started without stdin, stdout or stderr, the first files it opens would take their place."""
+    """Open missing standard streams, or the first opened files would take their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123

@@ -22,19 +22,22 @@ _LIST_COMMA = re.compile(r",(?=[A-Za-z])")
 
 
 class Column(NamedTuple):
-    """A column of a table. One that is ``whole`` is never cut or folded, as ids must not be.
+    """A column of a table.
 
-    On a terminal that is too narrow, columns with a number in ``spare`` are left out, 1 first. Elsewhere
-    lines are as wide as they have to be, but for lists and prose that are cut after ``most`` characters. One that
-    ``folds``, as names may, takes two lines before words of others are broken.
+    On a terminal that is too narrow, columns with a number in ``spare`` are left out. Elsewhere
+    lines are as wide as they have to be.
     """
 
     title: str
     right: bool = False
     whole: bool = False
+    """Never cut or folded, as ids must not be."""
     spare: int = 0
+    """1 is left out first; 0 never."""
     most: int = 0
+    """Lists and prose are cut after so many characters; 0: never."""
     folds: bool = False
+    """It takes two lines before words of others are broken, as names may."""
 
 
 class Cell(NamedTuple):
@@ -133,7 +136,7 @@ def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> li
 
 
 def shortened(text: str, most: int) -> str:
-    """A text that is longer than ``most``, if that is not 0, cut after a word: so that the end can be seen to lack."""
+    """A text of at most ``most`` characters (0: any), cut after a word with a mark at the end."""
     if not most or len(text) <= most:
         return text
     return text[: most - 3].rsplit(" ", 1)[0].rstrip(",") + " ..."
@@ -183,7 +186,7 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: 
 
 
 def _longest_words(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
-    """How wide each column has to be for its words to stay whole; one that ``folds`` may break them once."""
+    """The width of each column that keeps its words whole; one that ``folds`` may break them."""
     found = []
     for index, column in enumerate(columns):
         texts = [column.title, *(row[index].text for row in rows)]

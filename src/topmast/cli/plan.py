@@ -1,4 +1,4 @@
-"""`plan`: its group, `plan data` (one data placement on its own), and made-up problems to try it on."""
+"""`plan`: its group, `plan data` (one data placement on its own), and examples of problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import plan_capacity
-from topmast.cli.command import NOBODY, SYSTEM, Session, command, group
+from topmast.cli.command import NOTHING, SYSTEM, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, compiling_told, limit_s
 from topmast.cli.text import number
@@ -26,7 +26,8 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver", metavar="exact|large",
-        help="exact: HiGHS only; large: prices and local search; by default the size of the problem decides.",
+        help="exact: HiGHS only; large: prices and local search; "
+        "by default the size of the problem decides.",
     ),
 ]  # fmt: skip
 DualsOption = Annotated[
@@ -52,13 +53,13 @@ def add(app: typer.Typer) -> None:
         example="topmast plan data problem.json",
     )  # fmt: skip
     command(
-        plan, "data", asks=NOBODY,
+        plan, "data", asks=NOTHING,
         example="topmast plan data problem.json\n"
         "topmast plan data --solver exact --time-limit 300 --json problem.json > answer.json\n"
         "topmast plan data --warm-start answer.json --json tomorrow.json",
     )(data)  # fmt: skip
     command(
-        plan, "example", asks=NOBODY,
+        plan, "example", asks=NOTHING,
         example="topmast plan example --tables 2000 --workloads 2000 --out problem.json\n"
         "topmast plan example --kind dense --workloads 6000 --seed 7 --out dense.json",
     )(example)  # fmt: skip
@@ -76,8 +77,9 @@ def data(
 ) -> int:
     """Decide which regions hold which tables, with a proven gap.
 
-    The answer says what it costs, a lower bound of what any answer costs, who is served where, and the
-    copies and drops that lead there. A problem without an answer ends with 1 and names what conflicts.
+    The answer says what it costs, a lower bound of what any answer costs, which region serves which
+    workload, and the copies and drops that lead there. A problem without an answer ends with 1 and
+    names what conflicts.
     """
     from topmast.slow.data.planner import Options, Planner
     from topmast.slow.data.reading import parse_problem

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import NOBODY, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, compiling_told, limit_s
 from topmast.cli.text import number
@@ -20,12 +20,12 @@ SHOWN = 10
 def add_to(group: typer.Typer) -> None:
     """Add the commands to the group `plan`."""
     command(
-        group, "capacity", asks=NOBODY,
+        group, "capacity", asks=NOTHING,
         example="topmast plan capacity hosts.json\n"
         "topmast plan capacity --time-limit 5m --json hosts.json > answer.json",
     )(capacity)  # fmt: skip
     command(
-        group, "capacity-example", asks=NOBODY,
+        group, "capacity-example", asks=NOTHING,
         example="topmast plan capacity-example --hosts 10000 --clusters 40 --out hosts.json",
     )(capacity_example)  # fmt: skip
 
@@ -33,8 +33,9 @@ def add_to(group: typer.Typer) -> None:
 def capacity(session: Session, problem: ProblemArgument, time_limit: TimeOption = "60") -> int:
     """Decide which hosts belong to which clusters, with a proven gap.
 
-    Each cluster gets what it asks for even while any one fault domain is down, with few moves and a shared
-    buffer for random failures. What is lacking is priced and listed, so that there always is an answer.
+    Each cluster gets what it asks for even while any one fault domain is down, with few moves and a
+    shared buffer for random failures. What is lacking is priced and listed, so that there always is
+    an answer.
     """
     from topmast.slow.capacity.planner import compile_kernels, plan
     from topmast.slow.capacity.reading import parse_problem
@@ -97,6 +98,8 @@ def capacity_example(
         say_json(document)
         return
     out.write_bytes(msgspec.json.encode(document))
-    written = {"out": str(out), "hosts": hosts, "clusters": clusters, "domains": domains, "asked": asked,
-               "seed": seed}  # fmt: skip
+    written = {
+        "out": str(out), "hosts": hosts, "clusters": clusters, "domains": domains, "asked": asked,
+        "seed": seed,
+    }  # fmt: skip
     session.show(written, lambda: say(str(out)))

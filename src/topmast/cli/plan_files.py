@@ -32,7 +32,7 @@ def limit_s(text: str) -> float:
 
 @contextmanager
 def compiling_told(after_s: float = 2.0) -> Iterator[None]:
-    """Say that kernels are compiled while they are; what an earlier run compiled is loaded in less than ``after_s``."""
+    """Say that kernels are compiled, unless they load from an earlier run within ``after_s``."""
     text = "compiling the kernels, once on this machine: up to a minute"
     telling = threading.Timer(after_s, note, [text])
     telling.daemon = True

@@ -8,14 +8,14 @@ from typing import Any
 
 import typer
 
-from topmast.cli.command import NOBODY, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, RESEARCH, Session, command
 from topmast.cli.output import Column, note, say, say_table
 
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "policies", panel=RESEARCH, asks=NOBODY,
+        app, "policies", panel=RESEARCH, asks=NOTHING,
         example="topmast policies\ntopmast policies --json",
     )(policies)  # fmt: skip
 
@@ -23,7 +23,8 @@ def add(app: typer.Typer) -> None:
 def policies(session: Session) -> None:
     """List all policies and profiles.
 
-    A profile names one policy for each hook, and sets options; `--set OPTION=VALUE` lays others over it.
+    A profile names one policy for each hook, and sets options; `--set OPTION=VALUE` lays others
+    over it.
     """
     from topmast.service.policies import listing
 

@@ -13,14 +13,10 @@ DEFAULT_PORT = 6278
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """`topmast up`. ``fleet`` None: the fleet of the state folder, or a default one.
-
-    ``placers``: URLs of the regions that the queue's process does not place itself. ``region`` and
-    ``queue``: what a placer's process is for, and where its queue is. ``link``: one more address, for
-    links alone. ``throughputs``: a table of measured speeds, with pairs.
-    """
+    """`topmast up`."""
 
     fleet: Path | None
+    """None: the fleet of the state folder, or a default one."""
     state: Path
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -29,49 +25,56 @@ class ServeOptions:
     json: bool = False
     role: str = "all"
     placers: dict[str, str] = field(default_factory=dict)
+    """URLs of the regions that run in processes of their own."""
     region: str | None = None
+    """The region of a placer's process."""
     queue: str | None = None
+    """The URL of the queue, for a placer's process."""
     link: str | None = None
+    """One more address, for links alone."""
     token_file: Path | None = None
     checkpoints: Path | None = None
     throughputs: Path | None = None
+    """A table of measured speeds, with pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """`topmast demo`. ``state`` None: a folder made for it, and removed unless ``keep``."""
+    """`topmast demo`."""
 
     state: Path | None = None
+    """None: a folder made for it, and removed unless ``keep``."""
     keep: bool = False
     json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """`topmast replay`. ``until_s`` None: to the end of the journal."""
+    """`topmast replay`."""
 
     state: Path
     until_s: float | None = None
+    """None: to the end of the journal."""
     json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfOptions:
-    """`topmast whatif`. ``until_s`` None: as it is now. The rest is what is changed in one of two futures.
-
-    ``add_hosts``: so many more hosts by ``CLUSTER`` or ``CLUSTER:KIND``; ``quotas``: whole GPUs by ``TENANT:MODEL``; ``throughputs``: the table
-    that its server was given, in both futures.
-    """
+    """`topmast whatif`: the changes in one of two futures."""
 
     state: Path
     until_s: float | None = None
+    """The start of both futures; None: now."""
     for_s: float = 86_400.0
     add_hosts: dict[str, int] = field(default_factory=dict)
+    """So many more hosts by ``CLUSTER`` or ``CLUSTER:KIND``."""
     quotas: dict[str, int] = field(default_factory=dict)
+    """Whole GPUs by ``TENANT:MODEL``."""
     profile: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     lose_regions: tuple[str, ...] = ()
     throughputs: Path | None = None
+    """The server's table of measured speeds, in both futures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +118,14 @@ class BenchOptions:
 class Root:
     """What `app` hands in; each callable imports what it needs when it is called.
 
-    ``serve`` and ``demo`` print what they have to say and return the exit code. ``replay``,
-    ``bench`` and ``whatif`` return a document (a Struct, dataclass or dict) that the command line shows; what they
-    have to say on the way goes to stderr. All raise a `TopmastError` to fail with one clear line.
+    All raise a `TopmastError` to fail with one clear line. ``replay``, ``bench`` and ``whatif``
+    return a document (a Struct, dataclass or dict) to be shown; their progress goes to stderr.
     """
 
     serve: Callable[[ServeOptions], int]
+    """Prints what it has to say and returns the exit code."""
     demo: Callable[[DemoOptions], int]
+    """Prints what it has to say and returns the exit code."""
     replay: Callable[[ReplayOptions], object]
     bench: Callable[[str, BenchOptions], object]
     whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

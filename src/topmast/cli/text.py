@@ -33,7 +33,7 @@ def clean_block(text: str) -> str:
 
 
 class BlockCleaner:
-    """`clean_block` for output that comes in pieces, which may break in the middle of a sequence."""
+    """`clean_block` for output in pieces, which may break in the middle of a sequence."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -53,7 +53,7 @@ class BlockCleaner:
 
 
 def clean_json(text: str) -> str:
-    """JSON whose strings carry nothing that acts on a terminal; it means the same."""
+    """The same JSON without strings that act on a terminal."""
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import NOBODY, RESEARCH, Session, command, group
+from topmast.cli.command import NOTHING, RESEARCH, Session, command, group
 from topmast.cli.composed import say_document
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number, plural
@@ -18,7 +18,10 @@ from topmast.cli.text import number, plural
 if TYPE_CHECKING:
     from topmast.traces.trace import Trace
 
-TRACE_FORMATS = "topmast, pai, pai-tasks, openb, philly, helios, helios-jobs, gavel, shockwave, tiresias, muri or sia"
+TRACE_FORMATS = (
+    "topmast, pai, pai-tasks, openb, philly, helios, helios-jobs, gavel, shockwave, tiresias, "
+    "muri or sia"
+)
 MACHINE_FORMATS = "pai-machines or openb-nodes"
 KINDS = "pai-like, philly-like, mast-like, gavel-like, gandiva-like or gandiva-elastic-like"
 
@@ -64,22 +67,22 @@ def add(app: typer.Typer) -> None:
         example="topmast traces describe philly.csv.gz --format philly",
     )  # fmt: skip
     command(
-        traces, "convert", asks=NOBODY,
+        traces, "convert", asks=NOTHING,
         example="topmast traces convert philly.csv.gz --format philly --out jobs.csv.gz\n"
         "topmast traces convert jobs.csv --out day2.parquet --from 1d --to 2d --load 1.2",
     )(convert)  # fmt: skip
     command(
-        traces, "describe", asks=NOBODY,
+        traces, "describe", asks=NOTHING,
         example="topmast traces describe jobs.csv\n"
         "topmast traces describe pai_task_table.csv --format pai --out figures --json",
     )(describe)  # fmt: skip
     command(
-        traces, "generate", asks=NOBODY,
+        traces, "generate", asks=NOTHING,
         example="topmast traces generate --kind mast-like --jobs 20000 --out jobs.csv "
         "--fleet-out fleet.yaml",
     )(generate)  # fmt: skip
     command(
-        traces, "fleet", asks=NOBODY,
+        traces, "fleet", asks=NOTHING,
         example="topmast traces fleet pai_machine_spec.csv --format pai-machines --out fleet.yaml",
     )(fleet)  # fmt: skip
 
@@ -137,7 +140,8 @@ def describe(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also show what each kind of host in this fleet offers beside GPUs, and what jobs ask for.",
+            help="Also show what each kind of host in this fleet offers beside GPUs, "
+            "and what jobs ask for.",
         ),
     ] = None,
 ) -> None:
@@ -251,7 +255,7 @@ class _Part:
         return trace if self.load is None else trace.with_load(self.load)
 
 
-# ------------------------------------------------------------------------------------- a description
+# ----------------------------------------------------------------------------------- a description
 
 
 def _say_description(document: dict[str, Any]) -> None:
@@ -268,10 +272,13 @@ def _say_description(document: dict[str, Any]) -> None:
         ("span", format_duration(document["span_s"])),
         ("arrivals", f"{number(arrivals['per_hour'])} per hour"),
         ("GPU hours", f"{document['gpu_hours']:,.0f}"),
-        ("gangs", f"{gangs['gang_share']:.1%} of jobs, {gangs['gang_gpu_time_share']:.1%} of GPU time"),
-        ("several GPUs", f"{gangs['multi_gpu_share']:.1%} of jobs, {gangs['multi_gpu_time_share']:.1%} of GPU time"),
+        ("gangs", _of_jobs(gangs["gang_share"], gangs["gang_gpu_time_share"])),
+        ("several GPUs", _of_jobs(gangs["multi_gpu_share"], gangs["multi_gpu_time_share"])),
         ("shares of a GPU", f"{gangs['shared_gpu_share']:.1%} of jobs"),
-        ("largest job", f"{number(gangs['largest_job_gpus'])} GPUs, {gangs['largest_gang']:,} tasks"),
+        (
+            "largest job",
+            f"{number(gangs['largest_job_gpus'])} GPUs, {gangs['largest_gang']:,} tasks",
+        ),
         ("recurrence", _recurrence(recurrence)),
         ("users", _who(users)),
         ("tenants", _who(document["tenants"])),
@@ -292,12 +299,18 @@ def _say_description(document: dict[str, Any]) -> None:
         note(f"drawn: {path}")
 
 
+def _of_jobs(jobs: float, gpu_time: float) -> str:
+    return f"{jobs:.1%} of jobs, {gpu_time:.1%} of GPU time"
+
+
 def _recurrence(found: dict[str, Any] | None) -> str:
     if found is None:
         return "not known: no job has a group"
     often = next(share for name, share in found.items() if name.startswith("in_groups_of"))
-    groups = plural(found["groups"], "group")
-    return f"{often:.1%} of jobs in groups of 5 and more, {found['first_time_share']:.1%} first of their kind ({groups})"
+    groups, first = plural(found["groups"], "group"), found["first_time_share"]
+    return (
+        f"{often:.1%} of jobs in groups of 5 and more, {first:.1%} first of their kind ({groups})"
+    )
 
 
 def _who(found: dict[str, Any] | None) -> str:
@@ -343,11 +356,12 @@ def _say_shares(records: list[dict[str, Any]], title: str) -> None:
 
 
 def _say_capacity(records: list[dict[str, Any]]) -> None:
-    """By kind of hosts: what is offered and requested beside a GPU, and the GPUs that are stranded."""
+    """By kind of host: what is offered and requested with a GPU, and the GPUs that are stranded."""
     columns = [
         Column("GPU MODEL", whole=True), Column("HOSTS", right=True), Column("GPUS", right=True),
         Column("CPUS PER GPU", right=True), Column("REQUESTED", right=True),
-        Column("GB PER GPU", right=True), Column("REQUESTED", right=True), Column("STRANDED GPUS", right=True),
+        Column("GB PER GPU", right=True), Column("REQUESTED", right=True),
+        Column("STRANDED GPUS", right=True),
     ]  # fmt: skip
     rows = [
         [

@@ -157,7 +157,7 @@ def _settings(
 
 
 def _check_policies(options: ServeOptions) -> None:
-    """Refuse a profile or a setting that there is not, before anything is loaded that takes seconds."""
+    """Refuse an unknown profile or setting before anything is loaded that takes seconds."""
     if options.profile is not None or options.settings:
         from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 

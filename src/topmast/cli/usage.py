@@ -1,4 +1,4 @@
-"""`usage`: who held how many GPU-hours, and how many of them were of use."""
+"""`usage`: the GPU-hours that were held, by tenant, user or model, and how many were of use."""
 
 from __future__ import annotations
 

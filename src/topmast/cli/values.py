@@ -1,4 +1,4 @@
-"""What people type after an option, read into what it means; else a `BadParameter` that says how."""
+"""The values of options as people type them; a `BadParameter` says what would be right."""
 
 from __future__ import annotations
 

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 15
 _COLUMNS = [
-    Column("ID", whole=True), Column("NAME", folds=True), Column("STATE", whole=True), Column("WHERE OR WHY"),
+    Column("ID", whole=True), Column("NAME", folds=True), Column("STATE", whole=True),
+    Column("WHERE OR WHY"),
     Column("STEP", right=True), Column("TRIES", right=True), Column("FOR", right=True),
 ]  # fmt: skip
 
 
 class Watch:
-    """Shows the jobs it is told of. Use it as a context; when that is broken off, what it showed last stays."""
+    """Shows jobs as they change. Use it as a context; when interrupted, its last output stays."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobView] = {}

@@ -77,7 +77,7 @@ def add(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Try a change on a copy of the system, and compare.
 
-        The state folder is only read; its server may run. Nobody submits anything more.
+        The state folder is only read; its server may run. No further jobs are submitted.
         """
         for_s = values.duration_s(for_) or 0.0
         if for_s <= 0:

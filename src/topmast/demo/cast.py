@@ -1,4 +1,4 @@
-"""The jobs of the demo: who submits them, what they ask for, and what part they play.
+"""The jobs of the demo: the user, the request and the part of each.
 
 All of them train on the digits images. Steps are slowed to a tenth of a second each, so that a job
 lasts as long as its number of steps divided by ten, and there is something to see.

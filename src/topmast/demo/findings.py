@@ -1,4 +1,4 @@
-"""Did it truly happen? Every claim of the demo, judged by what the server tells anyone who asks."""
+"""Did it truly happen? Every claim of the demo, checked against what the server says."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _LOSS = re.compile(r"^step \d+ loss ([0-9.]+)", re.MULTILINE)
 
 
 class Claim(Struct, frozen=True):
-    """Something the demo says it shows; ``evidence`` None: it did not happen."""
+    """Something the demo says it shows."""
 
     what: str
     evidence: str | None
+    """None: it did not happen."""
 
 
 class JobRow(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Data-parallel training over plain sockets: the tasks of a gang average their gradients.
 
-The first task listens where MASTER_ADDR and MASTER_PORT say, and the others connect; whoever starts
-first waits. In each round every task sends a vector of the same length, and all get their mean.
+The first task listens where MASTER_ADDR and MASTER_PORT say, and the others connect; the first to
+start waits. In each round every task sends a vector of the same length, and all get their mean.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Gang:
         return _receive(self._peers[0], len(vector))[0]
 
     def average(self, vector: Floats, stopping: bool) -> tuple[Floats, bool]:
-        """The mean of everyone's vectors, and whether anyone wants to stop: the same for all."""
+        """The mean of all vectors, and whether any task wants to stop: the same for all."""
         if not self.first:
             _send(self._peers[0], vector, stopping)
             return _receive(self._peers[0], len(vector))
@@ -101,7 +101,7 @@ class _Meeting:
         self._until_s = time.monotonic() + MEETING_S
 
     def gather(self, place: tuple[str, int], size: int) -> list[socket.socket]:
-        """Wait for all the others; they say who they are."""
+        """Wait for all the others; each sends its rank."""
         found: dict[int, socket.socket] = {}
         with self._listen(place) as listener:
             while len(found) < size - 1:

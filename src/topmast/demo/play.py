@@ -24,7 +24,7 @@ from topmast.model.views import Explanation, TenantView
 
 LOOK_S = 0.15
 QUIET_S = 120.0
-"""When nothing has happened for so long, nothing more is expected: slow machines take their time, but move on."""
+"""After so long without any event no more is expected: slow machines take time, but progress."""
 LIMIT_S = 900.0
 """What a play takes at most, whatever still happens."""
 WORTH_STEPS = 30
@@ -46,10 +46,12 @@ class Seen(Struct):
 
 
 class Cause(Struct):
-    """Something from outside: when it is due, and what it is. ``do`` returns what to tell people."""
+    """Something from outside."""
 
     due: Callable[[], bool]
+    """Whether it is time for it."""
     do: Callable[[], str]
+    """Does it, and returns what to tell people."""
     done: bool = False
 
 
@@ -64,7 +66,7 @@ class Patience:
         self._progress: object = None
 
     def is_over(self, progress: object, now_s: float) -> str:
-        """Why it is over, in words; empty as long as it is not. ``progress``: equal while nothing happens."""
+        """Why it is over, in words; else empty. ``progress``: equal while nothing happens."""
         if progress != self._progress:
             self._progress, self._moved_s = progress, now_s
         if now_s - self._began_s >= self._limit_s:

@@ -51,7 +51,7 @@ class Outcome(Struct, frozen=True):
 
 
 def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
-    """`topmast demo`: show everything, tell the result, 0 if all of it happened. Raises TopmastError."""
+    """`topmast demo`: show everything, tell the result; 0 if all happened. Raises TopmastError."""
     outcome = perform(state, keep=keep)
     findings = outcome.findings
     if as_json:
@@ -75,8 +75,9 @@ def time_is_up(findings: Findings, took: Took) -> str:
     """That the demo waited no longer, for what, and where the time went."""
     left = ", ".join(findings.unfinished) or "no job"
     return (
-        f"time is up: {findings.gave_up}; not ended: {left}. Compiling took {took.kernels_s:.0f} s, "
-        f"the server's start {took.server_s:.0f} s, the jobs {took.jobs_s:.0f} s"
+        f"time is up: {findings.gave_up}; not ended: {left}. "
+        f"Compiling took {took.kernels_s:.0f} s, the server's start {took.server_s:.0f} s, "
+        f"the jobs {took.jobs_s:.0f} s"
     )
 
 

@@ -147,9 +147,10 @@ def _jobs(watch: Watch) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for name, view in watch.jobs.items():
         state = JobState(view.state)
+        shown = view.reason if state is JobState.PENDING and view.reason else view.state
         table.add_row(
             name, view.tenant, view.band + (", lent" if view.over_quota else ""),
-            Text(view.reason if state is JobState.PENDING and view.reason else view.state, STYLES.get(state, "")),
+            Text(shown, STYLES.get(state, "")),
             _where(view), "" if view.step is None else str(view.step),
             f"{view.metrics['loss']:.3f}" if "loss" in view.metrics else "",
         )  # fmt: skip

@@ -25,7 +25,7 @@ LOG = "server.log"
 
 
 class Server:
-    """One server on a state folder that nobody else uses."""
+    """One server on a state folder of its own."""
 
     def __init__(self, state: Path, fleet: Path, settings: dict[str, str]) -> None:
         self.state = state

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 STOPPED = 128 + signal.SIGTERM
 PEER_PATIENCE_S = 10.0
-"""How long a task that lost its peer waits to be told to stop: whoever ended the peer knows why."""
+"""How long a task that lost its peer waits for the order to stop that may have ended the peer."""
 
 
 class Network:
@@ -149,7 +149,7 @@ class Training:
         return 0
 
     def _begin(self) -> None:
-        """Take up the checkpoint, the same in all tasks: the first reads it, the others are told."""
+        """Load the checkpoint, the same in all tasks: the first sends it to the others."""
         found = self.checkpoint.load() if self.gang.first else None
         start = np.zeros(1, dtype=np.float32)
         if found is not None:

@@ -64,9 +64,10 @@ def _placed(detail: Mapping[str, Any], names: Mapping[str, str]) -> Deed:
 
 
 def _sum(score: float, terms: Mapping[str, float]) -> str:
-    """A score as the sum of its terms, so rounded that the sum is right: ``score 0.50 = data 0.71 - speed 0.21``.
+    """A score as the sum of its rounded terms: ``score 0.50 = data 0.71 - speed 0.21``.
 
-    Of the terms those are left out that round to 0. What rounding loses goes to the term that was rounded most.
+    Terms that round to 0 are left out. The rounding error goes to the term that was rounded most,
+    so that the sum is right.
     """
     cents = {name: round(100 * value) for name, value in terms.items()}
     missing = round(100 * score) - sum(cents.values())

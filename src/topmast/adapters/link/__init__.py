@@ -1,4 +1,4 @@
-"""The way between two processes: batches of messages over HTTP, in order, said again until heard."""
+"""The way between two processes: ordered batches of messages over HTTP, repeated until applied."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One end of a link: a thread that sends what its relay hands it, one request after the other.
 
-Envelopes that must arrive are kept until the other end has them on its disk, and sent again, in order,
-whenever a request fails. Those that may be lost go along in the same order, once. While there is
-nothing to send, an empty batch every second tells whether the other end is there.
+Envelopes that must arrive are kept until the other end has them on its disk. They are sent again,
+in order, whenever a request fails. Those that may be lost go along in the same order, once. While
+there is nothing to send, an empty batch every second tells whether the other end is there.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class _Waiting(Struct):
 
 
 class LinkEnd:
-    """The end of a link on this side. ``name`` is that of its relay, ``to`` the machine served here.
+    """The end of a link here, between the relay ``name`` and the machine ``to`` that it serves.
 
-    ``changed`` is told, from this end's thread, when the other end can be reached and when it
-    cannot, and why; at the start it counts as unreachable.
+    ``changed`` is called, from this end's thread, when the other end can be reached and when it
+    cannot, and why. At the start it counts as unreachable.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LinkEnd:
         self._thread.start()
 
     def carry(self, order: m.Forward) -> None:
-        """Take a message on its way; one that may be lost is, while nobody can be reached."""
+        """Take a message on its way; one that may be lost is lost while the link is down."""
         if not order.seq and not self.up:
             return
         envelope = _Waiting(order.seq, encode_envelope(order.seq, order.message))
@@ -166,7 +166,7 @@ class LinkEnd:
             self._bell.clear()
 
     def _exchange(self) -> None:
-        """Send until nothing waits; the first batch of all, and after a failure, asks who is there."""
+        """Send until nothing waits; the first batch of all, and after a failure, is empty."""
         envelopes = self._next_batch() if self.up else []
         while not self._closed:
             receipt = self._send(envelopes)

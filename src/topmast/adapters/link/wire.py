@@ -14,7 +14,7 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 
 class Batch(Struct, frozen=True):
-    """One request. Without envelopes it asks whether the other end is there, and who it is."""
+    """One request. Without envelopes it asks whether the other end is there, and for its stream."""
 
     stream: str
     peer: str

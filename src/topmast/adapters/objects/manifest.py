@@ -7,12 +7,13 @@ from msgspec import Struct
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One object of a dataset; ``source_version`` is that of the object it was copied from."""
+    """One object of a dataset."""
 
     name: str
     size_bytes: int
     sha256: str
     source_version: str = ""
+    """That of the object it was copied from."""
 
 
 class Manifest(Struct, frozen=True):
@@ -34,10 +35,11 @@ class StagingLog(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """Who works at ``path``; ``copy`` is empty for a deletion."""
+    """The work that is going on at a path."""
 
     path: str
     copy: str = ""
+    """The copy; empty for a deletion."""
 
 
 encode = msgspec.json.Encoder().encode

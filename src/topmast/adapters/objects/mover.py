@@ -39,8 +39,8 @@ _log = structlog.get_logger(__name__)
 class StoreMover(Mover):
     """Moves datasets between the stores of regions; safe to use from any thread.
 
-    ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are on their
-    way at a time. A copy whose order has no rate goes at ``default_bytes_per_s`` (None: no limit).
+    ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are moved at a
+    time. An order without a rate uses ``default_bytes_per_s`` (None: no limit).
     """
 
     def __init__(
@@ -282,13 +282,14 @@ class _Progress:
 
 
 def _require_own_stores(stores: Iterable[RegionStore]) -> None:
-    """Refuse regions whose stores are the same or one inside the other: a drop would be felt in both."""
+    """Refuse regions with equal or nested stores: a drop in one would be felt in both."""
     paths = Paths()
     for store in stores:
         fault = paths.fault("", store.place)
         if fault:
             raise InvalidInput(
-                fault.replace("dataset", "the store of region"), field=f"regions.{store.region}.store",
+                fault.replace("dataset", "the store of region"),
+                field=f"regions.{store.region}.store",
                 remedy="give each region a store of its own",
             )  # fmt: skip
         paths.add(store.region, store.place)

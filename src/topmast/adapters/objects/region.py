@@ -53,11 +53,13 @@ class Changed(StoreError):
 
 
 class Found(Struct, frozen=True):
-    """An object as listed. ``name`` is relative to the prefix, ``version`` changes with content."""
+    """An object as listed."""
 
     name: str
+    """Relative to the prefix."""
     size_bytes: int
     version: str
+    """Changes with the content."""
     has_etag: bool
 
 
@@ -149,7 +151,7 @@ class RegionStore:
             return None
 
     def free_bytes(self) -> int | None:
-        """How much the disk still takes; None where nobody knows."""
+        """How much the disk can still hold; None if unknown."""
         return None if self.root is None else shutil.disk_usage(self._real_root).free
 
     def local_path(self, prefix: str) -> Path | None:

@@ -34,10 +34,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Place:
-    """A dataset's folder in a store; ``path`` is empty for the whole store."""
+    """A dataset's folder in a store."""
 
     store: RegionStore
     path: str
+    """Empty for the whole store."""
 
     def key(self, name: str) -> str:
         """The key of one of its objects."""
@@ -48,10 +49,11 @@ class Place:
 
 
 class Wanted(Struct, frozen=True):
-    """An object to copy; ``sha256`` is empty when the source has no manifest that says it."""
+    """An object to copy."""
 
     found: Found
     sha256: str
+    """Empty if the source has no manifest that states it."""
 
 
 class Transfer:
@@ -283,7 +285,7 @@ class Transfer:
             return False
 
     def _stage(self, item: Wanted) -> Entry:
-        """Copy one object, read it back, compare; again if what was written is not what was read."""
+        """Copy one object, read it back, compare; again if the two differ."""
         found = item.found
         key = self._staged_key(found.name)
         for _ in range(ATTEMPTS_PER_OBJECT):
@@ -405,7 +407,7 @@ class Transfer:
             _log.warning("copy not cleaned up", copy=self._copy, error=str(error))
 
     def _placing_copy(self) -> str:
-        """The copy that last began to move objects to the target; empty if nobody knows."""
+        """The copy that last began to move objects to the target; empty if unknown."""
         target = self._target
         try:
             mark = target.store.load(layout.placing(target.path), Mark)
@@ -443,7 +445,7 @@ def measure(place: Place) -> int:
 
 
 def is_incomplete(store: RegionStore, path: str) -> bool:
-    """Whether objects are being moved to ``path``, or deleted there, or were when a process died."""
+    """Whether objects are being moved to ``path`` or deleted there, or were when a process died."""
     marks = [layout.placing(path), *map(layout.deleting, (path, *layout.above(path)))]
     return any(store.version(mark) is not None for mark in marks)
 

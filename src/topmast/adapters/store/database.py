@@ -18,12 +18,11 @@ class Owner(Protocol):
 
 @dataclass(frozen=True)
 class Database:
-    """An opened database: ``place`` for messages, engines to read and to write with.
-
-    ``owner`` is None where the writer's connection itself is the right to write.
-    """
+    """An opened database, with engines to read and to write."""
 
     place: str
+    """Its name in messages."""
     reader: Engine
     writer: Engine | None
     owner: Owner | None
+    """None where the writer's connection itself is the right to write."""

@@ -13,8 +13,8 @@ from topmast.model.errors import TopmastError
 class JournalFailure(TopmastError):
     """The journal could not be opened, read or written.
 
-    After one of these from ``append`` or ``save_snapshot`` the process has to end: nobody knows
-    whether memory is ahead of the disk.
+    After one of these from ``append`` or ``save_snapshot`` the process has to end: memory may be
+    ahead of the disk.
     """
 
 

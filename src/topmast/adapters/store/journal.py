@@ -80,8 +80,8 @@ def _dispose(database: Database) -> None:
 class SqlJournal:
     """The journal in SQLite or PostgreSQL; made by `open_journal`.
 
-    Any thread may call any method. Writes wait for one another; reads use connections of their
-    own and wait for nobody.
+    Any thread may call any method. Writes wait for one another; reads use connections of their own
+    and never wait.
     """
 
     def __init__(self, database: Database) -> None:
@@ -109,7 +109,8 @@ class SqlJournal:
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         """Commit records and audit rows in one transaction; they are on the disk on return.
 
-        O(rows), plus one fsync. ``seq`` must go up by one, from that of the newest record or snapshot.
+        O(rows), plus one fsync. ``seq`` must go up by one, from that of the newest record or
+        snapshot.
         """
         last_seq = self._last_seq
         for record in records:
@@ -125,10 +126,10 @@ class SqlJournal:
             self._last_seq = max(self._last_seq, last_seq)
 
     def save_snapshot(self, snapshot: Snapshot, past: Past = Past()) -> None:  # noqa: B008 (frozen)
-        """Store a snapshot; retire what ``past`` does not keep, and the records that no kept one needs.
+        """Store a snapshot; delete what ``past`` does not keep, and records that no snapshot needs.
 
         The empty beginning counts as the oldest of the snapshots, as long as its records are there.
-        O(bytes of the snapshot + records since the last one + records retired).
+        O(bytes of the snapshot + records since the last one + records deleted).
         """
         seq, count = snapshot.seq, len(snapshot.machines)
         with self._writing() as connection:
@@ -349,7 +350,7 @@ def _snapshots() -> Select[Any]:
 
 
 def _total_bytes(connection: Connection, seq: int) -> int:
-    """Bytes of all records ever written up to ``seq``: those up to the last snapshot, and those since."""
+    """Bytes of all records ever written up to ``seq``, by the last snapshot and those since."""
     before = SNAPSHOTS.c.seq < seq
     last = connection.execute(
         _snapshots().where(before).order_by(None).order_by(SNAPSHOTS.c.seq.desc())

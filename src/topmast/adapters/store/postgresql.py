@@ -1,4 +1,4 @@
-"""PostgreSQL: who owns the database, and the settings that make a commit reach the disk."""
+"""PostgreSQL: ownership of the database, and the settings that make a commit reach the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the past a journal keeps: snapshots thinned by age, and all records since the oldest of them."""
+"""How much of the past a journal keeps: snapshots thinned by age, and all records since then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAST_BYTES = 2**30
 
 
 class Kept(Struct, frozen=True):
-    """A snapshot: after which record, when, and how many bytes of records there ever were before it."""
+    """A snapshot: its record, its time, and the bytes of all records ever written before it."""
 
     seq: int
     at_s: float
@@ -22,17 +22,21 @@ class Kept(Struct, frozen=True):
 
 
 class Past(Struct, frozen=True):
-    """The ``newest`` snapshots are kept however old and large; of what is older, so much."""
+    """How many snapshots are kept."""
 
     newest: int = 2
+    """So many are kept, however old and large."""
     age_s: float = PAST_S
+    """Older snapshots are kept up to this age,"""
     records: int = PAST_RECORDS
+    """up to so many records,"""
     bytes: int = PAST_BYTES
+    """and up to so many bytes of records."""
 
     def keep(self, found: Sequence[Kept]) -> list[Kept]:
         """Those to keep of all snapshots, newest first.
 
-        The oldest of each hour of the last day, and of each day before: which one that is never changes,
+        The oldest of each hour of the last day, and of each day before: that choice never changes,
         so each gets old. O(snapshots).
         """
         if not found:

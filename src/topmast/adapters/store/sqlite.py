@@ -1,4 +1,4 @@
-"""SQLite: where the file is, who owns it, and the pragmas that make a commit reach the disk."""
+"""SQLite: its file, its owner, and the pragmas that make a commit reach the disk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _own(path: Path) -> OwnerLock:
 
 
 def _writer(path: Path) -> Engine:
-    """An engine whose commits are on the disk when they return."""
+    """An engine with commits that are on the disk when they return."""
     engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
     _use(
         engine,

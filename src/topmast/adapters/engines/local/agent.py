@@ -74,7 +74,7 @@ class Agent:
             if left_s <= 0:
                 break
             self._turn(self._patience_s(left_s))
-        # Without this record, nobody takes our leave for a death.
+        # Without this record, our leave is not taken for a death.
         (self.folder / "agent.json").unlink(missing_ok=True)
         (self.folder / "agent.sock").unlink(missing_ok=True)
 
@@ -94,7 +94,7 @@ class Agent:
         processes.set_name("topmast-agent")
         signal.set_wakeup_fd(self._pipe("wakeup"), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: None)  # someone cannot reach us
+        signal.signal(signal.SIGHUP, lambda *_: None)  # a process cannot reach us
         # Ours until after the fork of a supervisor, which sleeps with them blocked.
         signal.pthread_sigmask(signal.SIG_BLOCK, [LOOK_AGAIN, signal.SIGUSR2])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -143,7 +143,7 @@ class Agent:
             self.reachable = False
 
     def _pipe(self, name: str) -> int:
-        """A pipe whose reading end we poll; returns the writing end."""
+        """A pipe with its reading end polled here; returns the writing end."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reader, False)
         if name == "wakeup":
@@ -336,7 +336,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _be_host(layout: Layout, host: str, linger_s: float, ready: int) -> None:
-    """In the child of `main`: take the host's lock and serve. Who finds it taken has a twin."""
+    """In the child of `main`: take the host's lock and serve; end if another agent has it."""
     status = 1
     try:
         os.setsid()

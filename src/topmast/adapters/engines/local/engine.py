@@ -49,7 +49,7 @@ class LocalOptions(Struct, frozen=True):
     """What a fleet file may say below ``options`` of a cluster of this engine."""
 
     host_return_s: Seconds = 10.0
-    """How long a host whose agent died stays down."""
+    """How long a host stays down after its agent died."""
     progress_s: Seconds = 0.2
     """How often what tasks report is read."""
     linger_s: Seconds = 30.0
@@ -61,7 +61,7 @@ class LocalOptions(Struct, frozen=True):
 
 
 class LocalEngine(Engine):
-    """An engine whose hosts are processes, and so are their tasks. See docs/internals."""
+    """An engine with processes as hosts and as tasks. See docs/internals."""
 
     capabilities = frozenset({Capability.SUSPEND})
     options_type = LocalOptions
@@ -110,7 +110,7 @@ class LocalEngine(Engine):
         self._do(partial(self._start_gang, gang))
 
     def stop(self, job: str, epoch: int, grace_s: float) -> None:
-        """SIGTERM to all processes, SIGKILL after the grace; nothing of the attempt starts later."""
+        """SIGTERM to all processes, SIGKILL after the grace; the attempt starts nothing later."""
         self._do(partial(self._stop, attempt_name(job, epoch), grace_s))
 
     def suspend(self, job: str, epoch: int) -> None:
@@ -356,7 +356,7 @@ class LocalEngine(Engine):
                 missing.setdefault(task.attempt, []).append(task.key[2])
         for attempt, ranks in missing.items():
             self._ask(host, attempt, ranks)
-            host.tell({"op": "poke", "attempt": attempt})  # orders given while nobody looked
+            host.tell({"op": "poke", "attempt": attempt})  # orders given while the agent slept
 
     def _ask(self, host: Host, attempt: str, ranks: list[int]) -> None:
         if ranks:
@@ -397,7 +397,7 @@ class LocalEngine(Engine):
                 raise CannotStart(f"this cluster has no host {strange[0]!r}")
             plan = make_plan(gang, self._layout, self._site)
         except (CannotStart, OSError, ValueError) as error:
-            # Plans are made by this process: no host is at fault if that fails, but one that is not there.
+            # This process makes plans: if that fails, no host is at fault but an absent one.
             text, blameless = files.clean_text(str(error)), not strange
             for seat in gang.seats:
                 self._post(TaskLost(gang.job, gang.epoch, seat.rank, text, blameless))
@@ -446,7 +446,7 @@ class LocalEngine(Engine):
         self._poke(attempt)
         for task in self._tasks.of_attempt(attempt):
             if task.end is not None:
-                self._tasks.post_end(task)  # whoever orders a stop waits for the ends
+                self._tasks.post_end(task)  # an ordered stop waits for the ends
             elif task.started_s is None and not self._claimed(task):
                 # If a supervisor claims it before we do, it finds the order.
                 self._tasks.finish(task, STOPPED_EARLY)

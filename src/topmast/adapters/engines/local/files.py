@@ -26,7 +26,7 @@ READ_MAX_BYTES = 1 << 30
 """No file of ours is larger; a task can make one that fits into no memory."""
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,11})"
-"""As we write one, and no larger than what fits into a column: a task can make files of any name."""
+"""As Topmast writes numbers, and small enough for a column: a task can make files of any name."""
 _ATTEMPT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]*\.{_NUMBER}")
 _TASK = re.compile(rf"{_ATTEMPT.pattern}\.{_NUMBER}")
 
@@ -44,7 +44,7 @@ class Layout:
         self.forgotten = root / "forgotten"
 
     def claim(self, task: str) -> Path:
-        """The file whose lock a supervisor holds, and whose content says that it ever did."""
+        """The file that a supervisor locks; its content says that this has ever happened."""
         return self.tasks / task
 
     def end(self, task: str) -> Path:
@@ -87,7 +87,7 @@ class Layout:
 
 
 def log_of(layout: Layout, job: str, epoch: int, rank: int) -> Path | None:
-    """The file with a task's output, None when there is none; no engine need serve the cluster any more."""
+    """The file with a task's output, also without an engine; None when there is none."""
     file = layout.log(f"{job}.{epoch}.{rank}")
     return file if os.path.lexists(file) else None
 
@@ -223,7 +223,7 @@ def read_json(file: Path) -> Json | None:
 
 
 def try_lock(file: Path) -> int | None:
-    """An open file with its exclusive lock; None when someone else has it."""
+    """An open file with its exclusive lock; None when another process has it."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -247,10 +247,10 @@ def is_locked(file: Path) -> bool:
 
 
 def claim(file: Path, note: Json) -> int | None:
-    """Take a task for this process, for good: None when anyone ever took it.
+    """Take a task for this process, for good: None if it was ever taken.
 
-    The note is durable when this returns, so that not even a crash of the machine lets the task
-    be taken again. The lock lasts as long as the descriptor.
+    The note is durable when this returns, so that not even a crash of the machine lets the task be
+    taken again. The lock lasts as long as the descriptor.
     """
     fd = try_lock(file)
     if fd is None:
@@ -304,9 +304,9 @@ def record_end(
 
 
 def read_end(layout: Layout, task: str) -> Json | None:
-    """The record of a task's end, if there is one: whatever is in the file, only what can be told.
+    """The valid part of the record of a task's end, if there is one.
 
-    A task can write here, and versions before this one wrote what nobody could read again.
+    A task can write here, and earlier versions wrote what could not be read again.
     """
     found = read_json(layout.end(task))
     if found is None:

@@ -102,7 +102,7 @@ class Host:
         return [json.loads(line) for line in lines]
 
     def ring(self) -> None:
-        """Have an agent that runs see whether it can be reached: its socket may have been removed."""
+        """Let a running agent check whether it can be reached: its socket may have been removed."""
         agent = files.read_json(self.folder / "agent.json") or {}
         processes.send_if_same(agent, signal.SIGHUP)
 

@@ -52,7 +52,7 @@ class Memory:
         self._write_down(old)
         for attempt in old:
             for task in tasks.of_attempt(attempt):
-                # The claim goes first: an end without a claim is no task, and harms nobody.
+                # The claim goes first: an end without a claim is no task, and harmless.
                 self._layout.claim(task.name).unlink(missing_ok=True)
                 self._layout.end(task.name).unlink(missing_ok=True)
             tasks.forget(attempt)

@@ -116,9 +116,9 @@ def _shared_environment(gang: StartGang, site: Site) -> dict[str, str]:
 
 
 def search_path(path: str, own: Path) -> str:
-    """``PATH`` for tasks: without the folder of Topmast's programs, where that is an environment of its own.
+    """``PATH`` for tasks: without the folder of Topmast's programs, if it is its own environment.
 
-    What a task installs would else replace what Topmast runs on, and two tasks would fight over it.
+    Otherwise what a task installs would replace what Topmast runs on, and two tasks would conflict.
     """
     prefix = own.parent
     is_conda = (prefix / "conda-meta").is_dir() and prefix.parent.name == "envs"
@@ -141,7 +141,7 @@ def _checkpoint_folder(gang: StartGang, checkpoints: Path) -> str:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now; the tasks agree on it, and the first one takes it."""
+    """A port without a listener now; the tasks agree on it, and the first one takes it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

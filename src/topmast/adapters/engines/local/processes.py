@@ -1,4 +1,4 @@
-"""Process trees of Linux: who descends from whom, and how to end all of them.
+"""Process trees of Linux: which processes descend from which, and how to end all of them.
 
 Standard library only: supervisors, which must be small, use it too.
 """
@@ -37,7 +37,7 @@ def signal_on_parent_death(number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose parent ends: none can leave the tree."""
+    """Become the parent of every descendant that loses its parent: none can leave the tree."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -58,7 +58,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def has_ended(pid: int, started_ticks: int) -> bool:
-    """Whether a process is gone: no process, or another, has its number, or its parent has yet to take note."""
+    """Whether a process is gone: its number is free, reused, or kept for its parent to see."""
     fields = _stat(pid)
     return fields is None or int(fields[19]) != started_ticks or fields[0] in b"ZX"
 
@@ -85,35 +85,35 @@ def identity(pid: int) -> dict[str, object]:
     return {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id()}
 
 
-def pid_of(who: dict[str, object]) -> int | None:
+def pid_of(known: dict[str, object]) -> int | None:
     """The number in an identity, if a process can have it: tasks can write there."""
-    pid = who.get("pid")
+    pid = known.get("pid")
     return pid if type(pid) is int and 1 < pid < PID_END else None
 
 
-def kill_if_same(who: dict[str, object]) -> None:
+def kill_if_same(known: dict[str, object]) -> None:
     """SIGKILL the process with this identity, and no other that has its number now."""
-    send_if_same(who, signal.SIGKILL)
+    send_if_same(known, signal.SIGKILL)
 
 
-def wake_if_same(who: dict[str, object]) -> None:
+def wake_if_same(known: dict[str, object]) -> None:
     """SIGCONT to the process with this identity: it goes on, if it was halted."""
-    send_if_same(who, signal.SIGCONT)
+    send_if_same(known, signal.SIGCONT)
 
 
-def is_stopped(who: dict[str, object]) -> bool:
+def is_stopped(known: dict[str, object]) -> bool:
     """Whether the process with this identity was halted by a signal or a debugger."""
-    pid = pid_of(who)
-    if pid is None or who.get("boot") != boot_id():
+    pid = pid_of(known)
+    if pid is None or known.get("boot") != boot_id():
         return False
     fields = _stat(pid)
-    return fields is not None and int(fields[19]) == who.get("start_ticks") and fields[0] in b"Tt"
+    return fields is not None and int(fields[19]) == known.get("start_ticks") and fields[0] in b"Tt"
 
 
-def send_if_same(who: dict[str, object], number: int) -> None:
+def send_if_same(known: dict[str, object], number: int) -> None:
     """Signal the process with this identity, and no other that has its number now."""
-    pid = pid_of(who)
-    if pid is None or who.get("boot") != boot_id():
+    pid = pid_of(known)
+    if pid is None or known.get("boot") != boot_id():
         return
     try:
         fd = os.pidfd_open(pid)
@@ -121,7 +121,7 @@ def send_if_same(who: dict[str, object], number: int) -> None:
         return
     try:
         # Asked only now that the descriptor holds on to the process: it cannot be another's.
-        if start_ticks(pid) == who.get("start_ticks"):
+        if start_ticks(pid) == known.get("start_ticks"):
             signal.pidfd_send_signal(fd, number)
     except ProcessLookupError:
         pass

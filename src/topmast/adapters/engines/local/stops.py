@@ -31,7 +31,7 @@ class Stops:
         self._kill_at_s: dict[str, float] = {}
 
     def wake(self, attempt: str) -> None:
-        """Have the supervisors of an attempt and their agents run, if someone halted them."""
+        """Continue the supervisors of an attempt and their agents, if they were halted."""
         hosts: dict[str, bool] = {}
         for task in self._tasks.of_attempt(attempt):
             if task.end is None:
@@ -51,7 +51,7 @@ class Stops:
         return min(self._kill_at_s.values(), default=None)
 
     def enforce(self) -> None:
-        """Kill the supervisors whose time is over, and agents that cannot see to the rest."""
+        """Kill the supervisors that are out of time, and agents that cannot end the rest."""
         now_s = time.monotonic()
         for attempt in [name for name, at_s in self._kill_at_s.items() if at_s <= now_s]:
             left = [task for task in self._tasks.of_attempt(attempt) if task.end is None]
@@ -67,7 +67,7 @@ class Stops:
                     processes.kill_if_same(agent)
 
     def none_left(self, host: Host, now: float) -> bool:
-        """See to it that no task lives on a host whose agent died, and record that they are lost."""
+        """Ensure that no task lives on a host after its agent died, and record tasks as lost."""
         victims = self._tasks.alive_on(host.name)
         held = [task for task in victims if files.is_locked(self._layout.claim(task.name))]
         if held:  # supervisors clear up when the agent dies, if they can

@@ -3,8 +3,8 @@
 A supervisor is forked by the agent of its host, without exec, and is the parent in the last resort
 of every process of its task: when `waitpid` knows no child any more, nothing of the task is left.
 
-Orders are files in the attempt's folder, and a signal says no more than that they changed. So an
-order holds whoever was dead or asleep when it was given.
+Orders are files in the attempt's folder; a signal only says that they changed. So an order also
+reaches processes that were dead or asleep when it was given.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Supervisor:
         lock = files.claim(self.layout.claim(self.task), note)
         if lock is None:
             return
-        # The claim is written, so whoever orders a stop after this look finds it and signals us.
+        # The claim is written: a stop that is ordered after this look finds it and signals us.
         if files.read_json(self.layout.stop(self.attempt)) is not None:
             self._record(None, STOPPED_EARLY)
             return
@@ -104,7 +104,7 @@ class Supervisor:
             return 126, f"could not be started: {error}"
 
     def _record(self, code: int | None, error: str) -> None:
-        """Write how the task ended, as soon as the disk takes it: unrecorded, it would run again."""
+        """Write how the task ended as soon as the disk allows: unrecorded, it would run again."""
         at_s = time.time()
         report = files.last_report(self.layout.progress(self.task))
         while True:
@@ -124,7 +124,7 @@ class Supervisor:
     # --- steps that are done once for all tasks of the attempt on this host -----------------------
 
     def _once(self, name: str, start: Callable[[], None], what: str) -> None:
-        """Do a step, or wait until another task has done it; its output is in the log of the one that did."""
+        """Do a step, or wait for another task to do it; its output is in the log of that task."""
         place = self.work.parent
         record = place / f"{self.work.name}.{name}.json"
         self._leave_to_first(name, record)
@@ -146,7 +146,7 @@ class Supervisor:
             raise StepFailed(code or 1, f"task {rank}: {what} {how}; see `{see}`")
 
     def _leave_to_first(self, name: str, record: Path) -> None:
-        """The lowest rank on the host goes first, where people look; if it does not come, anyone may."""
+        """The lowest rank on the host goes first, where people look; without it, any may go."""
         mine = [
             int(rank)
             for rank, seat in self.plan["tasks"].items()
@@ -209,7 +209,8 @@ class Supervisor:
         os.chdir(self.work)
         environment = {**self.plan["envs"], **self.seat["envs"]}
         # The script is a file, and secrets are in the environment: neither is in the arguments.
-        os.execve(self.plan["shell"], ["bash", "-euo", "pipefail", os.fspath(file)], environment)  # noqa: S606
+        arguments = ["bash", "-euo", "pipefail", os.fspath(file)]
+        os.execve(self.plan["shell"], arguments, environment)  # noqa: S606
 
     def _wait(self, child: int) -> int:
         """Obey orders until a child has ended; its exit code, 128 + N for signal N."""

@@ -96,7 +96,7 @@ class Tasks:
         return [task for task in self._known.values() if task.attempt == attempt]
 
     def alive_on(self, host: str) -> list[Task]:
-        """Tasks of a host whose end is not known."""
+        """Tasks of a host without a known end."""
         return [t for t in self._known.values() if t.host == host and t.end is None]
 
     def ended_attempts(self) -> list[tuple[float, str]]:
@@ -175,7 +175,7 @@ class Tasks:
             self._tell(task, now)
 
     def _tell(self, task: Task, now: float) -> None:
-        """Post what is journalled of a report. A task may write it in a loop: the last one counts."""
+        """Post what is journalled of a report. A task may write many: the last one counts."""
         job, epoch, _ = task.key
         if task.resumed is not None:
             self._post(Resumed(job, epoch, task.resumed))
