@@ -74,6 +74,6 @@ def create_regional_api(
     @app.get(f"{PREFIX}/{{path:path}}")
     async def elsewhere(path: str) -> Response:
         detail = f"this is the placer of region {region}; the queue is at {queue_url}"
-        return problems.problem(404, "Not here", detail)
+        return problems.problem(404, "Wrong server", detail)
 
     return LinkGuard(app, token, open_paths=(HEALTH,))

@@ -22,7 +22,7 @@ def routes(service: Service, most_streams: int) -> APIRouter:
     @router.get(
         "/events",
         tags=["events"],
-        summary="Everything that happens, as it happens",
+        summary="All events, as they happen",
         description="Server-sent events; the data of each is an EventView.",
         **replies(200, {"text/event-stream": {"schema": {"type": "string"}}}),
     )

@@ -24,9 +24,9 @@ _LISTS = {
     "datasets": v.DatasetView,
 }
 _HOST_STATES = {
-    "cordon": (HostState.CORDONED, "No new work for a host"),
-    "uncordon": (HostState.HEALTHY, "A host takes work again"),
-    "drain": (HostState.DRAINING, "Move a host's work elsewhere, by checkpoint"),
+    "cordon": (HostState.CORDONED, "Cordon a host: it takes no new work"),
+    "uncordon": (HostState.HEALTHY, "Uncordon a host: it takes work again"),
+    "drain": (HostState.DRAINING, "Drain a host: move its jobs elsewhere by their checkpoints"),
 }
 _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
@@ -102,7 +102,7 @@ def routes(service: Service) -> APIRouter:
     @router.get(
         "/plans/capacity",
         tags=["fleet"],
-        summary="The plan of which hosts belong to which clusters",
+        summary="The capacity plan: which hosts belong to which clusters",
         **returns(v.CapacityPlanView),
     )
     async def capacity_plan() -> Response:
@@ -156,7 +156,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         return answer(await service.replicate(name, text(body, "region"), by), 202)
 
     @router.get(
-        "/plans/data", tags=["datasets"], summary="The plan of where data lies",
+        "/plans/data", tags=["datasets"], summary="The data plan: which regions store which datasets",
         **returns(v.DataPlanView),
     )  # fmt: skip
     async def data_plan() -> Response:
@@ -165,7 +165,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
     @router.delete(
         "/datasets/{name}",
         tags=["datasets"],
-        summary="Forget a dataset and delete its replicas",
+        summary="Remove a dataset and delete its replicas",
         **returns(v.DatasetView),
     )
     async def remove(name: str) -> Response:

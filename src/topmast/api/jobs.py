@@ -26,7 +26,7 @@ from topmast.service.service import Service
 ORDERS = ("newest", "queue")
 _JOB: dict[str, Any] = {
     "type": "object",
-    "description": "A job file as a JSON object; see the reference of the job file.",
+    "description": "A job file as a JSON object; see the reference of job files.",
 }
 _TEXT: dict[str, Any] = {"type": "string"}
 _BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
@@ -43,7 +43,7 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/jobs",
         tags=["jobs"],
-        summary="Submit a job; answered when it is durable",
+        summary="Submit a job; the answer comes when it is durable",
         **takes(_ONE, ("job",)),
         **returns(v.Receipt, 201),
     )
@@ -115,7 +115,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
     @router.get(
         "/jobs/{job}/explain",
         tags=["jobs"],
-        summary="Why a job stands where it stands",
+        summary="Why a job waits, or runs where it runs",
         **returns(v.Explanation),
     )
     async def explain(job: str) -> Response:
@@ -124,7 +124,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
     @router.post(
         "/jobs/{job}/cancel",
         tags=["jobs"],
-        summary="End a job for good",
+        summary="Cancel a job",
         **takes(_BY),
         **returns(v.JobView, 202),
     )
@@ -135,7 +135,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
     @router.get(
         "/jobs/{job}/logs",
         tags=["jobs"],
-        summary="A piece of one task's output",
+        summary="A part of one task's output",
         **replies(200, {"text/plain": {"schema": _BYTES}}),
     )
     async def logs(
@@ -170,7 +170,7 @@ def _workdirs(router: APIRouter, service: Service) -> None:
     @router.head(
         "/workdirs/{digest}",
         tags=["jobs"],
-        summary="Whether a snapshot is here",
+        summary="Whether the server has a snapshot",
         **replies(200, {}),
     )
     async def has_workdir(digest: str) -> Response:

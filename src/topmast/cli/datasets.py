@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from topmast.model.views import CopyView, DataPlanView, DatasetView
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="DATASET", help="Its name.", autocompletion=complete_datasets)
+    str,
+    typer.Argument(
+        metavar="DATASET", help="The name of a dataset.", autocompletion=complete_datasets
+    ),
 ]
 RegionArgument = Annotated[
     str, typer.Argument(metavar="REGION", help="A region.", autocompletion=complete_regions)
@@ -79,15 +82,15 @@ def add_one(
     region: Annotated[
         str,
         typer.Option(
-            metavar="REGION", help="The region that has it.", autocompletion=complete_regions
+            metavar="REGION", help="The region that stores it.", autocompletion=complete_regions
         ),
     ],
     path: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where it lies in the store of the region.")
+        str | None, typer.Option(metavar="PATH", help="Its path in the store of the region.")
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="A folder to bring to the region (a local server)."),
+        typer.Option(metavar="DIR", help="A local folder to copy to the region; the server must run on this machine."),
     ] = None,
     allowed: Annotated[
         list[str] | None,
@@ -185,8 +188,8 @@ def _say_plan(view: DataPlanView) -> None:
         figures = view.figures
         gap = "no bound" if figures["gap"] is None else f"gap {figures['gap']:.2%}"
         say(f"Plan {view.number}: {gap}, worst demand/supply {figures['max_demand_supply']:.2f},"
-            f" {figures['replication_overhead']:.0%} more bytes than there must be")  # fmt: skip
-        say(f"Moves: {view.done} done, {view.copies_in_flight} copies on their way,"
+            f" {figures['replication_overhead']:.0%} bytes beyond the minimum")  # fmt: skip
+        say(f"Moves: {view.done} done, {view.copies_in_flight} copies under way,"
             f" {view.copies_left} to come, {view.drops_left} drops to come")  # fmt: skip
     for text in view.given_up:
         say(f"Given up: {text}")

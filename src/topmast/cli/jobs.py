@@ -248,7 +248,9 @@ def _say_story(story: JobStory) -> None:
 
 def _silence_line(job: JobView) -> str:
     return (
-        "" if job.reachable else f"region {job.region} does not answer: this is what it said last"
+        ""
+        if job.reachable
+        else f"region {job.region} does not answer: this is its last known state"
     )
 
 
@@ -269,9 +271,7 @@ def _attempts_line(job: JobView) -> str:
 
 
 def _refusals_line(job: JobView) -> str:
-    return (
-        f"{plural(job.refusals, 'plan')} at commit, and asked about again" if job.refusals else ""
-    )
+    return f"{plural(job.refusals, 'plan')} at commit; the queue asks again" if job.refusals else ""
 
 
 def _step_line(job: JobView) -> str:

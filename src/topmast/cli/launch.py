@@ -57,13 +57,14 @@ def launch(
         bool, typer.Option("--follow", "-f", help="Wait, and show what its first task writes.")
     ] = False,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Instead of the name in the file.")
+        str | None,
+        typer.Option(metavar="NAME", help="The job's name, instead of the name in the file."),
     ] = None,
     tenant: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Instead of the tenant in the file.",
+            help="The tenant, instead of the tenant in the file.",
             autocompletion=complete_tenants,
         ),
     ] = None,
@@ -71,7 +72,7 @@ def launch(
         str | None,
         typer.Option(
             metavar="BAND",
-            help="Instead of the priority in the file.",
+            help="The priority, instead of the priority in the file.",
             autocompletion=complete_bands,
         ),
     ] = None,

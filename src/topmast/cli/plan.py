@@ -194,7 +194,12 @@ def _say_moves(moves: list[Mapping[str, Any]]) -> None:
 def example(
     session: Session,
     kind: Annotated[
-        str, typer.Option("--kind", metavar="sparse|dense", help="How much hangs together.")
+        str,
+        typer.Option(
+            "--kind",
+            metavar="sparse|dense",
+            help="How many workloads read each table: few or many.",
+        ),
     ] = "sparse",
     tables: Annotated[int, typer.Option("--tables", min=1, help="Tables.")] = 2_000,
     regions: Annotated[int, typer.Option("--regions", min=1, max=64, help="Regions.")] = 10,

@@ -81,7 +81,10 @@ def capacity_example(
     clusters: Annotated[int, typer.Option("--clusters", min=1, help="Clusters.")] = 40,
     domains: Annotated[int, typer.Option("--domains", min=1, help="Fault domains.")] = 40,
     asked: Annotated[
-        float, typer.Option("--asked", min=0.0, max=10.0, help="Of all GPUs, the part asked for.")
+        float,
+        typer.Option(
+            "--asked", min=0.0, max=10.0, help="The part of all GPUs that clusters ask for."
+        ),
     ] = 0.9,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of all random numbers.")] = 0,
     out: Annotated[

@@ -19,7 +19,7 @@ from topmast.cli.text import number
 LINE_S = 10.0
 """How often progress is told where there is no terminal to draw on."""
 DRAW_S = 0.2
-FORMAT_HELP = "How the trace is written: topmast, pai, pai-tasks, openb, philly, helios, gavel, ..."
+FORMAT_HELP = "The trace's format: topmast, pai, pai-tasks, openb, philly, helios, gavel, ..."
 
 
 TraceOption = Annotated[Path, typer.Option("--trace", metavar="FILE", help="The jobs to run.")]
@@ -52,10 +52,11 @@ LimitOption = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N jobs.")
 ]
 FromOption = Annotated[
-    str | None, typer.Option("--from", metavar="T", help="Only jobs submitted from then.")
+    str | None,
+    typer.Option("--from", metavar="T", help="Only jobs submitted at this time or later."),
 ]
 ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before then.")
+    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time.")
 ]
 LoadOption = Annotated[
     float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")

@@ -46,14 +46,16 @@ ThroughputsOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Only the first N of the jobs that are left.")
+    int | None, typer.Option(min=1, metavar="N", help="Only the first N of the remaining jobs.")
 ]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", metavar="T", help="Only jobs submitted from then on: 2h, 86400."),
+    typer.Option(
+        "--from", metavar="T", help="Only jobs submitted at this time or later: 2h, 86400."
+    ),
 ]
 ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before then: 7d.")
+    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time: 7d.")
 ]
 LoadOption = Annotated[
     float | None, typer.Option(metavar="X", help="Let jobs arrive X times as fast.")
@@ -126,7 +128,7 @@ def describe(
     file: TraceArgument,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Draw it too, as PNG and SVG, into this folder."),
+        typer.Option(metavar="DIR", help="Also write plots, as PNG and SVG, into this folder."),
     ] = None,
     format: FormatOption = "topmast",
     host_gpus: HostGpusOption = 8,
@@ -173,7 +175,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     fleet_out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write the fleet file that belongs to it."),
+        typer.Option(metavar="FILE", help="Where to write the matching fleet file."),
     ] = None,
 ) -> None:
     """Make up a trace with the published marginals of a real one.

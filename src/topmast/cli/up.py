@@ -74,14 +74,15 @@ Throughputs = Annotated[
 PlanDataEvery = Annotated[
     str | None,
     typer.Option(
-        metavar="DURATION", help="Plan so often where data lies, and move it. Default: never."
+        metavar="DURATION",
+        help="Plan this often where datasets are stored, and move them. Default: never.",
     ),
 ]
 PlanCapacityEvery = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Plan so often which hosts belong to which clusters, and move them. Default: never.",
+        help="Plan this often which hosts belong to which clusters, and move them. Default: never.",
     ),
 ]
 

@@ -35,7 +35,9 @@ def usage(
     since: Annotated[
         str | None, typer.Option(metavar="T", help="Start of the period: 24h (ago), 2030-01-31.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="T", help="Up to then.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="T", help="End of the period. Default: now.")
+    ] = None,
 ) -> None:
     """GPU-hours held, kept and lost over a period.
 

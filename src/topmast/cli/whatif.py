@@ -136,7 +136,7 @@ def say_futures(document: Mapping[str, Any]) -> None:
     """Both futures side by side, for people."""
     base, changed = document["base"], document["changed"]
     if not document["changes"]:
-        note("warning: nothing is changed: see `topmast whatif --help`")
+        note("warning: both runs are the same: name a change (see `topmast whatif --help`)")
     for line in document["warnings"]:
         note(f"warning: {line}")
     say_fields(

@@ -457,7 +457,7 @@ class Service:
         since = until - 30 * 86_400.0 if since_s is None else since_s
         if since > until:
             message = (
-                "the period begins after it ends" if until_s is not None else "is still to come"
+                "the period begins after it ends" if until_s is not None else "is in the future"
             )
             raise InvalidInput(message, field="since", remedy="an earlier since, or a later until")
         rows = await asyncio.to_thread(self.journal.attempts, since, until)

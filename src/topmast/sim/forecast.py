@@ -125,7 +125,7 @@ class Forecast:
 
     def _never(self, until_s: float) -> str:
         if not len(self.fork.heap):
-            return "no event that is known to come would let it start"
+            return "no expected event would let it start"
         reached_s = min(self.fork.heap.next_s(), until_s) - self.from_s
         return f"it does not start within {format_duration(reached_s)}, and the forecast looks no further"
 

@@ -212,7 +212,7 @@ def test_a_job_of_a_region_that_does_not_answer_is_marked(server: FakeServer, ca
     server.on("GET", "/jobs/j3/story", JobStory(running("j3"), (), ()))
     rows = call("queue").out.splitlines()[1:]
     assert ["RUNNING, unreachable" in row for row in rows] == [True, False]
-    line = "unreachable  region east does not answer: this is what it said last"
+    line = "unreachable  region east does not answer: this is its last known state"
     assert line in call("status", "j2").out
     assert "unreachable" not in call("status", "j3").out
 
