@@ -326,7 +326,7 @@ def test_the_data_plan(server: FakeServer, call: Call) -> None:
     """How good it is, how far it is, what was given up, what went wrong."""
     server.on("GET", "/plans/data", PLAN)
     out = call("datasets", "plan").out
-    assert "Plan 3: gap 2.31%, worst demand/supply 1.00, 42% more bytes" in out
+    assert "Plan 3: gap 2.31%, worst demand/supply 1.00, 42% bytes beyond" in out
     assert "17 done, 2 copies under way, 4 to come, 1 drops to come" in out
     assert "Given up: copy of a in west" in out
     assert "The last plan failed: the planner's process died (signal 9)" in out
