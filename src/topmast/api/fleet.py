@@ -156,7 +156,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         return answer(await service.replicate(name, text(body, "region"), by), 202)
 
     @router.get(
-        "/plans/data", tags=["datasets"], summary="The data plan: which regions store which datasets",
+        "/plans/data", tags=["datasets"], summary="The data plan: where datasets are stored",
         **returns(v.DataPlanView),
     )  # fmt: skip
     async def data_plan() -> Response:
