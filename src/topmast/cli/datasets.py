@@ -90,7 +90,7 @@ def add_one(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="A local folder to copy to the region; the server must run on this machine."),
+        typer.Option(metavar="DIR", help="A folder of the server's machine to copy to the region."),
     ] = None,
     allowed: Annotated[
         list[str] | None,
