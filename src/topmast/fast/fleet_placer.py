@@ -28,7 +28,8 @@ from topmast.fast.region.search import compiled, kernels
 from topmast.fast.region.search.blocked_index import (
     ANY,
     FREE_ONLY,
-    Refused,
+    BlockedIndex,
+    Needs,
     Where,
     regions_with_room,
 )
@@ -42,9 +43,6 @@ from topmast.model.plan import PlacementRequest, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import ScorePolicy
 from topmast.policies.options import Profile, ScoreWeights
-
-Needs = tuple[int, int, list[compiled.Choice], Where, Level]
-"""Tasks (0: not known), the threshold of whom it may stop, what a task may have, where, and the widest level."""
 
 
 class FleetPlacer(EventMachine):
@@ -62,11 +60,11 @@ class FleetPlacer(EventMachine):
         self.placers = placers
         self.pool = pool
         self.score = score
-        self.refused = Refused()
+        self.blocked = BlockedIndex()
         self._kept: Reservation | None = None
         """The seats that were kept from some of those."""
         self._index: Index | None = None
-        """Whose numbers ``refused`` speaks of."""
+        """Whose numbers ``blocked`` speaks of."""
         self._reasons_of: Index | None = None
         self._reasons_by: dict[object, dict[str, PendingReason]] = {}
         """By region, why gangs find no place in the hosts of that index."""
@@ -144,10 +142,10 @@ class FleetPlacer(EventMachine):
         return best_of(offers)
 
     def _remember(self, event: m.RequestFleetBids) -> None:
-        """What it takes for another question about the kin of this job to make sense."""
+        """Note what the placement class of this job lacks."""
         ask = event.ask
-        needs = self._needs(ask, event.terms)
-        self.refused.note(event.kin, ask.models, *needs, kept=self._keeps(ask.held))
+        needs, kept = self._needs(ask, event.terms), self._keeps(ask.held)
+        self.blocked.block(event.placement_class, ask.models, needs, kept=kept)
 
     def _needs(self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]) -> Needs:
         """What has to be there, and where, for a gang to be placed."""
@@ -158,14 +156,14 @@ class FleetPlacer(EventMachine):
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
         required = ask.topology.required
         level = Level.CLUSTER if required is None else required
-        return tasks, threshold, choices, self._where(ask, terms), level
+        return Needs(tasks, threshold, choices, self._where(ask, terms), level)
 
     def _keeps(self, held: Reservation | None) -> bool:
         """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
         if held is None or held.region not in self.placers:
             return False
         if self._kept is None or self._kept.seats != held.seats:
-            self.refused.end_of_reservation()
+            self.blocked.end_of_reservation()
             self._kept = held
         return True
 
@@ -178,33 +176,34 @@ class FleetPlacer(EventMachine):
         found = (index.cluster_number.get((region, ask.cluster)) for region in terms)
         return bits, next((number for number in found if number is not None), ANY)
 
-    def _who_fits(self, event: m.CheckBlocked) -> None:
-        """Look for those whom more room in a region might help."""
+    def _check_blocked(self, event: m.CheckBlocked) -> None:
+        """Name the blocked classes that more room in a region may help."""
         index = self.pool.index()
         if index is not self._index or event.clusters is None or event.region not in self.placers:
             self._index = index  # what its numbers meant is gone
-            self.refused, self._kept = Refused(), None
+            self.blocked, self._kept = BlockedIndex(), None
             self.send(ids.QUEUE, m.Unblocked(None))
             return
         if event.freed:
-            self.refused.end_of_reservation()
+            self.blocked.end_of_reservation()
             self._kept = None
         numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
         clusters = [number for number in numbers if number is not None]
-        if clusters and len(self.refused):
-            kin = self.refused.who_fits(index, clusters) + self._who_fits_beside(index, clusters)
-            if kin:
-                self.send(ids.QUEUE, m.Unblocked(tuple(dict.fromkeys(kin))))
+        if clusters and len(self.blocked):
+            helped = self.blocked.take_helped(index, clusters)
+            helped += self._take_helped_beside(index, clusters)
+            if helped:
+                self.send(ids.QUEUE, m.Unblocked(tuple(dict.fromkeys(helped))))
 
-    def _who_fits_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
-        """Of those from whom seats are kept, who might fit beside these. As `Refused.who_fits`."""
+    def _take_helped_beside(self, index: Index, clusters: list[int]) -> tuple[int, ...]:
+        """Of the classes from which seats are kept, those that may fit beside these seats."""
         held = self._kept
         if held is None:
             return ()
         if index.cluster_number.get((held.region, held.cluster)) not in clusters:
-            return self.refused.who_fits(index, clusters, kept=True)
+            return self.blocked.take_helped(index, clusters, kept=True)
         with kept_out(self.placers[held.region].columns, held):
-            return self.refused.who_fits(index, clusters, kept=True)
+            return self.blocked.take_helped(index, clusters, kept=True)
 
     def _placer(self, region: str) -> RegionalPlacer:
         placer = self.placers[region]
@@ -249,7 +248,7 @@ class FleetPlacer(EventMachine):
     ) -> dict[str, float]:
         """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
         index = self.pool.index()
-        bits = regions_with_room(index, *self._needs(ask, terms))
+        bits = regions_with_room(index, self._needs(ask, terms))
         if not bits:
             return {}
         until_s = index.old_enough_at_s(ask.band, self.profile.min_runtime_s, self.now)
@@ -301,7 +300,7 @@ class FleetPlacer(EventMachine):
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.RequestFleetBids: _ask,
-        m.CheckBlocked: _who_fits,
+        m.CheckBlocked: _check_blocked,
     }
 
 

@@ -9,15 +9,15 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
-from topmast.fast.queue.backlog.attained_service import Services
+from topmast.fast.queue.backlog.attained_service import AttainedService
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.blocked import JobMayMore
 from topmast.fast.queue.backlog.durations import Durations, History
 from topmast.fast.queue.backlog.learning import Learned
-from topmast.fast.queue.backlog.model_reservation import KeptBack
-from topmast.fast.queue.backlog.priority_timers import Drifts
+from topmast.fast.queue.backlog.model_reservation import ModelReservation
+from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.task_mix import Mix
-from topmast.fast.queue.backlog.topology_policy import Shapes
+from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.auction import Asking
 from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
@@ -98,7 +98,7 @@ class QueueState(EventMachine):
         self.pair_speeds = pair_speeds
         self.order = order
         self.binding = EarlyBinding(profile.bind, bind)
-        self.kept_back = KeptBack(reserve, profile.reserve.patience_s)
+        self.kept_back = ModelReservation(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.homes: dict[str, str] = {}
         """Where the fleet file has those hosts that belong to another cluster now."""
@@ -109,8 +109,8 @@ class QueueState(EventMachine):
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s, profile.predict)
-        self.services = Services(order)
-        self.shapes = Shapes(score)
+        self.services = AttainedService(order)
+        self.shapes = TopologyPolicy(score)
         self.mix = Mix()
         self.rounds = Rounds(profile.shares, share)
         self.kinds = Kinds(self.fleet, self.entitlements)
@@ -130,7 +130,7 @@ class QueueState(EventMachine):
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.ahead = Ahead(profile.ask_ahead)
-        self.drifts = Drifts(order, profile.rerank_interval_s)
+        self.drifts = PriorityTimers(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.asking: Asking | None = None
@@ -276,7 +276,7 @@ class QueueState(EventMachine):
         self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
         self.services.restore(state.services_gpu_s)
-        self.drifts = Drifts(self.order, self.profile.rerank_interval_s)
+        self.drifts = PriorityTimers(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.elastic = Elastic(self.profile.elastic)
         self.pending = self._empty_backlog()

@@ -19,9 +19,9 @@ from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.blocked_index import (
-    EVERYWHERE,
     FREE_ONLY,
-    Refused,
+    BlockedIndex,
+    Needs,
     regions_with_room,
 )
 from topmast.fast.region.search.compiled import choices_in, question_of
@@ -31,7 +31,6 @@ from topmast.model.job import (
     Accelerator,
     Band,
     JobSpec,
-    Level,
     Resources,
     TaskGroup,
     Topology,
@@ -150,11 +149,11 @@ def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
     index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
-    refused = Refused()
-    choices = choices_in(index, ask, (0,))
-    refused.note(0, None, 1, FREE_ONLY, choices)
-    assert refused.who_fits(index, [0]) == (0,)
-    assert regions_with_room(index, 1, FREE_ONLY, choices, EVERYWHERE, Level.CLUSTER)
+    blocked = BlockedIndex()
+    needs = Needs(1, FREE_ONLY, choices_in(index, ask, (0,)))
+    blocked.block(0, None, needs)
+    assert blocked.take_helped(index, [0]) == (0,)
+    assert regions_with_room(index, needs)
 
 
 def _needs(cpus: float) -> Resources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Band, JobSpec
@@ -61,8 +61,8 @@ class RequestFleetBids(Message, frozen=True, tag="AskFleet"):
     batch: int
     ask: PlacementRequest
     terms: dict[str, RegionTerms]
-    kin: int = 0
-    """The job's placement class. A refusal is remembered for the whole class."""
+    placement_class: int = field(name="kin", default=0)
+    """The number of the job's placement class. A refusal is remembered for the whole class."""
     hold_s: float = 0.0
 
 
@@ -226,7 +226,7 @@ class CheckBlocked(Message, frozen=True, tag="WhoFits"):
 class Unblocked(Message, frozen=True, tag="MayFit"):
     """Jobs of these placement classes are searched again."""
 
-    kin: tuple[int, ...] | None
+    classes: tuple[int, ...] | None = field(name="kin")
     """Numbers of placement classes; None for all."""
 
 

@@ -1,4 +1,4 @@
-"""What jobs took in all that have succeeded, for orders that go by its distribution (`Empirical`)."""
+"""The total service of jobs that succeeded, for orders that use its distribution (`Empirical`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from topmast.model.job import MILLI
 from topmast.policies.base import Empirical, OrderPolicy
 
 KEPT = 10_000
-"""Of so many of the latest jobs the total service is kept."""
+"""The total service is kept of so many of the latest jobs."""
 RENEWED_EVERY = 16
 """The order takes up a new sample when a sixteenth more jobs than it knows have ended."""
 
 
-class Services:
+class AttainedService:
     """Total GPU-seconds of the latest jobs, oldest first; kept only for an order that learns from them."""
 
     def __init__(self, order: OrderPolicy) -> None:

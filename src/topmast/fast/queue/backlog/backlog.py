@@ -27,7 +27,7 @@ from topmast.fast.queue.backlog.placement_class import (
 from topmast.fast.queue.backlog.placement_class import Key as ClassKey
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.fast.queue.backlog.timers import Timers
-from topmast.fast.queue.backlog.topology_policy import Shapes
+from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Grant
 from topmast.fast.queue.rounds.rounds import Rounds
@@ -44,14 +44,14 @@ class Backlog:
         order: OrderPolicy,
         fairness: Callable[[str], float],
         durations: Durations,
-        shapes: Shapes | None = None,
+        shapes: TopologyPolicy | None = None,
         rounds: Rounds | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
         self.unblock, self.block = self.blocked.unblock, self.blocked.block
         self.durations = durations
-        self.shapes = shapes or Shapes(None)
+        self.shapes = shapes or TopologyPolicy(None)
         self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
         self.job_classes: dict[ClassKey, JobClass] = {}
         self._class_of: dict[str, JobClass] = {}

@@ -1,4 +1,4 @@
-"""GPU models that are kept for the jobs that use them, and from whom, until when."""
+"""GPU models that are kept for the jobs that need them: which jobs may not use them, and until when."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from topmast.model.job import Accelerator
 from topmast.policies.base import ReservePolicy
 
 
-class KeptBack:
-    """Asks the hook `reserve`; without one nothing is kept from anybody."""
+class ModelReservation:
+    """Asks the policy `reserve`; without one every job may use every model."""
 
     def __init__(self, reserve: ReservePolicy | None, patience_s: float | None) -> None:
         self._reserve = reserve
         self._patience_s = patience_s
         self.is_anything = reserve is not None
-        """Whether anything may be kept from anybody."""
+        """Whether any model may be kept."""
 
     def wasted(
         self, listed: Sequence[Accelerator], gpus: float, waited_s: float

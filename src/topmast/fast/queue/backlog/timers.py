@@ -35,16 +35,20 @@ class Timers(Generic[K]):
 
     def next_s(self) -> float | None:
         """The first time. Amortised O(log keys)."""
+        first = self.first()
+        return None if first is None else first[0]
+
+    def first(self) -> tuple[float, K] | None:
+        """The first time and its key. Amortised O(log keys)."""
         heap = self._heap
         while heap and self._at_s.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        return (heap[0][0], heap[0][2]) if heap else None
 
     def take_due(self, now: float) -> list[K]:
         """The keys that are due, in order; they have no time any more. O(due x log keys)."""
         due: list[K] = []
-        while (at_s := self.next_s()) is not None and at_s <= now:
-            key = heapq.heappop(self._heap)[2]
-            del self._at_s[key]
-            due.append(key)
+        while (first := self.first()) is not None and first[0] <= now:
+            due.append(first[1])
+            self.drop(first[1])
         return due

@@ -1,4 +1,4 @@
-"""How near to one another the tasks of a job must sit: as its people say, or as the scoring decides."""
+"""How close the tasks of a job must sit: as its submitter says, or as the scoring decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from topmast.model.job import MILLI, JobSpec, TaskGroup, Topology
 from topmast.policies.base import ScorePolicy, Shaping
 
 
-class Shapes:
+class TopologyPolicy:
     """The topology that is asked for, looked up once for all jobs alike."""
 
     def __init__(self, score: ScorePolicy | None) -> None:
@@ -26,7 +26,7 @@ class Shapes:
         self._kinds, self._known = tuple(kinds.values()), {}
 
     def topology_of(self, spec: JobSpec) -> Topology:
-        """What a job's questions ask for. O(kinds of hosts x models), then O(1)."""
+        """What the requests of a job ask for. O(kinds of hosts x models), then O(1)."""
         if self._score is None:
             return spec.topology
         key = (spec.groups, spec.topology, spec.skew)

@@ -167,7 +167,7 @@ def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
 
 def may_fit(queue: QueueViews, event: m.Unblocked) -> None:
     """Ask again about these, or about all."""
-    if event.kin is None:
+    if event.classes is None:
         queue.pending.unblock(Anything())
     else:
-        queue.pending.unblock(RoomFreed(event.kin))
+        queue.pending.unblock(RoomFreed(event.classes))

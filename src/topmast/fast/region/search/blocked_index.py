@@ -1,13 +1,13 @@
-"""Who was refused, and what would have to be there for another look to make sense (negative cache).
+"""The blocked index: what each blocked placement class lacks, so that only useful room unblocks it.
 
-A gang of one group with whole GPUs was refused when a search over every cluster found no place. Since then
-most hosts can only have become fuller; it fits, at the earliest, when a domain of a cluster that has grown
-has room for all its tasks, of the widest level that it may span: free, or, where it may stop others,
-free once all of lower bands were gone. That is necessary, not sufficient, so that nobody is forgotten. Of
-any other job nothing is known but that more room may help it.
+A gang of one group with whole GPUs found no place when a search looked at every cluster. Since then
+most hosts can only have become fuller. It fits, at the earliest, when a domain of a cluster that has
+grown has room for all its tasks, of the widest level that it may span: free, or, where it may stop
+other jobs, free once all of lower bands were gone. That is necessary, not sufficient, so that no job
+starves. Of any other job nothing is known but that more room may help it.
 
-Who was refused while seats were reserved for another cannot have those until that reservation ends, of which
-the queue tells.
+A class that was refused while seats were reserved for another job cannot have those until that
+reservation ends, of which the queue tells.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation_table import AllocationTable
@@ -26,9 +27,10 @@ from topmast.fast.region.search.kernels import HOST_LEVEL
 from topmast.model.job import Level
 
 CHOICES = 4
-"""Jobs that accept more GPU models than that are looked at again whenever there is more room."""
+"""Jobs that accept more GPU models than that are tried again whenever there is more room."""
 FIRST_ROWS = 64
 FREE_ONLY = -1
+"""The threshold of a gang that may stop no job."""
 ANY = -1
 EVERYWHERE = (-1, ANY)
 """Any cluster: the bits of all regions, and no cluster in particular."""
@@ -38,115 +40,122 @@ LEVEL = WHERE + 2
 KEPT = LEVEL + 1
 
 Where = tuple[int, int]
-"""Which clusters a question was of: the bits of their regions (`Index.region_bits`), and the one, or `ANY`."""
+"""The clusters of a request: the bits of their regions (`Index.region_bits`), and the one, or `ANY`."""
+
+
+class Needs(Struct, frozen=True, gc=False):
+    """What has to be there for a gang to be placed."""
+
+    tasks: int
+    """0: not known, so that any room may help."""
+    threshold: int
+    """Of the jobs that it may stop (`threshold_of`), or `FREE_ONLY`."""
+    choices: list[Choice]
+    """What one of its tasks may take."""
+    where: Where = EVERYWHERE
+    level: Level = Level.CLUSTER
+    """The widest that it may span."""
+
+
 Key = tuple[int, tuple[int, ...] | None, bool, bool, Where]
-"""Kin; the accelerators that might be used; whether to look again at any room; whether seats were kept from it; where.
+"""Placement class; the accelerators that might be used; whether any room may help; whether reserved
+seats were kept from it; where.
 
-Of one kin questions may be of different regions: where there is its data, it was asked about with victims, too."""
-NOBODY: Key = (0, None, False, False, EVERYWHERE)
+Requests of one class may be of different regions: with preemption only those with its data are asked."""
+NO_KEY: Key = (0, None, False, False, EVERYWHERE)
 
 
-class Refused:
-    """What those who were refused need, by kin and what they might use (R rows); working memory, of one index."""
+class BlockedIndex:
+    """What blocked classes need (R rows); working memory, of one index."""
 
     def __init__(self) -> None:
         self._row_of: dict[Key, int] = {}
-        self._key_of: list[Key] = [NOBODY] * FIRST_ROWS
+        self._key_of: list[Key] = [NO_KEY] * FIRST_ROWS
         self._free = list(range(FIRST_ROWS))[::-1]
         self._needs: I64 = np.zeros((FIRST_ROWS, KEPT + 1), np.int64)
         """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
-        the bits of the regions that may hold it, and the cluster, or `ANY`; the widest level; 1 where reserved
-        seats were kept from it."""
+        the bits of the regions that may hold it, and the cluster, or `ANY`; the widest level; 1 where
+        reserved seats were kept from it."""
 
     def __len__(self) -> int:
         return len(self._row_of)
 
-    def note(
+    def block(
         self,
-        kin: int,
+        placement_class: int,
         models: tuple[int, ...] | None,
-        tasks: int,
-        threshold: int,
-        choices: list[Choice],
-        where: Where = EVERYWHERE,
-        level: Level = Level.CLUSTER,
+        needs: Needs,
         *,
         kept: bool = False,
     ) -> None:
-        """A gang was refused that may span ``level``. No tasks: look again whenever there is more room ``where`` it was asked about.
-
-        ``kept``: reserved seats were kept from it. O(1).
-        """
-        key = (kin, models, tasks == 0, kept, where)
+        """A gang of a class found no place. ``kept``: reserved seats were kept from it. O(1)."""
+        key = (placement_class, models, needs.tasks == 0, kept, needs.where)
         row = self._row_of.get(key)
         if row is None:
             if not self._free:
                 self._grow()
             row = self._row_of[key] = self._free.pop()
             self._key_of[row] = key
-        _write(self._needs[row], tasks, threshold, choices, where, level)
+        _write(self._needs[row], needs)
         self._needs[row, KEPT] = kept
 
     def _grow(self) -> None:
         rows = len(self._needs)
         self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
-        self._key_of += [NOBODY] * rows
+        self._key_of += [NO_KEY] * rows
         self._free = list(range(rows, 2 * rows))[::-1]
 
     def end_of_reservation(self) -> None:
-        """No seats are kept from anybody any more. O(R)."""
+        """No reserved seats are kept from any class any more. O(R)."""
         self._needs[:, KEPT] = 0
 
-    def who_fits(
+    def take_helped(
         self, index: Index, clusters: Iterable[int], *, kept: bool = False
     ) -> tuple[int, ...]:
-        """The kin that might fit into these clusters, forgotten from now on.
+        """The classes that may fit into these clusters; they are not in the index any more.
 
-        Either those from whom seats are ``kept``, or the others. O(R * sections of the clusters * W).
+        Either those from which reserved seats are ``kept``, or the others.
+        O(R * sections of the clusters * W).
         """
         grown: I64 = np.array(list(clusters), np.int64)
-        found = _who_fits(
+        found = _may_fit(
             index.arrays, index.holders.held, index.region_bits, self._needs, grown, kept
         )
-        kin: dict[int, None] = {}
+        helped: dict[int, None] = {}
         for row in np.flatnonzero(found).tolist():
             key = self._key_of[row]
-            kin[key[0]] = None
+            helped[key[0]] = None
             del self._row_of[key]
             self._needs[row, 0] = 0
             self._free.append(row)
-        return tuple(kin)
+        return tuple(helped)
 
 
-def regions_with_room(
-    index: Index, tasks: int, threshold: int, choices: list[Choice], where: Where, level: Level
-) -> int:
-    """The bits of regions in which a gang might fit, if all were gone whom it may stop, however young.
+def regions_with_room(index: Index, needs: Needs) -> int:
+    """The bits of regions where a gang might fit without all jobs that it may stop, however young.
 
     All bits, where nothing is known of such a gang. O(sections * W).
     """
-    needs: I64 = np.zeros((1, KEPT + 1), np.int64)
-    _write(needs[0], tasks, threshold, choices, where, level)
-    if not needs[0, 2]:
-        return where[0]
-    return int(_where_room(index.arrays, index.holders.held, index.region_bits, needs))
+    if not needs.tasks or len(needs.choices) > CHOICES:
+        return needs.where[0]
+    row: I64 = np.zeros((1, KEPT + 1), np.int64)
+    _write(row[0], needs)
+    return int(_where_room(index.arrays, index.holders.held, index.region_bits, row))
 
 
-def _write(
-    needs: I64, tasks: int, threshold: int, choices: list[Choice], where: Where, level: Level
-) -> None:
-    needs[:] = 0
-    needs[0], needs[1] = 1, threshold
-    needs[WHERE:LEVEL] = where
-    needs[LEVEL] = level
-    if len(choices) <= CHOICES:
-        needs[2] = tasks
-        for at, choice in enumerate(choices):
-            needs[3 + 2 * at : 5 + 2 * at] = choice.model, choice.gpus
+def _write(row: I64, needs: Needs) -> None:
+    row[:] = 0
+    row[0], row[1] = 1, needs.threshold
+    row[WHERE:LEVEL] = needs.where
+    row[LEVEL] = needs.level
+    if len(needs.choices) <= CHOICES:
+        row[2] = needs.tasks
+        for at, choice in enumerate(needs.choices):
+            row[3 + 2 * at : 5 + 2 * at] = choice.model, choice.gpus
 
 
 @kernel
-def _who_fits(
+def _may_fit(
     a: Arrays, h: AllocationTable, bits: I64, needs: I64, clusters: I64, kept: bool
 ) -> NDArray[np.bool_]:
     """Which rows of ``needs`` might fit into one of the clusters. O(R * sections of the clusters * W)."""

@@ -1,4 +1,4 @@
-"""What one job was told goes for its kin, and only for those that may do no more than it."""
+"""The verdict of one job goes for its placement class, but not for jobs that may do more."""
 
 from tests.support.build import cluster, dataset, fleet, job, profile
 from tests.support.world import World
@@ -13,7 +13,7 @@ GPUS = 8
 
 
 class Asked(World):
-    """Notes about whom the desk was asked."""
+    """Notes the jobs of which the fleet placer was asked."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(fleet(cluster("east-1", 2), tenants=TENANTS), profile(**options))
@@ -28,7 +28,7 @@ class Asked(World):
         self.machines.fleet_placer.handlers = handlers  # type: ignore[misc]
 
     def news(self) -> list[str]:
-        """About whom since this was called last."""
+        """Those since this was called last."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -48,8 +48,8 @@ def test_one_question_for_the_jobs_of_many_tenants() -> None:
     assert {world.reason(each) for each in waiting} == {"InsufficientCapacity"}
 
 
-def test_who_arrives_later_is_told_at_once() -> None:
-    """Also of a line that is new."""
+def test_a_job_that_arrives_later_gets_the_verdict_at_once() -> None:
+    """Also where its tenant had no such job before."""
     world, _ = _full()
     world.submit(job(gpus=GPUS, tenant="a"))
     world.news()
@@ -71,7 +71,7 @@ def test_room_for_one_goes_to_the_first_and_asks_about_no_more_than_the_next() -
     assert world.states()[second] == world.states()[third] == "RUNNING"
 
 
-def test_another_band_is_no_kin_within_quota() -> None:
+def test_another_band_is_another_class_within_quota() -> None:
     """It may stop others."""
     world, _ = _full(min_runtime_s=0.0)
     low, high = world.submit(
@@ -81,7 +81,7 @@ def test_another_band_is_no_kin_within_quota() -> None:
     assert world.jobs[high].plan is not None
 
 
-def test_smaller_jobs_are_no_kin() -> None:
+def test_smaller_jobs_are_of_another_class() -> None:
     """They may fit."""
     world, running = _full()
     world.finish(running[0])
@@ -92,7 +92,7 @@ def test_smaller_jobs_are_no_kin() -> None:
 
 
 def test_the_next_reservation_goes_to_the_first_in_order() -> None:
-    """Its kin were refused beside the seats of another; once these are free, they are asked in turn."""
+    """Its class was refused beside reserved seats; once these are free, its jobs are tried in turn."""
     world, running = _full(reserve_after_s=0.0)
     first, second, third = world.submit(*(job(gpus=GPUS, tenant=t.name) for t in TENANTS))
     assert world.queue.backfill.holder == first
