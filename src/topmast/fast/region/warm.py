@@ -31,6 +31,7 @@ from topmast.model.job import (
     Accelerator,
     Band,
     JobSpec,
+    Level,
     Resources,
     TaskGroup,
     Topology,
