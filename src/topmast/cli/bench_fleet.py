@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated
 
 import typer
 
@@ -14,46 +13,20 @@ from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.root import BenchOptions, Root
 
-RegionsOption = Annotated[int, typer.Option(min=1, help="Regions of the fleet.")]
-ClustersOption = Annotated[int, typer.Option(min=1, help="Clusters in all regions together.")]
-HostsOption = Annotated[int, typer.Option(min=1, help="Hosts in all clusters together.")]
-GpusOption = Annotated[int, typer.Option(min=1, max=64, help="GPUs of each host.")]
 SeedOption = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")
 ]
 
 
-class FleetOptions(TypedDict):
+@dataclass(frozen=True)
+class FleetOptions:
     """How large the fleet is, as `BenchOptions` has it."""
 
-    regions: int
-    clusters: int
-    hosts: int
-    gpus_per_host: int
-
-
-def _on_fleet(*, hosts: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace the second parameter of a command by the options of a fleet of so many ``hosts``."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    size = {
-        "regions": (RegionsOption, 20), "clusters": (ClustersOption, 200),
-        "hosts": (HostsOption, hosts), "gpus_per_host": (GpusOption, 8),
-    }  # fmt: skip
-    added = [inspect.Parameter(n, kind, default=d, annotation=a) for n, (a, d) in size.items()]
-
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        def call(session: Session, **given: Any) -> None:
-            fleet = {name: given.pop(name) for name in size}
-            function(session, fleet, **given)
-
-        first, _, *own = inspect.signature(function, eval_str=True).parameters.values()
-        parameters = [first, *added, *(parameter.replace(kind=kind) for parameter in own)]
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__name__, call.__doc__ = function.__name__, function.__doc__
-        return call
-
-    return add
+    regions: Annotated[int, typer.Option(min=1, help="Regions of the fleet.")] = 20
+    clusters: Annotated[int, typer.Option(min=1, help="Clusters in all regions together.")] = 200
+    hosts: Annotated[int, typer.Option(min=1, help="Hosts in all clusters together.")] = 20_000
+    gpus_per_host: Annotated[int, typer.Option(min=1, max=64, help="GPUs of each host.")] = 8
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -71,10 +44,9 @@ def _add_search(app: typer.Typer, root: Root) -> None:
         example="topmast bench search --regions 20 --clusters 200 --hosts 20000 --json\n"
         "topmast bench search --scaling --out search/",
     )  # fmt: skip
-    @_on_fleet(hosts=20_000)
     def search(
         session: Session,
-        fleet: FleetOptions,
+        fleet: FleetOptions = FleetOptions(),
         fill: Annotated[
             float, typer.Option(min=0.0, max=1.0, help="The part of the fleet that is held.")
         ] = 0.9,
@@ -93,7 +65,7 @@ def _add_search(app: typer.Typer, root: Root) -> None:
     ) -> None:
         """Measure how fast the search decides over a large fleet."""
         options = BenchOptions(
-            jobs=jobs, seed=seed, state=session.state, json=session.json, fill=fill, **fleet,
+            jobs=jobs, seed=seed, state=session.state, json=session.json, fill=fill, **vars(fleet),
             sizes_gpus=values.whole_numbers(sizes), scaling=scaling, first_use=first_use, out=out,
         )  # fmt: skip
         _show(session, root.bench("search", options))
@@ -103,10 +75,9 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
     @command(
         app, "queue", asks=FOLDER, example="topmast bench queue --jobs 100000 --duration 20s --json"
     )
-    @_on_fleet(hosts=20_000)
     def queue(
         session: Session,
-        fleet: FleetOptions,
+        fleet: FleetOptions = FleetOptions(),
         jobs: Annotated[
             int, typer.Option(min=1, help="Jobs that wait at the beginning.")
         ] = 100_000,
@@ -122,7 +93,7 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
         """Measure how long jobs wait for a decision while others come and go."""
         options = BenchOptions(
             jobs=jobs, seed=seed, state=session.state, json=session.json, rate=rate,
-            duration_s=values.duration_s(duration), out=out, **fleet,
+            duration_s=values.duration_s(duration), out=out, **vars(fleet),
         )  # fmt: skip
         _show(session, root.bench("queue", options))
 
@@ -133,10 +104,9 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
         example="topmast bench simulate --jobs 50000 --profile mast --json\n"
         "topmast bench simulate --scaling --out simulate/",
     )  # fmt: skip
-    @_on_fleet(hosts=12_500)
     def simulate(
         session: Session,
-        fleet: FleetOptions,
+        fleet: FleetOptions = FleetOptions(hosts=12_500),
         jobs: Annotated[int, typer.Option(min=1, help="Jobs of the trace.")] = 20_000,
         load: Annotated[
             float,
@@ -157,7 +127,7 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
         """Measure how fast the simulator runs generated jobs."""
         options = BenchOptions(
             jobs=jobs, seed=seed, state=session.state, json=session.json, load=load,
-            profile=profile, scaling=scaling, out=out, **fleet,
+            profile=profile, scaling=scaling, out=out, **vars(fleet),
         )  # fmt: skip
         _show(session, root.bench("simulate", options))
 

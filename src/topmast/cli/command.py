@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -146,14 +146,21 @@ def command(
 def with_session(
     function: Callable[..., int | None], asks: str = SERVER
 ) -> Callable[..., int | None]:
-    """``function`` as Typer calls it, with the common options in place of its first parameter."""
+    """``function`` as Typer calls it, with the common options in place of its first parameter.
+
+    A parameter that is a dataclass stands for the options that its fields declare: so several
+    commands have the same options. Their defaults are those of the parameter, if it has one.
+    """
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    sets = {parameter.name: parameter.annotation for parameter in own if _is_set(parameter)}
 
     def call(context: typer.Context, **given: Any) -> int | None:
         for name in _COMMON:
             given.pop(name)
+        for name, kind in sets.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         return function(session_of(context), **given)
 
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     defaults: dict[str, Any] = {"json": False, "server": None, "state": None}
     kind = inspect.Parameter.KEYWORD_ONLY
     added = [
@@ -161,10 +168,30 @@ def with_session(
         for name, annotation in (_COMMON | _HIDDEN[asks]).items()
     ]
     first = inspect.Parameter("context", kind, annotation=typer.Context)
-    parameters = [first, *(parameter.replace(kind=kind) for parameter in own), *added]
+    spread = [one.replace(kind=kind) for parameter in own for one in _spread(parameter)]
+    parameters = [first, *spread, *added]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     return call
+
+
+def _is_set(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
+
+
+def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The parameter itself; of a set of options one for each."""
+    if not _is_set(parameter):
+        return [parameter]
+    given, hints = parameter.default, get_type_hints(parameter.annotation, include_extras=True)
+    found = []
+    for field in fields(parameter.annotation):
+        default = getattr(given, field.name, field.default)
+        usual = inspect.Parameter.empty if default is MISSING else default
+        found.append(
+            parameter.replace(name=field.name, default=usual, annotation=hints[field.name])
+        )
+    return found
 
 
 def epilog(example: str) -> str:

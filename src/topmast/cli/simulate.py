@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,57 +17,86 @@ from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
 
+if TYPE_CHECKING:
+    from topmast.experiments.run import RunOptions
+
 LINE_S = 10.0
 """How often progress is told where there is no terminal to draw on."""
 DRAW_S = 0.2
 FORMAT_HELP = "The trace's format: topmast, pai, pai-tasks, openb, philly, helios, gavel, ..."
 
 
-TraceOption = Annotated[Path, typer.Option("--trace", metavar="FILE", help="The jobs to run.")]
-FleetOption = Annotated[
-    Path, typer.Option("--fleet", metavar="FILE", help="The fleet to run them on.")
-]
-FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help=FORMAT_HELP)]
-SeedOption = Annotated[int, typer.Option("--seed", help="The seed of all random numbers.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change an option; may be repeated.",
-        autocompletion=complete_settings,
-    ),
-]
-OverheadsOption = Annotated[
-    str,
-    typer.Option(
-        "--overheads",
-        metavar="default|none",
-        help="none: starts, checkpoints and restores take no time.",
-    ),
-]
-ThroughputsOption = Annotated[
-    Path | None, typer.Option("--throughputs", metavar="FILE", help="A table of throughputs.")
-]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N jobs.")
-]
-FromOption = Annotated[
-    str | None,
-    typer.Option("--from", metavar="T", help="Only jobs submitted at this time or later."),
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time.")
-]
-LoadOption = Annotated[
-    float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")
-]
-SkipOption = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be read.")
-]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write tables and the summary there.")
-]
+@dataclass(frozen=True)
+class TraceOptions:
+    """What is run: the options of both commands."""
+
+    trace: Annotated[Path, typer.Option("--trace", metavar="FILE", help="The jobs to run.")]
+    fleet: Annotated[
+        Path, typer.Option("--fleet", metavar="FILE", help="The fleet to run them on.")
+    ]
+    format: Annotated[str, typer.Option("--format", metavar="NAME", help=FORMAT_HELP)] = "topmast"
+    seed: Annotated[int, typer.Option("--seed", help="The seed of all random numbers.")] = 0
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change an option; may be repeated.",
+            autocompletion=complete_settings,
+        ),
+    ] = None
+    overheads: Annotated[
+        str,
+        typer.Option(
+            "--overheads",
+            metavar="default|none",
+            help="none: starts, checkpoints and restores take no time.",
+        ),
+    ] = "default"
+    throughputs: Annotated[
+        Path | None, typer.Option("--throughputs", metavar="FILE", help="A table of throughputs.")
+    ] = None
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N jobs.")
+    ] = None
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="T", help="Only jobs submitted at this time or later."),
+    ] = None
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time.")
+    ] = None
+    load: Annotated[
+        float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")
+    ] = 1.0
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be read.")
+    ] = False
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write tables and the summary there."),
+    ] = None
+
+    def of(self, profile: str) -> RunOptions:
+        """The run with a profile."""
+        from topmast.experiments.run import RunOptions
+
+        return RunOptions(
+            trace=self.trace,
+            format=self.format,
+            fleet=self.fleet,
+            profile=profile,
+            seed=self.seed,
+            settings=values.assignments(self.settings or [], "--set"),
+            overheads=with_overheads(self.overheads),
+            throughputs=self.throughputs,
+            limit=self.limit,
+            from_s=values.duration_s(self.from_, "--from") or 0.0,
+            to_s=values.duration_s(self.to, "--to"),
+            load=self.load,
+            skip_bad_rows=self.skip_bad_rows,
+            out=self.out,
+        )
 
 
 def add(app: typer.Typer) -> None:
@@ -86,38 +116,19 @@ def add(app: typer.Typer) -> None:
 
 def simulate(
     session: Session,
-    trace: TraceOption,
-    fleet: FleetOption,
+    options: TraceOptions,
     profile: Annotated[
         str,
         typer.Option(
             metavar="NAME", help="The policies to run with.", autocompletion=complete_profiles
         ),
     ] = "mast",
-    format: FormatOption = "topmast",
-    seed: SeedOption = 0,
-    settings: SetOption = None,
-    overheads: OverheadsOption = "default",
-    throughputs: ThroughputsOption = None,
-    limit: LimitOption = None,
-    from_: FromOption = None,
-    to: ToOption = None,
-    load: LoadOption = 1.0,
-    skip_bad_rows: SkipOption = False,
-    out: OutOption = None,
 ) -> None:
     """Run a trace through the scheduler on a virtual fleet."""
-    from topmast.experiments.run import RunOptions
     from topmast.experiments.run import simulate as run
 
-    options = RunOptions(
-        trace=trace, format=format, fleet=fleet, profile=profile, seed=seed,
-        settings=values.assignments(settings or [], "--set"), overheads=with_overheads(overheads),
-        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_, "--from") or 0.0,
-        to_s=values.duration_s(to, "--to"), load=load, skip_bad_rows=skip_bad_rows, out=out,
-    )  # fmt: skip
     progress = Progress()
-    document = run(options, progress)
+    document = run(options.of(profile), progress)
     progress.clear()
     _warn(document)
     session.show(document, lambda: say_summary(document))
@@ -125,8 +136,7 @@ def simulate(
 
 def compare(
     session: Session,
-    trace: TraceOption,
-    fleet: FleetOption,
+    options: TraceOptions,
     profiles: Annotated[
         list[str],
         typer.Option(
@@ -136,29 +146,13 @@ def compare(
             autocompletion=complete_profiles,
         ),
     ],
-    format: FormatOption = "topmast",
-    seed: SeedOption = 0,
-    settings: SetOption = None,
-    overheads: OverheadsOption = "default",
-    throughputs: ThroughputsOption = None,
-    limit: LimitOption = None,
-    from_: FromOption = None,
-    to: ToOption = None,
-    load: LoadOption = 1.0,
-    skip_bad_rows: SkipOption = False,
-    out: OutOption = None,
 ) -> None:
     """Run a trace under several profiles, side by side."""
     from topmast.experiments.compare import compare as run
-    from topmast.experiments.run import RunOptions
 
-    options = RunOptions(
-        trace=trace, format=format, fleet=fleet, profile="", seed=seed,
-        settings=values.assignments(settings or [], "--set"), overheads=with_overheads(overheads),
-        throughputs=throughputs, limit=limit, from_s=values.duration_s(from_, "--from") or 0.0,
-        to_s=values.duration_s(to, "--to"), load=load, skip_bad_rows=skip_bad_rows, out=out,
-    )  # fmt: skip
-    document = run(options, profiles, lambda over, runs: note(f"{over} of {runs} runs have ended"))
+    document = run(
+        options.of(""), profiles, lambda over, runs: note(f"{over} of {runs} runs have ended")
+    )
     _warn(document)
     session.show(document, lambda: say_comparison(document))
 
