@@ -76,8 +76,10 @@ class RegionProcess(Process):
                 log.error("a cluster gets no engine, and starts no jobs", why=error)
 
     def snapshot(self) -> Future[bytes]:
-        """The placer's books, for a view of the region from elsewhere."""
-        return self.runtime.ask(lambda: self.machines.placers[self.region].snapshot())
+        """The state of the region's machines, for a view of the region from elsewhere."""
+        return self.runtime.ask(
+            lambda: msgspec.json.encode(self.machines.region_state(self.region))
+        )
 
     def _clusters(self) -> tuple[ClusterSpec, ...]:
         placer = self.machines.at(ids.placer(self.region))

@@ -22,9 +22,9 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
-from topmast.sim.fork import Moment, moment_of
 from topmast.sim.outlook import Outlook
 from topmast.sim.settings import PREFIX, Settings, read_settings, told_apart
+from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 from topmast.traces.throughputs import read_throughputs
 
 OVERHEADS = tuple(f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s"))
@@ -39,21 +39,21 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     own, world = told_apart(options.settings)
     settings = _world(world)
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
-    moment, fleet = _moment(options, base)
+    snapshot_, fleet = _state_snapshot(options, base)
     wanted = _changed(fleet, options)
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
-    before = Outlook(moment, base, options.for_s, settings).run(tell)
-    future = Outlook(moment, changed, options.for_s, settings)
+    before = Outlook(snapshot_, base, options.for_s, settings).run(tell)
+    future = Outlook(snapshot_, changed, options.for_s, settings)
     if wanted != fleet:
-        future.fork.configure(wanted)
+        future.whatif.configure(wanted)
     for region in options.lose_regions:
-        future.fork.lose(region)
+        future.whatif.lose(region)
     return {
         "state": str(options.state),
-        "at_s": moment.at_s,
-        "seq": moment.seq,
+        "at_s": snapshot_.at_s,
+        "seq": snapshot_.seq,
         "for_s": options.for_s,
         "changes": _told(options, fleet),
         "warnings": _warnings(options, fleet),
@@ -86,7 +86,7 @@ def _profile_of(state: Path) -> Profile:
         ) from error
 
 
-def _moment(options: WhatIfOptions, profile: Profile) -> tuple[Moment, Fleet]:
+def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnapshot, Fleet]:
     """The state as it is now, or was when its server stopped; the folder is only read."""
     state = options.state
     if not (state / JOURNAL).is_file():
@@ -112,7 +112,7 @@ def _moment(options: WhatIfOptions, profile: Profile) -> tuple[Moment, Fleet]:
             f"the books of region '{apart[0]}' are not in it: its placer ran apart",
             field="--state", remedy="whatif needs the state folder of a server that runs all regions in one process",
         )  # fmt: skip
-    return moment_of(machines.queue, machines.placers, at_s, rebuilt.seq), fleet
+    return state_snapshot_of(machines.queue, machines.region_states(), at_s, rebuilt.seq), fleet
 
 
 def _changed(fleet: Fleet, options: WhatIfOptions) -> Fleet:

@@ -17,9 +17,9 @@ from topmast.runtime.machines import Machines
 from topmast.service.forecast import patience
 from topmast.sim.clock import VirtualClock
 from topmast.sim.forecast import Forecast
-from topmast.sim.fork import moment_of
 from topmast.sim.heap import EventHeap
 from topmast.sim.loop import Loop
+from topmast.sim.whatif import state_snapshot_of
 
 HOSTS = 64
 REGIONS = ("east", "west", "north")
@@ -44,9 +44,9 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
         ("first", waiting[0]), ("middle", waiting[len(waiting) // 2]), ("last", waiting[-1]),
     ):  # fmt: skip
         begun_s = time.perf_counter()
-        moment = moment_of(queue, machines.placers, FROM_S + FILL_S, 1)
+        state = state_snapshot_of(queue, machines.region_states(), FROM_S + FILL_S, 1)
         copied_s = time.perf_counter()
-        forecast = Forecast(moment, queue.profile)
+        forecast = Forecast(state, queue.profile)
         restored_s = time.perf_counter()
         start = forecast.start_of(job, patience())
         over_s = time.perf_counter()
@@ -55,7 +55,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
                 "job": name, "eta_s": over_s - begun_s, "snapshot_s": copied_s - begun_s,
                 "restore_s": restored_s - copied_s, "run_s": over_s - restored_s,
                 "wait_s": None if start.at_s is None else start.at_s - forecast.from_s,
-                "steps": forecast.fork.steps, "started": len(forecast.starts), "basis": start.basis,
+                "steps": forecast.whatif.steps, "started": len(forecast.starts), "basis": start.basis,
             }
         )  # fmt: skip
     return {

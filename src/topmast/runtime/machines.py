@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Raw, Struct
+
 from topmast.fast.cluster.machine import RECONCILE_S, ClusterManager
 from topmast.fast.cluster.packing import Packing, PackingManager
 from topmast.fast.fleet_placer import FleetPlacer
@@ -16,6 +18,14 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import policies_of
 from topmast.ports import Machine
 from topmast.runtime.relay import Relay
+
+
+class RegionState(Struct, frozen=True):
+    """Snapshots of the machines of one region, all of one time, as JSON."""
+
+    placer: Raw
+    clusters: dict[str, Raw]
+    """Those of the cluster managers, by cluster."""
 
 
 class Machines:
@@ -91,6 +101,19 @@ class Machines:
         """A region that was placed here is placed elsewhere from now on."""
         if self.placers.pop(region, None) is not None:
             del self.known[ids.placer(region)]
+
+    def region_state(self, region: str) -> RegionState:
+        """Snapshots of the machines of a region that is placed here. O(hosts + attempts)."""
+        clusters = {
+            name: Raw(manager.snapshot())
+            for name, manager in self.clusters.items()
+            if manager.state.region == region
+        }
+        return RegionState(Raw(self.placers[region].snapshot()), clusters)
+
+    def region_states(self) -> dict[str, RegionState]:
+        """Those of all regions that are placed here."""
+        return {region: self.region_state(region) for region in sorted(self.placers)}
 
     def copy_of_placer(self, region: str, books: bytes) -> RegionalPlacer:
         """A placer with the books of one that lives elsewhere, to look at."""

@@ -1,6 +1,6 @@
-"""The expected start of jobs: forks of the system, run ahead in a thread of their own.
+"""The expected start of jobs: copies of the system, run ahead in a thread of their own.
 
-The runtime's thread only takes the snapshots. One fork runs at a time, for at most `PATIENCE_S`.
+The runtime's thread only takes the snapshots. One copy runs at a time, for at most `PATIENCE_S`.
 The last one is kept for a while, so that questions about other jobs continue where it stopped.
 """
 
@@ -20,10 +20,10 @@ from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
 from topmast.service.regions import Regions
 from topmast.sim.forecast import Forecast, forecast_start
-from topmast.sim.fork import Moment, moment_of
+from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 
 PATIENCE_S = 0.8
-"""How long a fork may run for one question; what is beyond is reckoned roughly."""
+"""How long a copy may run for one question; what is beyond is estimated by list scheduling."""
 SAME_S = 10.0
 """How long a forecast serves while nothing was decided."""
 FRESH_S = 1.0
@@ -44,41 +44,41 @@ class Forecasts:
 
     async def of_job(self, job: str) -> ExpectedStart | None:
         """When a waiting job will start."""
-        moment = None
+        state = None
         if not self._serves(job):
-            moment = await self._moment()
-        return await asyncio.to_thread(self._look_up, job, moment)
+            state = await self._snapshot()
+        return await asyncio.to_thread(self._look_up, job, state)
 
     async def of_spec(self, spec: JobSpec) -> ExpectedStart | None:
         """When a job would start if it were submitted now."""
-        moment = await self._moment()
-        return await asyncio.to_thread(self._try, moment, spec)
+        state = await self._snapshot()
+        return await asyncio.to_thread(self._try, state, spec)
 
-    async def _moment(self) -> Moment:
+    async def _snapshot(self) -> StateSnapshot:
         runtime = self._runtime
 
-        def question() -> Moment:
-            queue, placers = runtime.machines.queue, self._regions.placers
-            return moment_of(queue, placers, self._clock.now(), runtime.seq)
+        def question() -> StateSnapshot:
+            queue, regions = runtime.machines.queue, self._regions.states()
+            return state_snapshot_of(queue, regions, self._clock.now(), runtime.seq)
 
         return await asyncio.wrap_future(runtime.ask(question))
 
     def _serves(self, job: str) -> bool:
         """Whether the last forecast still tells about a job."""
         last, age_s = self._last, time.monotonic() - self._made_s
-        if last is None or job not in last.fork.machines.queue.jobs:
+        if last is None or job not in last.whatif.machines.queue.jobs:
             return False
         return age_s < FRESH_S or (age_s < SAME_S and last.seq == self._runtime.seq)
 
-    def _look_up(self, job: str, moment: Moment | None) -> ExpectedStart | None:
+    def _look_up(self, job: str, state: StateSnapshot | None) -> ExpectedStart | None:
         try:
             with self._lock:
                 give_up = patience()
-                if moment is not None or self._last is None:
-                    if moment is None:
+                if state is not None or self._last is None:
+                    if state is None:
                         return None
                     profile = self._runtime.machines.profile
-                    self._last = Forecast(moment, profile)
+                    self._last = Forecast(state, profile)
                     self._made_s = time.monotonic()
                 return self._last.start_of(job, give_up)
         except Exception:
@@ -86,18 +86,18 @@ class Forecasts:
             log.exception("no forecast", job=job)
             return None
 
-    def _try(self, moment: Moment, spec: JobSpec) -> ExpectedStart | None:
+    def _try(self, state: StateSnapshot, spec: JobSpec) -> ExpectedStart | None:
         try:
             with self._lock:
                 profile = self._runtime.machines.profile
-                return forecast_start(moment, profile, spec, give_up=patience())
+                return forecast_start(state, profile, spec, give_up=patience())
         except Exception:
             log.exception("no forecast", job=spec.name)
             return None
 
 
 def patience() -> Callable[[], bool]:
-    """True when a fork has run for long enough."""
+    """True when a copy has run for long enough."""
     end_s = time.monotonic() + PATIENCE_S
     return lambda: time.monotonic() >= end_s
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import structlog
 from msgspec import Struct
 
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.errors import NotFound, TopmastError
-from topmast.runtime.machines import Machines
+from topmast.runtime.machines import Machines, RegionState
 
 FRESH_S = 0.2
 """How old a copy may be."""
@@ -54,6 +55,7 @@ class Regions:
         self._peers = dict(peers or {})
         self._reached = reached
         self._copies: dict[str, RegionalPlacer] = {}
+        self._states: dict[str, RegionState] = {}
         self._copied_s: dict[str, float] = {}
         self._shapes: dict[str, int] = {}
 
@@ -66,6 +68,14 @@ class Regions:
         here = self._machines.placers
         known = {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
         return {name: placer for name, placer in known.items() if placer.columns.clusters}
+
+    def states(self) -> dict[str, RegionState]:
+        """The state of the machines of every region of `placers`. To be called between two commits."""
+        here = self._machines.region_state
+        return {
+            name: self._states[name] if name in self._peers else here(name)
+            for name in sorted(self.placers)
+        }
 
     def shapes(self) -> tuple[int, ...] | None:
         """Changes when the hosts of a region do; None while those of some region are not known."""
@@ -103,15 +113,17 @@ class Regions:
             return
         try:
             blob = self._peers[region].get("/books")
-        except TopmastError as error:
-            log.warning("the books of a region cannot be read", region=region, why=str(error))
+            state = msgspec.json.decode(blob, type=RegionState)
+        except (TopmastError, msgspec.DecodeError) as error:
+            log.warning("the state of a region cannot be read", region=region, why=str(error))
             return
-        copy = self._machines.copy_of_placer(region, blob)
+        copy = self._machines.copy_of_placer(region, bytes(state.placer))
         known = self._copies.get(region)
         if copy.state.region.clusters and (
             known is None or known.state.region != copy.state.region
         ):
             self._shapes[region] = self._shapes.get(region, 0) + 1
+        self._states[region] = state
         self._copies[region], self._copied_s[region] = copy, asked_s
 
     def log(

@@ -168,9 +168,9 @@ class SimulatedEngine(EngineOrders):
             if fails_s < end_s:
                 self._heap.put(fails_s, Priority.NEWS, self._fail, attempt)
 
-    def adopt(self, gang: m.StartGang, progress: Progress) -> None:
-        """Go on with a gang that was started elsewhere, at the speed that it has."""
-        here = {seat.rank: seat.host for seat in gang.seats}
+    def adopt(self, gang: m.StartGang, ended: frozenset[int], progress: Progress) -> None:
+        """Go on with a gang that was started elsewhere, at the speed that it has; some ranks have ended."""
+        here = {seat.rank: seat.host for seat in gang.seats if seat.rank not in ended}
         attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
         for key in _slots(gang) if self._sharing is not None else ():
             self._on.setdefault(key, []).append(gang.job)

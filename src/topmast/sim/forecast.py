@@ -1,6 +1,6 @@
-"""When jobs will start: a fork of the system run ahead, and how sure that is.
+"""When jobs will start: a copy of the system run ahead, and how sure that is.
 
-The fork runs once, with the durations that are expected. If all that is under way and ahead took f times
+The copy runs once, with the durations that are expected. If all that is under way and ahead took f times
 as long, the whole schedule would be drawn out f times, for the same jobs would come free in the same
 order; so the range of a start is the wait times the range of the work that ended before it.
 """
@@ -20,13 +20,13 @@ from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart
 from topmast.policies.options import Profile
 from topmast.sim.estimate import Basis, Estimate
-from topmast.sim.fork import LIVE, Fork, Moment
+from topmast.sim.list_scheduling import list_scheduled_start
 from topmast.sim.loop import Hear
-from topmast.sim.rough import rough_start
 from topmast.sim.settings import Settings
+from topmast.sim.whatif import LIVE, StateSnapshot, WhatIf
 
 HORIZON_S = 90 * 86_400.0
-"""Nobody believes a forecast that looks further."""
+"""How far a forecast looks at most."""
 STEPS = 400_000
 """What one question may cost."""
 ROUGHLY = (0.5, 2.0)
@@ -44,7 +44,7 @@ WORDS = {
 
 
 class Ended(Struct, frozen=True):
-    """A job that came to its end: the GPU-seconds from the moment on, early, as expected, late."""
+    """A job that came to its end: the GPU-seconds from the snapshot on, early, as expected, late."""
 
     early: float
     expected: float
@@ -53,11 +53,11 @@ class Ended(Struct, frozen=True):
 
 
 class Forecast:
-    """The starts of all jobs of one moment, found as far as somebody asked."""
+    """The starts of all jobs of one snapshot, found as far as they were asked for."""
 
-    def __init__(self, moment: Moment, profile: Profile, settings: Settings = LIVE) -> None:
-        self.seq = moment.seq
-        self.from_s = moment.at_s
+    def __init__(self, state: StateSnapshot, profile: Profile, settings: Settings = LIVE) -> None:
+        self.seq = state.seq
+        self.from_s = state.at_s
         self.starts: dict[str, tuple[float, int]] = {}
         """When each job started, and how many others had ended by then."""
         self.ends: list[Ended] = []
@@ -65,7 +65,7 @@ class Forecast:
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._ended,
         }
-        self.fork = Fork(moment, profile, settings, hears)
+        self.whatif = WhatIf(state, profile, settings, hears)
 
     def _launched(self, to: str, event: Any, facts: Sequence[Struct], now: float) -> None:
         if facts and event.job not in self.starts:
@@ -75,24 +75,24 @@ class Forecast:
         """A job is over: so much sooner or later it might have been."""
         for fact in facts:
             if isinstance(fact, f.Ended) and fact.to in TERMINAL:
-                found = self.fork.left[event.job]
-                gpus = self.fork.machines.queue.jobs[event.job].spec.gpus_milli() / MILLI
+                found = self.whatif.left[event.job]
+                gpus = self.whatif.machines.queue.jobs[event.job].spec.gpus_milli() / MILLI
                 left_s = now - max(event.start_s, self.from_s)
                 early_s = max(0.0, left_s - (found.run_s - found.early_s))
                 late_s = left_s + found.late_s - found.run_s
                 self.ends.append(Ended(gpus * early_s, gpus * left_s, gpus * late_s, found))
 
     def submit(self, spec: JobSpec) -> str:
-        """Add a job that nobody has submitted; to be called before the first question."""
-        return self.fork.submit(spec)
+        """Add a job that was not submitted; to be called before the first question."""
+        return self.whatif.submit(spec)
 
     def start_of(self, job: str, give_up: Callable[[], bool] = lambda: False) -> ExpectedStart:
         """When a waiting job will start; run on only as far as needed.
 
         O(asks and ends until then); ``give_up`` ends it early, and the rest is reckoned roughly.
         """
-        fork, until_s = self.fork, self.from_s + HORIZON_S
-        fork.run(until_s, lambda: job in self.starts, STEPS, give_up)
+        whatif, until_s = self.whatif, self.from_s + HORIZON_S
+        whatif.run(until_s, lambda: job in self.starts, STEPS, give_up)
         found = self.starts.get(job)
         if found is None:
             return self._roughly(job, until_s)
@@ -109,24 +109,24 @@ class Forecast:
 
     def _roughly(self, job: str, until_s: float) -> ExpectedStart:
         """What is left to wait is reckoned from GPU counts, if anything is still to come."""
-        fork = self.fork
-        could = len(fork.heap) and fork.heap.next_s() <= until_s
-        found = rough_start(fork, job) if could else None
+        whatif = self.whatif
+        could = len(whatif.heap) and whatif.heap.next_s() <= until_s
+        found = list_scheduled_start(whatif, job) if could else None
         if found is None or found[0] > until_s:
             return ExpectedStart(None, None, None, self._never(until_s))
         at_s, before = found
         wait_s = at_s - self.from_s
         early_s, late_s = (self.from_s + wait_s * factor for factor in ROUGHLY)
-        looked = format_duration(fork.clock.now_s - self.from_s)
+        looked = format_duration(whatif.clock.now_s - self.from_s)
         basis = (
             f"simulated for {looked}, then estimated from GPU counts, with {before} jobs before it"
         )
         return ExpectedStart(at_s, early_s, late_s, basis)
 
     def _never(self, until_s: float) -> str:
-        if not len(self.fork.heap):
+        if not len(self.whatif.heap):
             return "no expected event would let it start"
-        reached_s = min(self.fork.heap.next_s(), until_s) - self.from_s
+        reached_s = min(self.whatif.heap.next_s(), until_s) - self.from_s
         return f"it does not start within {format_duration(reached_s)}, and the forecast looks no further"
 
 
@@ -176,12 +176,12 @@ def _few(named: Sequence[str]) -> str:
 
 
 def forecast_start(
-    moment: Moment,
+    state: StateSnapshot,
     profile: Profile,
     spec: JobSpec,
     settings: Settings = LIVE,
     give_up: Callable[[], bool] = lambda: False,
 ) -> ExpectedStart:
-    """When a job would start if it were submitted at the moment."""
-    forecast = Forecast(moment, profile, settings)
+    """When a job would start if it were submitted at the time of the snapshot."""
+    forecast = Forecast(state, profile, settings)
     return forecast.start_of(forecast.submit(spec), give_up)

@@ -14,10 +14,10 @@ from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import TERMINAL, WAITING, JobState, Outcome
 from topmast.policies.options import Profile
-from topmast.sim.fork import LIVE, Fork, Moment
 from topmast.sim.loop import Hear
 from topmast.sim.settings import Settings
 from topmast.sim.summary import distribution
+from topmast.sim.whatif import LIVE, StateSnapshot, WhatIf
 
 STEPS_PER_LOOK = 256
 """After so many steps progress is told."""
@@ -26,7 +26,7 @@ Tell = Callable[[int, int, float], None]
 
 
 class _Job(Struct):
-    """A job that was not over at the moment. ``since_s``: of its running attempt."""
+    """A job that was not over in the snapshot. ``since_s``: of its running attempt."""
 
     tenant: str
     gpus: float
@@ -41,30 +41,30 @@ class _Job(Struct):
 
 
 class Outlook:
-    """A fork that is watched for ``for_s`` from its moment on."""
+    """A what-if run that is watched for ``for_s`` from its snapshot on."""
 
     def __init__(
-        self, moment: Moment, profile: Profile, for_s: float, settings: Settings = LIVE
+        self, state: StateSnapshot, profile: Profile, for_s: float, settings: Settings = LIVE
     ) -> None:
-        self.from_s = moment.at_s
-        self.until_s = moment.at_s + for_s
+        self.from_s = state.at_s
+        self.until_s = state.at_s + for_s
         self._jobs: dict[str, _Job] = {}
         hears: dict[type[m.Message], Hear] = {
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._ended,
         }
-        self.fork = Fork(moment, profile, settings, hears, self._open)
+        self.whatif = WhatIf(state, profile, settings, hears, self._open)
 
     # --- the books --------------------------------------------------------------------------------
 
-    def _open(self, fork: Fork) -> None:
+    def _open(self, whatif: WhatIf) -> None:
         """Everything that is not over, before anything happens to it. O(jobs)."""
-        for record in fork.machines.queue.jobs.values():
+        for record in whatif.machines.queue.jobs.values():
             if not record.finished:
                 gpus = record.spec.gpus_milli() / MILLI
                 waits = record.state in WAITING
                 self._jobs[record.id] = _Job(record.spec.tenant, gpus, record.submit_s, waits)
-        for placer in fork.machines.placers.values():
+        for placer in whatif.machines.placers.values():
             for held in placer.state.allocations.values():
                 job = self._jobs.get(held.job)
                 if held.hold is not AllocationPhase.CLAIMED and job is not None:
@@ -97,12 +97,12 @@ class Outlook:
         jobs = self._jobs
 
         def look() -> bool:
-            if tell is not None and self.fork.steps % STEPS_PER_LOOK == 0:
+            if tell is not None and self.whatif.steps % STEPS_PER_LOOK == 0:
                 over = sum(job.finish_s is not None for job in jobs.values())
-                tell(over, len(jobs), self.fork.clock.now_s - self.from_s)
+                tell(over, len(jobs), self.whatif.clock.now_s - self.from_s)
             return False
 
-        self.fork.run(self.until_s, give_up=look)
+        self.whatif.run(self.until_s, give_up=look)
         for job in jobs.values():
             self._stop_clock(job, self.until_s)
         return self._figures()
@@ -127,7 +127,7 @@ class Outlook:
         return float(
             sum(
                 int(placer.columns.gpus[placer.columns.available].sum())
-                for placer in self.fork.machines.placers.values()
+                for placer in self.whatif.machines.placers.values()
             )
         )
 

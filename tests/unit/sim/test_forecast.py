@@ -15,38 +15,43 @@ from topmast.fast.queue.record import JobRecord
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import WAITING, JobState
+from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
+from topmast.runtime.machines import RegionState
 from topmast.sim.books import JOBS, Tables
 from topmast.sim.estimate import Basis, Estimates
 from topmast.sim.forecast import Forecast, forecast_start
-from topmast.sim.fork import Moment, moment_of
-from topmast.sim.rough import rough_start
+from topmast.sim.list_scheduling import list_scheduled_start
 from topmast.sim.simulation import Simulation
+from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 from topmast.traces.trace import Trace, trace_of
 
 WORLD = fleet(cluster("r-1", hosts=4, gpus=8))
+ONE_GPU = fleet(cluster("r-1", hosts=1, gpus=1))
 
 
 class Watched:
     """A run that stops when it is told to, and tells in the end when each job started."""
 
-    def __init__(self, trace: Trace, world: Fleet, profile: str = "fifo-skip") -> None:
+    def __init__(self, trace: Trace, world: Fleet, profile: str | Profile = "fifo-skip") -> None:
         self.rows: list[tuple[object, ...]] = []
 
         def nowhere(row: object) -> None:
             """Other tables are not looked at."""
 
         tables = Tables(lambda row: self.rows.append(tuple(row)), nowhere, nowhere, nowhere)
-        self.profile = load_profile(profile)
+        self.profile = load_profile(profile) if isinstance(profile, str) else profile
         self.simulation = Simulation(trace, world, self.profile, FREE, tables)
         self.simulation.begin()
 
-    def moment(self, at_s: float) -> Moment:
+    def state(self, at_s: float) -> StateSnapshot:
         """Everything as it is when all of ``at_s`` has happened."""
         simulation = self.simulation
         while len(simulation.heap) and simulation.heap.next_s() <= at_s:
             simulation.loop.step()
-        return moment_of(simulation.machines.queue, simulation.machines.placers, at_s, 0)
+        return state_snapshot_of(
+            simulation.machines.queue, simulation.machines.region_states(), at_s, 0
+        )
 
     def waiting(self) -> list[str]:
         """The jobs that wait now."""
@@ -73,8 +78,8 @@ def crowd(count: int, seed: int, **more: object) -> Trace:
 def test_with_exact_durations_and_nobody_new_the_start_is_exact(at_s: float) -> None:
     """Under fifo-skip every start that is forecast is the one that comes, to the microsecond."""
     run = Watched(crowd(80, seed=4), WORLD)
-    moment, waiting = run.moment(at_s), run.waiting()
-    forecast = Forecast(moment, run.profile)
+    state, waiting = run.state(at_s), run.waiting()
+    forecast = Forecast(state, run.profile)
     expected = {job: forecast.start_of(job).at_s for job in waiting}
     real = run.starts()
     assert len(expected) > 10
@@ -84,7 +89,7 @@ def test_with_exact_durations_and_nobody_new_the_start_is_exact(at_s: float) -> 
 def test_the_range_holds_the_expected_start_and_names_its_basis() -> None:
     """early <= at <= late; the basis says that people gave the durations."""
     run = Watched(crowd(40, seed=5), WORLD)
-    forecast = Forecast(run.moment(0.5), run.profile)
+    forecast = Forecast(run.state(0.5), run.profile)
     for job in run.waiting():
         found = forecast.start_of(job)
         assert found.early_s is not None
@@ -115,8 +120,8 @@ def test_how_far_off_starts_are_that_rest_on_history() -> None:
     asked: list[tuple[str, float, float]] = []
     bases: list[str] = []
     for at_s in (4_000.0, 6_000.0, 8_000.0, 10_000.0):
-        moment = _without_durations(run.moment(at_s))
-        forecast = Forecast(moment, run.profile)
+        state = _without_durations(run.state(at_s))
+        forecast = Forecast(state, run.profile)
         for job in run.waiting():
             found = forecast.start_of(job)
             assert found.at_s is not None
@@ -134,54 +139,64 @@ def test_how_far_off_starts_are_that_rest_on_history() -> None:
     assert any("historical durations of" in basis for basis in bases)
 
 
-def _without_durations(moment: Moment) -> Moment:
-    """The same moment, had nobody said how long jobs will run."""
-    queue = msgspec.json.decode(moment.queue)
+def _raw(document: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(document))
+
+
+def _without_durations(state: StateSnapshot) -> StateSnapshot:
+    """The same state, had nobody said how long jobs will run."""
+    queue = msgspec.json.decode(state.queue)
     for record in queue["jobs"].values():
         record["spec"].pop("duration_s", None)
-    placers = {}
-    for region, blob in moment.placers.items():
-        books = msgspec.json.decode(blob)
-        for allocation in books["allocations"].values():
+    regions = {}
+    for region, machines in state.regions.items():
+        placer = msgspec.json.decode(machines.placer)
+        for allocation in placer["allocations"].values():
             allocation["spec"].pop("duration_s", None)
-        placers[region] = msgspec.json.encode(books)
-    return msgspec.structs.replace(moment, queue=msgspec.json.encode(queue), placers=placers)
+        clusters = {}
+        for name, blob in machines.clusters.items():
+            manager = msgspec.json.decode(blob)
+            for attempt in manager["attempts"].values():
+                attempt["spec"].pop("duration_s", None)
+            clusters[name] = _raw(manager)
+        regions[region] = RegionState(_raw(placer), clusters)
+    return msgspec.structs.replace(state, queue=msgspec.json.encode(queue), regions=regions)
 
 
 def test_a_job_that_is_not_submitted_starts_behind_those_that_are() -> None:
     """A dry run: on a fleet that one job fills, the next starts when that one ends."""
     run = Watched(jobs((0.0, 500.0, 8)), fleet(cluster("r-1", hosts=1, gpus=8)))
-    moment = run.moment(100.0)
+    state = run.state(100.0)
     spec = run.simulation.machines.queue.jobs["j1"].spec
-    assert forecast_start(moment, run.profile, spec).at_s == 500.0
+    assert forecast_start(state, run.profile, spec).at_s == 500.0
 
 
 def test_a_job_that_fits_starts_at_once() -> None:
     """Where there is room, there is no range."""
     run = Watched(jobs((0.0, 500.0, 4)), fleet(cluster("r-1", hosts=1, gpus=8)))
-    moment = run.moment(100.0)
-    found = forecast_start(moment, run.profile, run.simulation.machines.queue.jobs["j1"].spec)
+    state = run.state(100.0)
+    found = forecast_start(state, run.profile, run.simulation.machines.queue.jobs["j1"].spec)
     assert (found.at_s, found.late_s, found.basis) == (100.0, 100.0, "there is room for it now")
 
 
 def test_the_system_that_is_forked_is_not_touched() -> None:
     """Before and after: the same bytes."""
     run = Watched(crowd(40, seed=6), WORLD)
-    moment = run.moment(100.0)
-    Forecast(moment, run.profile).start_of(run.waiting()[-1])
-    assert run.moment(100.0) == moment
+    state = run.state(100.0)
+    Forecast(state, run.profile).start_of(run.waiting()[-1])
+    assert run.state(100.0) == state
 
 
 def test_beyond_the_budget_gpus_are_counted() -> None:
     """Given up at once, the forecast still tells a start, near the one that comes, and says how."""
     run = Watched(crowd(300, seed=8), WORLD)
-    forecast = Forecast(run.moment(0.5), run.profile)
+    forecast = Forecast(run.state(0.5), run.profile)
     job = run.waiting()[-1]
     found = forecast.start_of(job, give_up=lambda: True)
     real = run.starts()
     assert found.at_s == pytest.approx(real[job], rel=0.3)
     assert "estimated from GPU counts" in found.basis
-    assert rough_start(forecast.fork, "j0") is None
+    assert list_scheduled_start(forecast.whatif, "j0") is None
 
 
 def test_what_a_duration_rests_on() -> None:
@@ -225,8 +240,24 @@ def test_an_elastic_job_goes_on_at_the_size_that_it_has(at_s: float) -> None:
         tasks=[1, 8, 1], min_tasks=[1, 2, 1], max_tasks=[1, 8, 1],
     )  # fmt: skip
     run = Watched(trace, fleet(cluster("r-1", hosts=1, gpus=32)))
-    forecast = Forecast(run.moment(at_s), run.profile)
+    forecast = Forecast(run.state(at_s), run.profile)
     expected = forecast.start_of("j3")
     starts = run.starts()
     assert starts["j3"] == pytest.approx(4_000.0)
     assert expected.at_s == pytest.approx(starts["j3"])
+
+
+def test_gangs_that_take_turns_go_on_in_turns() -> None:
+    """Two jobs of 3,000 s share a GPU in slices of a minute: at 2,000 s each has done a third of its work.
+
+    The one that has not its turn stays suspended, so the third, for which no slice is left, starts when the
+    first of them ends.
+    """
+    profile = load_profile("fifo-skip", {"slices.layers": "2"})
+    run = Watched(jobs(*[(0.0, 3_000.0, 1)] * 2, (10.0, 500.0, 1)), ONE_GPU, profile)
+    state, waiting = run.state(2_000.0), run.waiting()
+    assert len(waiting) == 1
+    found = Forecast(state, profile).start_of(waiting[0])
+    real = run.starts()
+    assert found.at_s == pytest.approx(real[waiting[0]], abs=2 * profile.slices.quantum_s)
+    assert real[waiting[0]] > 5_500.0

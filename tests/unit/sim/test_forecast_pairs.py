@@ -12,9 +12,9 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.sim.books import Tables
 from topmast.sim.forecast import Forecast
-from topmast.sim.fork import Moment, moment_of
 from topmast.sim.outlook import Outlook
 from topmast.sim.simulation import Simulation
+from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 from topmast.traces.throughputs import Throughputs, Work
 
 ONE_GPU = fleet(cluster("lab-1", hosts=1, gpus=1, model="V100"))
@@ -44,8 +44,8 @@ def _until(run: Simulation, at_s: float) -> None:
         run.loop.step()
 
 
-def _moment(run: Simulation, at_s: float) -> Moment:
-    return moment_of(run.machines.queue, run.machines.placers, at_s, 0)
+def _snapshot(run: Simulation, at_s: float) -> StateSnapshot:
+    return state_snapshot_of(run.machines.queue, run.machines.region_states(), at_s, 0)
 
 
 @pytest.mark.parametrize(("at_s", "waits"), [(100.0, ["j3"]), (500.0, ["j1", "j2"])])
@@ -55,7 +55,7 @@ def test_a_start_is_forecast_where_two_share(at_s: float, waits: list[str]) -> N
     run = _run(profile, at_s)
     records = run.machines.queue.jobs
     waiting = [record.id for record in records.values() if record.state in WAITING]
-    forecast = Forecast(_moment(run, at_s), profile)
+    forecast = Forecast(_snapshot(run, at_s), profile)
     for job in waiting:
         found = forecast.start_of(job)
         assert found.at_s is not None
@@ -69,9 +69,9 @@ def test_those_who_share_are_as_slow_as_the_table_says(knows: bool, at_s: float)
     """Two at 0.9 of their speed end at 10,000 s, and only then the third begins; untold one would be wrong."""
     profile = load_profile("gavel-max-throughput-packed")
     run = _run(profile, at_s)
-    moment = _moment(run, at_s)
-    assert moment.pair_speeds is SPEEDS
-    told = moment if knows else replace(moment, pair_speeds=None)
+    state = _snapshot(run, at_s)
+    assert state.pair_speeds is SPEEDS
+    told = state if knows else replace(state, pair_speeds=None)
     found = Forecast(told, profile).start_of("j3")
     _until(run, 20_000.0)
     really_s = run.machines.queue.jobs["j3"].first_start_s
@@ -84,7 +84,7 @@ def test_whatif_knows_who_shares() -> None:
     profile = load_profile("gavel-max-throughput-packed")
     run = _run(profile, 100.0)
     ended = [
-        Outlook(_moment(run, 100.0), profile, for_s).run()["finished"]
+        Outlook(_snapshot(run, 100.0), profile, for_s).run()["finished"]
         for for_s in (9_400.0, 10_400.0)
     ]
     assert ended == [0, 2]

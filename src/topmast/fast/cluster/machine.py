@@ -79,12 +79,14 @@ class ClusterManager(EventMachine):
                 self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
-        """Say again what the engine may not have heard, then compare with what it runs."""
+        """Say again what the engine may not have heard, then compare with what it runs, if it may lose news."""
         for attempt in self.state.attempts.values():
             if attempt.phase is AttemptPhase.STARTING:
                 self._start(attempt)
             elif attempt.phase is AttemptPhase.STOPPING:
                 self._stop_tasks(attempt)
+        if self.reconcile_s is None:
+            return
         hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
         self._down = {host.name: True for host in hosts}
         self._ask_truth()

@@ -11,7 +11,7 @@ import heapq
 
 from topmast.fast.region.inventory.slices import outer
 from topmast.model.job import MILLI, JobSpec
-from topmast.sim.fork import Fork
+from topmast.sim.whatif import WhatIf
 
 
 class Pool:
@@ -37,15 +37,15 @@ class Pool:
         return self.at_s
 
 
-def rough_start(fork: Fork, job: str) -> tuple[float, int] | None:
-    """When a job starts that the fork has not got to, and how many are before it. O(jobs log jobs)."""
-    pools, queue = _pools(fork), fork.machines.queue
+def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
+    """When a job starts that the what-if run has not got to, and how many are before it. O(jobs log jobs)."""
+    pools, queue = _pools(whatif), whatif.machines.queue
     for ahead, name in enumerate(queue.pending.in_order()):
         spec = queue.jobs[name].spec
-        start_s = fork.clock.now_s
+        start_s = whatif.clock.now_s
         pool = pools.get(_model(spec, pools))
         if pool is not None:
-            found = pool.start(spec.gpus_milli() / MILLI, fork.work.left_s[name])
+            found = pool.start(spec.gpus_milli() / MILLI, whatif.work.left_s[name])
             start_s = start_s if found is None else found
         if name == job:
             return start_s, ahead
@@ -61,11 +61,11 @@ def _model(spec: JobSpec, pools: dict[str, Pool]) -> str:
     return max(pools, key=lambda model: pools[model].size, default="")
 
 
-def _pools(fork: Fork) -> dict[str, Pool]:
+def _pools(whatif: WhatIf) -> dict[str, Pool]:
     """What is in service and what runs on it, by model."""
-    now = fork.clock.now_s
+    now = whatif.clock.now_s
     pools: dict[str, Pool] = {}
-    for placer in fork.machines.placers.values():
+    for placer in whatif.machines.placers.values():
         columns = placer.columns
         for row, host in enumerate(columns.hosts[: columns.places]):
             if host.gpus and columns.available[row]:
@@ -74,7 +74,7 @@ def _pools(fork: Fork) -> dict[str, Pool]:
                 pool.free += host.gpus
         for allocation in placer.state.allocations.values():
             plan = allocation.plan
-            engine = fork.engines[outer(plan.cluster)].attempts.get(allocation.job)
+            engine = whatif.engines[outer(plan.cluster)].attempts.get(allocation.job)
             end_s = now if engine is None else max(now, engine.progress.end_s())
             for model, milli in plan.held().items():
                 if model in pools:

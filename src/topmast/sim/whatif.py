@@ -1,7 +1,7 @@
-"""A live system's state that runs on by itself: its machines from snapshots, the world around them reckoned.
+"""A copy of a live system that runs on by itself: its machines from snapshots, the world around them simulated.
 
-What runs goes on for as long as is expected of it; what waits is placed by the policies of the profile.
-Nobody submits anything more. The machines that the snapshots came from are never touched.
+What runs goes on for as long as is expected of it; what waits is placed by the policies of the profile; no
+further job is submitted. The machines that the snapshots came from are never touched.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, TaskPhase
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.slices import outer, outside
-from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
-from topmast.model.fleet import ClusterSpec, Fleet
+from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.runtime.machines import Machines
+from topmast.runtime.machines import Machines, RegionState
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
@@ -46,56 +43,55 @@ SHORTEST_S = 1e-3
 """Nothing ends before it is looked at."""
 
 
-class Moment(Struct, frozen=True):
-    """A system as it is at one moment: snapshots of its queue and of its placers by region.
-
-    ``seq``: of its journal. ``absent``: regions that cannot be asked, and why. ``pair_speeds``: what its queue knows of
-    jobs on the same GPUs.
-    """
+class StateSnapshot(Struct, frozen=True):
+    """A system as it is at one time."""
 
     at_s: float
     seq: int
+    """Of its journal."""
     queue: bytes
-    placers: dict[str, bytes]
+    regions: dict[str, RegionState]
+    """The machines of each region: its placer and its cluster managers."""
     absent: dict[str, str] = {}
+    """Regions that cannot be asked, and why."""
     pair_speeds: PairSpeeds | None = None
+    """What the queue knows of jobs on the same GPUs."""
 
 
-def moment_of(
-    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], at_s: float, seq: int
-) -> Moment:
-    """The moment of machines that rest meanwhile. O(jobs + hosts), as far as copying goes."""
+def state_snapshot_of(
+    queue: GlobalQueue, regions: Mapping[str, RegionState], at_s: float, seq: int
+) -> StateSnapshot:
+    """The snapshot of machines that rest meanwhile. O(jobs + hosts), as far as copying goes."""
     absent = {region: absence.why for region, absence in queue.reach.absent.items()}
-    books = {region: placer.snapshot() for region, placer in sorted(placers.items())}
-    return Moment(at_s, seq, queue.snapshot(), books, absent, queue.pair_speeds)
+    return StateSnapshot(at_s, seq, queue.snapshot(), dict(regions), absent, queue.pair_speeds)
 
 
-class Fork:
-    """Machines of its own, from a moment on. ``settings``: overheads of the world.
+class WhatIf:
+    """Machines restored from a snapshot, and a simulated world around them.
 
-    ``hears``: who keeps the books, by type of message; see `Loop`. ``look`` is called with the fork when
-    everything is as it was, before anything happens.
+    ``settings``: overheads of the world. ``hears``: listeners by type of message, see `Loop`. ``look`` is
+    called once, when everything is as it was in the snapshot, before anything happens.
     """
 
     def __init__(
         self,
-        moment: Moment,
+        state: StateSnapshot,
         profile: Profile,
         settings: Settings = LIVE,
         hears: Mapping[type[m.Message], Hear] | None = None,
-        look: Callable[[Fork], None] | None = None,
+        look: Callable[[WhatIf], None] | None = None,
     ) -> None:
-        self.from_s = moment.at_s
+        self.from_s = state.at_s
         self.settings = settings
         self._efficiency = profile.elastic.efficiency
         self.clock = VirtualClock()
-        self.clock.now_s = moment.at_s
+        self.clock.now_s = state.at_s
         self.heap = EventHeap()
-        self.machines = Machines(profile, reconcile_s=None, pair_speeds=moment.pair_speeds)
-        table = moment.pair_speeds
+        self.machines = Machines(profile, reconcile_s=None, pair_speeds=state.pair_speeds)
+        table = state.pair_speeds
         self._beside = None if table is None else Beside(table, self._work_of)
         self.work = Work()
-        self.estimates = self._restore(moment)
+        self.estimates = self._restore(state)
         self.loop = Loop(self.machines, self.clock, self.heap, hears or {})
         self.mover = SimulatedMover(self.clock, self.heap, self.loop.post, _ignore, _ignore)
         self.loop.outside[ids.MOVER] = self._move
@@ -112,19 +108,22 @@ class Fork:
             news.go_ahead_in(self.loop)
         if look is not None:
             look(self)
-        self._begin(moment)
+        self._begin(state)
 
     # --- from snapshots to machines -----------------------------------------------------------------
 
-    def _restore(self, moment: Moment) -> Estimates:
-        """The queue and the placers as they were. O(jobs log jobs + hosts)."""
+    def _restore(self, state: StateSnapshot) -> Estimates:
+        """The machines as they were. O(jobs log jobs + hosts)."""
         queue = self.machines.queue
-        queue.now = moment.at_s
-        queue.restore(moment.queue)
-        for region, blob in moment.placers.items():
-            placer = self.machines.at(ids.placer(region))
-            assert placer is not None
-            placer.restore(blob)
+        queue.now = state.at_s
+        queue.restore(state.queue)
+        for region, snapshots in state.regions.items():
+            named = {ids.placer(region): snapshots.placer}
+            named |= {ids.cluster(name): blob for name, blob in snapshots.clusters.items()}
+            for address, blob in named.items():
+                machine = self.machines.at(address)
+                assert machine is not None
+                machine.restore(bytes(blob))
         return Estimates(queue.durations, queue.jobs.values())
 
     def _hire(self, fleet: Fleet) -> None:
@@ -137,6 +136,7 @@ class Fork:
         named = [c.name for r in fleet.regions for c in r.clusters]
         for placer in self.machines.placers.values():
             named += placer.columns.cluster_names()
+        named += self.machines.clusters  # one that left the fleet may still run attempts
         for name in named:
             if name not in self.engines:
                 engine = self.engines[name] = SimulatedEngine(
@@ -185,65 +185,37 @@ class Fork:
 
     # --- what runs goes on --------------------------------------------------------------------------
 
-    def _begin(self, moment: Moment) -> None:
-        """Take up what was going on, then let the queue look at everything anew."""
-        for region, why in sorted(moment.absent.items()):
+    def _begin(self, state: StateSnapshot) -> None:
+        """Go on with what runs, then let all machines recover as after a restart."""
+        for region, why in sorted(state.absent.items()):
             self.loop.post(ids.QUEUE, (m.LinkDown(region, why),))
-        news: list[tuple[str, m.Message]] = []
-        for region, placer in list(self.machines.placers.items()):
-            news += self._take_up(region, placer)
-        news += self._settle()
-        for address, message in news:
-            self.loop.post(address, (message,))
+        for manager in self.machines.clusters.values():
+            for attempt in manager.state.attempts.values():
+                if attempt.phase is not AttemptPhase.STARTING:  # those are started by recovery
+                    self._adopt(manager.name, attempt, manager.state.attempts)
+        for message in self._settle():
+            self.loop.post(ids.QUEUE, (message,))
         for region in self.machines.placers:
             self.loop.post(ids.placer(region), (m.Recovered(),))
         for name in list(self.machines.clusters):
-            self.loop.post(ids.cluster(name), (m.Wake(),))
+            self.loop.post(ids.cluster(name), (m.Recovered(),))
         self.loop.post(ids.QUEUE, (m.Recovered(),))
 
-    def _take_up(self, region: str, placer: RegionalPlacer) -> list[tuple[str, m.Message]]:
-        """The attempts of a region, as its placer knows them, with their managers and engines."""
-        attempts: dict[str, dict[str, Attempt]] = {}
-        news: list[tuple[str, m.Message]] = []
-        partners = _partners(placer)
-        for allocation in placer.state.allocations.values():
-            if allocation.hold is AllocationPhase.CLAIMED:
-                continue
-            cluster, job, epoch = outer(allocation.plan.cluster), allocation.job, allocation.epoch
-            here = attempts.setdefault(cluster, {})
-            here[job] = _attempt(region, allocation)
-            beside = allocation.plan.beside
-            if beside and beside in here:
-                _put_together(here[job], here[beside])
-            self._adopt(region, allocation, partners.get(job))
-            if allocation.hold is AllocationPhase.STARTING:
-                seats, address = allocation.plan.seats, ids.cluster(cluster)
-                news += [(address, m.TaskStarted(job, epoch, s.rank, self.from_s)) for s in seats]
-            elif allocation.hold is AllocationPhase.STOPPING:
-                grace_s = allocation.spec.checkpoint.grace_s
-                news.append((ids.engine(cluster), m.StopTasks(job, epoch, grace_s)))
-        specs = {cluster.name: cluster for cluster in placer.state.region.clusters}
-        for name in [*specs, *(name for name in attempts if name not in specs)]:
-            manager = self.machines.at(ids.cluster(name))
-            assert manager is not None
-            spec = specs.get(name, ClusterSpec(name, ()))
-            manager.restore(_books(region, spec, attempts.get(name, {})))
-        return news
-
-    def _adopt(self, region: str, allocation: Allocation, partner: Allocation | None) -> None:
+    def _adopt(self, cluster: str, attempt: Attempt, attempts: Mapping[str, Attempt]) -> None:
         """An attempt goes on; beside a partner it is as fast as the two are together, since both run."""
-        plan, spec, settings = outside(allocation.plan), allocation.spec, self.settings
-        record = self.machines.queue.jobs.get(allocation.job)
+        spec, settings = attempt.spec, self.settings
+        record = self.machines.queue.jobs.get(attempt.job)
         if record is None or record.finished:
-            record = JobRecord(allocation.job, 0, spec, self.from_s)
+            record = JobRecord(attempt.job, 0, spec, self.from_s)
         again_s = settings.restore_s if record.kept_s > 0 else 0.0
-        begun_s = allocation.start_s + settings.startup_s + again_s
-        speed = self._speed(spec, plan.seats)
+        begun_s = self.from_s - attempt.ran_s(self.from_s) + settings.startup_s + again_s
+        seats = tuple(task.seat for task in attempt.tasks)
+        speed = self._speed(spec, seats)
         both_s, together = self.from_s, speed
+        partner = attempts.get(attempt.beside or "")
         if partner is not None and self._beside is not None:
-            both_s = min(self.from_s, max(begun_s, partner.start_s + settings.startup_s))
-            model = self._model_of[plan.seats[0].host]
-            together *= self._beside.factor(allocation.job, partner.job, model)
+            both_s = min(self.from_s, max(begun_s, partner.opened_s + settings.startup_s))
+            together *= self._beside.factor(attempt.job, partner.job, self._model_of[seats[0].host])
         by_now_s = max(0.0, both_s - begun_s) * speed + (self.from_s - both_s) * together
         left_s = self.expect(record, work_kept_s(record) + by_now_s)
         progress = Progress(
@@ -251,12 +223,13 @@ class Fork:
         )
         if together != speed:
             progress.go(both_s, together)
-        gang = m.StartGang(allocation.job, allocation.epoch, spec, region, plan.cluster, plan.seats)
-        self.engines[plan.cluster].adopt(gang, progress)
+        gang = m.StartGang(attempt.job, attempt.epoch, spec, attempt.region, cluster, seats)
+        ended = frozenset(t.seat.rank for t in attempt.tasks if t.phase is TaskPhase.ENDED)
+        self.engines[cluster].adopt(gang, ended, progress)
 
-    def _settle(self) -> list[tuple[str, m.Message]]:
+    def _settle(self) -> list[m.Message]:
         """News that was on its way: what the queue believes of a region, and the region does not."""
-        news: list[tuple[str, m.Message]] = []
+        news: list[m.Message] = []
         for record in self.machines.queue.jobs.values():
             if record.plan is None or record.plan.region not in self.machines.placers:
                 continue
@@ -265,14 +238,14 @@ class Fork:
                 continue
             if record.state in WAITING:
                 why = "the plan had not arrived"
-                news.append((ids.QUEUE, m.PlanRefused(record.id, record.epoch, why)))
+                news.append(m.PlanRefused(record.id, record.epoch, why))
             elif record.state in HOLDING:
                 start_s = self.from_s if record.start_s is None else record.start_s
                 ended = m.AttemptEnded(
                     record.id, record.epoch, Outcome.SUCCEEDED, start_s, self.from_s,
                     self.from_s - start_s, "",
                 )  # fmt: skip
-                news.append((ids.QUEUE, ended))
+                news.append(ended)
         return news
 
     # --- changes ------------------------------------------------------------------------------------
@@ -327,52 +300,5 @@ def work_kept_s(record: JobRecord) -> float:
     return record.kept_s if record.spec.elastic is None else record.worked_s
 
 
-def _attempt(region: str, allocation: Allocation) -> Attempt:
-    """An attempt as its manager would know it."""
-    starting = allocation.hold is AllocationPhase.STARTING
-    task = TaskPhase.WAITING if starting else TaskPhase.RUNNING
-    phases = {
-        AllocationPhase.STARTING: AttemptPhase.STARTING,
-        AllocationPhase.RUNNING: AttemptPhase.RUNNING,
-    }
-    return Attempt(
-        job=allocation.job,
-        epoch=allocation.epoch,
-        spec=allocation.spec,
-        region=region,
-        tasks=[Task(seat, task) for seat in outside(allocation.plan).seats],
-        opened_s=allocation.start_s,
-        deadline_s=NEVER_S,
-        time_left_s=allocation.time_left_s,
-        phase=phases.get(allocation.hold, AttemptPhase.STOPPING),
-        why=allocation.why,
-        kept_until_s=allocation.kept_until_s,
-    )
-
-
-def _partners(placer: RegionalPlacer) -> dict[str, Allocation]:
-    """By job, the attempt that has the same GPUs. O(attempts)."""
-    held = {
-        a.job: a for a in placer.state.allocations.values() if a.hold is not AllocationPhase.CLAIMED
-    }
-    found: dict[str, Allocation] = {}
-    for guest in held.values():
-        host = held.get(guest.plan.beside or "")
-        if host is not None:
-            found[guest.job], found[host.job] = host, guest
-    return found
-
-
-def _put_together(guest: Attempt, host: Attempt) -> None:
-    """Both have the same GPUs; the host came first."""
-    guest.beside, host.beside = host.job, guest.job
-
-
-def _books(region: str, cluster: ClusterSpec, attempts: dict[str, Attempt]) -> bytes:
-    """What a cluster manager restores."""
-    state = {"region": region, "cluster": cluster, "attempts": attempts, "fences": {}}
-    return msgspec.json.encode(state)
-
-
 def _ignore(*_: object) -> None:
-    """Nobody keeps books of replicas here."""
+    """Replicas are not recorded here."""
