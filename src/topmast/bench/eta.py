@@ -55,7 +55,8 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
                 "job": name, "eta_s": over_s - begun_s, "snapshot_s": copied_s - begun_s,
                 "restore_s": restored_s - copied_s, "run_s": over_s - restored_s,
                 "wait_s": None if start.at_s is None else start.at_s - forecast.from_s,
-                "steps": forecast.whatif.steps, "started": len(forecast.starts), "basis": start.basis,
+                "steps": forecast.whatif.steps, "started": len(forecast.starts),
+                "basis": start.basis,
             }
         )  # fmt: skip
     return {

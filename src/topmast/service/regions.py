@@ -70,7 +70,7 @@ class Regions:
         return {name: placer for name, placer in known.items() if placer.columns.clusters}
 
     def states(self) -> dict[str, RegionState]:
-        """The state of the machines of every region of `placers`. To be called between two commits."""
+        """The machines of every region of `placers`. To be called between two commits."""
         here = self._machines.region_state
         return {
             name: self._states[name] if name in self._peers else here(name)
