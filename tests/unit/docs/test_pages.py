@@ -132,6 +132,20 @@ def test_paths(page: Path) -> None:
         assert any((folder / path).exists() for folder in folders), path
 
 
+MOST_FILES = 3
+
+
+def test_where_to_change() -> None:
+    """Each change of the page touches a few source files, which exist."""
+    page = (REPO / "docs" / "internals" / "where-to-change.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| [")]
+    assert len(rows) >= 10
+    for change, files, _ in rows:
+        named = re.findall(r"`([^`]+)`", files)
+        assert 1 <= len(named) + ("and a new" in files) <= MOST_FILES, change
+        assert [name for name in named if not (SOURCE / name).is_file()] == [], change
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_constants(page: Path) -> None:
     """A row that names `module:CONSTANT` shows its value."""
