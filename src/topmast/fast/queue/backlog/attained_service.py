@@ -15,7 +15,10 @@ RENEWED_EVERY = 16
 
 
 class AttainedService:
-    """Total GPU-seconds of the latest jobs, oldest first; kept only for an order that learns from them."""
+    """Total GPU-seconds of the latest jobs, oldest first.
+
+    Kept only for an order that learns from them.
+    """
 
     def __init__(self, order: OrderPolicy) -> None:
         self._order = order if isinstance(order, Empirical) else None
@@ -24,7 +27,10 @@ class AttainedService:
         """Jobs that ended since the order took up a sample."""
 
     def learn(self, record: JobRecord, gpus: float) -> bool:
-        """Take note of a job that succeeded; tells whether the keys of all jobs changed. Amortised O(log KEPT)."""
+        """Note a job that succeeded; whether the keys of all jobs changed.
+
+        Amortised O(log KEPT).
+        """
         if self._order is None:
             return False
         if len(self.total_gpu_s) >= KEPT:

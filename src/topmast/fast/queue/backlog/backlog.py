@@ -67,7 +67,7 @@ class Backlog:
     # --- jobs come and go -------------------------------------------------------------------------
 
     def add(self, record: JobRecord, now: float) -> None:
-        """Let a job be tried in its turn, or wait until its back-off is over. O(1), or O(log jobs)."""
+        """Let a job be tried in its turn, or wait out its back-off. O(1), or O(log jobs)."""
         if record.not_before_s > now:
             self._delays.set(record.id, record.not_before_s, record.number)
             self._delayed[record.id] = record
@@ -185,7 +185,7 @@ class Backlog:
     # --- back-off ---------------------------------------------------------------------------------
 
     def release(self, now: float) -> list[JobRecord]:
-        """Jobs whose back-off is over by ``now``; they must be added again."""
+        """The jobs with a back-off that is over by ``now``; they must be added again."""
         return [self._delayed.pop(job) for job in self._delays.take_due(now)]
 
     def next_release_s(self) -> float | None:
@@ -204,7 +204,7 @@ class Backlog:
             self.unblock(Anything())  # another job may be the first now
 
     def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
-        """A round has begun: rank anew, and try all jobs as they are granted GPUs. O(jobs log jobs)."""
+        """A round began: rank anew, and try all jobs with their new grants. O(jobs log jobs)."""
         for record in waiting:
             if self._class_of[record.id].grant != self.rounds.grant(record.id):
                 self.remove(record.id)

@@ -148,7 +148,7 @@ class Blocked:
         limited: bool = True,
         for_room: bool = False,
     ) -> None:
-        """A job class found no place in one mode: its jobs are not tried until something changes. O(1).
+        """A job class found no place in one mode: it is not tried until something changes. O(1).
 
         With ``from_s`` those are still tried that are expected to need less. ``choices``: the
         accelerators that it might have used; ``limited``: quota may change that. ``for_room``: more
@@ -231,7 +231,7 @@ class Blocked:
         """No job behind this one may be tried until its class is unblocked, or it is gone."""
         self.stopped, self._stopped_class = candidate, one
 
-    # --- what waits for what ------------------------------------------------------------------------
+    # --- what waits for what ----------------------------------------------------------------------
 
     def next_retry_s(self) -> float | None:
         """When time alone unblocks a job class. Amortised O(log job classes)."""
@@ -260,7 +260,7 @@ def _reservation_free(blocked: Blocked, event: ReservationFree) -> Iterator[Scop
 
 
 def _quota_freed(blocked: Blocked, event: QuotaFreed) -> Iterator[Scope]:
-    """Those that may use more now than when they were blocked. O(tenants + job classes of those)."""
+    """Those that may use more now than when they were blocked. O(tenants + their classes)."""
     for tenant in [tenant for tenant in blocked.limited if event.is_touched(tenant)]:
         for one in list(blocked.limited[tenant].values()):
             now = event.choices_of(one)

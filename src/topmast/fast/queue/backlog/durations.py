@@ -1,7 +1,7 @@
-"""How long a job will run: what its people say, what is predicted, what jobs like it took, its limit, or a guess.
+"""How long a job will run: as its submitter says, as predicted, as jobs like it took, or a guess.
 
-Only jobs that succeeded are learned from, and a job is looked at when it begins to wait, so that nothing from the
-future leaks.
+Only jobs that succeeded are learned from, and a job is looked at when it begins to wait, so that
+nothing from the future leaks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Durations:
             self._learning.over(job)
 
     def expected_s(self, spec: JobSpec) -> float:
-        """The whole run: the hint, the prediction, the median, the limit, or the default. O(depth of the tree)."""
+        """The whole run: the hint, the prediction, the median, the limit, or the default.
+
+        O(depth of the tree).
+        """
         limit_s = LONGEST_S if spec.time_limit_s is None else spec.time_limit_s
         if spec.duration_s is not None:
             return min(spec.duration_s, limit_s)
@@ -82,21 +85,27 @@ class Durations:
         return self.default_s if spec.time_limit_s is None else limit_s
 
     def key_of(self, spec: JobSpec) -> str | None:
-        """Under which key there are runs of jobs like this one; None if none of them has ended. O(script)."""
+        """The key with runs of jobs like this one; None if none of them has ended. O(script)."""
         return next((key for key in keys_of(spec) if key in self.histories), None)
 
     def predicted_s(self, spec: JobSpec) -> float | None:
-        """What the tree predicts for a job submitted now; None where none is kept, or nobody has finished yet."""
+        """What the tree predicts for a job submitted now.
+
+        None where no tree is kept, or no job has finished yet.
+        """
         return None if self._learning is None else self._learning.predicted_s(spec)
 
     def remaining_s(self, record: JobRecord) -> float:
         """What is left of the run when the job starts again from what it has kept. O(1)."""
         return left_of(self.expected_s(record.spec), record)
 
-    # --- the tree -----------------------------------------------------------------------------------
+    # --- the tree ---------------------------------------------------------------------------------
 
     def wants_tree(self) -> GrowTree | None:
-        """The order to grow a tree anew, once, when enough jobs have finished since the last. O(jobs learned from)."""
+        """The order to grow a tree anew, once, when enough jobs have finished since the last.
+
+        O(jobs learned from).
+        """
         return None if self._learning is None else self._learning.wants_tree()
 
     def take_tree(self, tree: Tree) -> None:
@@ -109,7 +118,7 @@ class Durations:
         return None if self._learning is None else self._learning.saved()
 
     def restore(self, histories: dict[str, History], learned: Learned | None) -> None:
-        """Take up what a snapshot held; what another profile had learned for a tree is left alone."""
+        """Take up what a snapshot held, but not what another profile had learned for a tree."""
         self.histories = histories
         if self._learning is not None and learned is not None:
             self._learning = Learning(learned)
@@ -123,8 +132,9 @@ def left_of(expected_s: float, record: JobRecord) -> float:
 def keys_of(spec: JobSpec) -> list[str]:
     """Under what the runs of a job are remembered, the closest likeness first. O(script).
 
-    That is its group alone, if it names one. Else it is the same script in the same folder, then the same name but for a
-    number behind it. All are of one user. Jobs of a trace have no script, and are alike by their group alone.
+    That is its group alone, if it names one. Else it is the same script in the same folder, then
+    the same name but for a number behind it. All are of one user. Jobs of a trace have no script,
+    and are alike by their group alone.
     """
     if spec.group:
         return [f"{spec.group}/{spec.user}"]

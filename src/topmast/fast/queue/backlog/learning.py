@@ -1,4 +1,4 @@
-"""What the queue keeps so that a tree can be grown, and predicts with: features at submission, and what came of them."""
+"""What the queue keeps to grow a tree and to predict with it: features at submission, and runs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MOST_BETWEEN = 10_000
 
 
 class Learned(Struct):
-    """What a snapshot holds. ``samples``: `WIDTH` doubles for each finished job, in the order of time.
-
-    ``noted``: by job that is not over, what was known of it when it was submitted. ``finished``: jobs learned
-    from in all, ``grown_at``: as of the tree.
-    """
+    """What a snapshot holds."""
 
     experience: Experience
     noted: dict[str, Row] = {}
+    """By job that is not over, what was known of it when it was submitted."""
     samples: bytes = b""
+    """`WIDTH` doubles for each finished job, in the order of time."""
     tree: Tree | None = None
     finished: int = 0
+    """Jobs learned from in all."""
     grown_at: int = 0
+    """``finished`` when the tree was grown."""
 
 
 class Learning:
@@ -71,7 +71,10 @@ class Learning:
         self._state.noted.pop(job, None)
 
     def predicted_s(self, spec: JobSpec) -> float | None:
-        """The guess times what the tree says jobs like it take in the mean; None while nobody has finished. O(depth)."""
+        """The guess times what the tree says jobs like it take in the mean. O(depth).
+
+        None while no job has finished.
+        """
         row = self._state.experience.row(known_of(spec))
         if row is None:
             return None

@@ -1,4 +1,4 @@
-"""GPU models that are kept for the jobs that need them: which jobs may not use them, and until when."""
+"""GPU models that are kept for the jobs that need them: which may not use them, until when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class ModelReservation:
     def wasted(
         self, listed: Sequence[Accelerator], gpus: float, waited_s: float
     ) -> tuple[int, ...]:
-        """The accelerators that a job of so many GPUs may not use yet, having waited so long. O(accelerators)."""
+        """The accelerators that a job of so many GPUs may not use yet, having waited so long.
+
+        O(accelerators).
+        """
         if self._reserve is None or len(listed) < 2:
             return ()
         if self._patience_s is not None and waited_s >= self._patience_s:

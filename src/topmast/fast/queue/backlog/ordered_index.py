@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from topmast.policies.base import Floats, Ints
 
 Key = tuple[float, ...]
-"""A place in the order: band (where it counts), the policy's keys, time of submission, number, row."""
+"""A place in the order: band (where it counts), the policy's keys, submission time, number, row."""
 
 FIRST_CAPACITY = 1 << 10
 
@@ -72,7 +72,7 @@ class OrderedIndex:
         self.cursor, self.late_cursor = 0, 0
         self.head: Key | None = None
         self.knows_head = False
-        """Whether `head` is the first row that is not passed over (None: there is none), unless it left."""
+        """Whether `head` is the first row that is not passed over, unless it left. None: no row."""
 
     @property
     def blocked(self) -> int:
@@ -106,7 +106,10 @@ class OrderedIndex:
         )
 
     def insert(self, key: Key, row: int) -> bool:
-        """Let a row in; whether the search has passed its place, and has to `step_back` unless it is passed over. O(late)."""
+        """Let a row in; whether the search has passed its place. O(late).
+
+        Then the search has to `step_back`, unless the row is passed over.
+        """
         at = bisect.bisect(self.late, key)
         self.late.insert(at, key)
         self._late_rows.insert(at, row)
@@ -126,7 +129,7 @@ class OrderedIndex:
         return np.frombuffer(self._late_rows, np.int64)
 
     def are_unblocked(self, job_classes: Ints, left_s: Floats) -> NDArray[np.bool_]:
-        """Whether jobs of these classes, with so much time left, are not passed over (jobs). O(jobs)."""
+        """Which jobs, of these classes and with so much time left, are not passed over. O(jobs)."""
         placement = self.placement_of[job_classes]
         return left_s < np.minimum(
             self.job_classes.from_s[job_classes], self.placement_classes.from_s[placement]

@@ -153,7 +153,7 @@ def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
 
 
 def beside_of(job_class: JobClass) -> str:
-    """The job on whose GPUs a round grants the jobs of a class their place; empty: on their own."""
+    """The job that the jobs of a class share GPUs with in this round; empty: they have their own."""
     return job_class.grant.beside if job_class.grant is not None else ""
 
 

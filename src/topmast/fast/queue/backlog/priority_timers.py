@@ -1,4 +1,4 @@
-"""When priorities change by time alone: running jobs sink with service, waiting jobs rise as they starve.
+"""When priorities change by time alone: running jobs sink with service, starving jobs rise.
 
 Only for orders that tell these times (`Drifting`). Working memory: made anew from the jobs.
 """
@@ -45,7 +45,7 @@ class PriorityTimers:
         return None if first is None else max(first[0], self._last_s + self._interval_s)
 
     def take_due(self, jobs: Mapping[str, JobRecord], now: float) -> list[JobRecord]:
-        """The jobs whose priority changes by ``now``; each has to be noted again. O(due x log jobs)."""
+        """The jobs with a change of priority by ``now``; note each again. O(due x log jobs)."""
         due_s = self.next_s(jobs)
         if due_s is None or due_s > now:
             return []

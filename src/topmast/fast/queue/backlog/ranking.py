@@ -1,6 +1,6 @@
-"""The order of all waiting jobs, in columns: sorted as a whole now and then, kept in order in between.
+"""The order of all waiting jobs, in columns: sorted as a whole at times, kept in order in between.
 
-Jobs stand in rows. A `rerank` computes the keys of all rows and sorts them: O(jobs log jobs) in numpy.
+Jobs stand in rows. A `rerank` computes the keys of all rows and sorts them, in numpy.
 Until the next one keys are frozen, so that a change is an insert, a removal or a change of band: an
 insert goes into a short sorted list beside the sorted rows, a removal only marks its row.
 
@@ -75,8 +75,8 @@ class Waiting(Struct, frozen=True):
 class Ranking:
     """All waiting jobs in the order of a policy, seen in two ways: within quota, and over it.
 
-    Over quota every job counts as opportunistic. ``fairness`` tells how a tenant stands; it is asked at
-    a `rerank`, and for tenants that come later.
+    Over quota every job counts as opportunistic. ``fairness`` gives the fairness of a tenant; it is
+    called at a `rerank`, and for tenants that come later.
     """
 
     def __init__(self, order: OrderPolicy, fairness: Callable[[str], float]) -> None:
@@ -94,7 +94,7 @@ class Ranking:
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_CAPACITY - 1, -1, -1))
         self._left: list[int] = []
-        """Rows of jobs that left; used again after the next sort, for the indices still name them."""
+        """Rows of jobs that left; used again after a sort, for the indices still name them."""
         self._staged: list[int] = []
         self._within, self._over = OrderedIndex(), OrderedIndex()
         self.exempt: str | None = None
@@ -253,7 +253,7 @@ class Ranking:
                     index.step_back(key)
 
     def _is_worth_a_sort(self, added: int) -> bool:
-        """Whether all rows are sorted: what was inserted is looked through one by one, what is sorted in, many at a time."""
+        """Whether all rows are sorted: inserts are searched one by one, sorted rows many at a time."""
         many = added > MANY and 8 * added > len(self)
         late = len(self._within.late) + added
         return many or late > FEW + len(self) // 16 or late > LATE_LIMIT
@@ -322,7 +322,7 @@ class Ranking:
     # --- the next job that is not passed over -----------------------------------------------------
 
     def first_unblocked(self, over_quota: bool) -> tuple[Key, str] | None:
-        """The first job in order that is not passed over. Amortised O(1) in Python, O(jobs) in numpy."""
+        """The first job that is not passed over. Amortised O(1) in Python, O(jobs) in numpy."""
         self._settle()
         if not self._row_of:
             return None
@@ -335,7 +335,7 @@ class Ranking:
         return None if found is None else (found, self._jobs[int(found[-1])])
 
     def _head(self, index: OrderedIndex, over_quota: bool) -> Key | None:
-        """The key of the first row that is not passed over. O(1) unless something happened at the head."""
+        """The key of the first row that is not passed over. O(1) unless the head changed."""
         found = index.head
         if index.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
             return found
@@ -351,11 +351,11 @@ class Ranking:
         return found
 
     def all_within(self) -> bool:
-        """Whether no job is passed over within quota: then none over quota comes before all. O(1)."""
+        """Whether no job is passed over within quota: then none over quota comes first. O(1)."""
         return self._all_unblocked or not self._within.blocked
 
     def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
-        """The first jobs in order that are not passed over. O(count + rows passed over), in numpy."""
+        """The first jobs that are not passed over. O(count + rows passed over), in numpy."""
         self._settle()
         index = self._over if over_quota else self._within
         alive, job_class = self._columns["alive"], self._columns["job_class"]
@@ -386,7 +386,10 @@ class Ranking:
         return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < from_s)
 
     def _seek(self, index: OrderedIndex, rows: Ints, at: int) -> int:
-        """Where the first of some rows is that is not passed over, from a place on; behind the last if none. O(rows), in numpy."""
+        """Where the first row from a place on is that is not passed over; behind the last if none.
+
+        O(rows), in numpy.
+        """
         if at < len(rows) and self._is_unblocked(index, rows.item(at)):
             return at  # most often nothing happened at the head
         alive, job_class = self._columns["alive"], self._columns["job_class"]
@@ -424,12 +427,12 @@ class Ranking:
             index.placement_classes.add(placement)
 
     def block(self, job_class: int, over_quota: bool, from_s: float = -np.inf) -> None:
-        """Pass over a job class: all of it, or those that are expected to need ``from_s`` or more."""
+        """Pass over a job class from now on, or its jobs that need ``from_s`` or more. O(1)."""
         index = self._to_block(over_quota)
         index.block(index.job_classes, job_class, from_s)
 
     def block_class(self, placement: int, over_quota: bool, from_s: float) -> None:
-        """Pass over a placement class, or those that are expected to need ``from_s`` or more. O(1)."""
+        """Pass over a placement class, or its jobs that need ``from_s`` or more. O(1)."""
         index = self._to_block(over_quota)
         index.block(index.placement_classes, placement, from_s)
 

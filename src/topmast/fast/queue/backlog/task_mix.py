@@ -1,4 +1,4 @@
-"""The mix of task sizes seen lately: what the GPUs that a plan leaves over should still be good for."""
+"""The mix of task sizes seen lately: what GPUs that a plan leaves should still be good for."""
 
 from __future__ import annotations
 

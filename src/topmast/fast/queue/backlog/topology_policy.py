@@ -50,7 +50,7 @@ def _holds(host: HostSpec, spec: JobSpec) -> bool:
 
 
 def _milli(host: HostSpec, group: TaskGroup) -> float:
-    """Thousandths of the host's GPUs that a group takes; infinite if its tasks accept no such model."""
+    """Thousandths of the host's GPUs that a group takes; infinite if it accepts no such model."""
     listed = group.resources.accelerators
     fitting = [a.gpus_milli for a in listed if a.model in (None, host.model)]
     if not listed:
