@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.region.explain.changes.trials import count_of, listed
+from topmast.model.bisection import fewest_that, most_that, most_with
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band, TaskGroup
 from topmast.model.reason import Change, ChangeKind
@@ -59,15 +60,12 @@ def _fewer_tasks(world: World, group: TaskGroup) -> Iterator[Change]:
         fewer = tuple(replace(g, count=count) if g is group else g for g in groups)
         return world.with_spec(groups=fewer).start()
 
-    low, high, best = 0, group.count, None
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = start(middle)
-        low, high, best = (low, middle, best) if found is None else (middle, high, found)
-    if best is not None:
+    found = most_with(start, 0, group.count)
+    if found is not None:
+        tasks, best = found
         of = f" of group {group.name}" if len(world.spec.groups) > 1 else ""
-        size = (group.count - low) / group.count
-        text = f"{count_of(low, 'task', of)} instead of {group.count}"
+        size = (group.count - tasks) / group.count
+        text = f"{count_of(tasks, 'task', of)} instead of {group.count}"
         yield told(
             ChangeKind.TASKS,
             text,
@@ -75,7 +73,7 @@ def _fewer_tasks(world: World, group: TaskGroup) -> Iterator[Change]:
             best,
             group=group.name,
             was=float(group.count),
-            to=float(low),
+            to=float(tasks),
         )
 
 
@@ -155,11 +153,7 @@ def _lacking(ledger: Ledger, tenant: str, model: str, milli: int, name: str) -> 
         return ledger.full_at(tenant, model, asked) != name
 
     # What fits now may be less than nothing: a quota that shrank below what is held.
-    low, high = -_PAST_ALL, milli
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return -(-(milli - low) // MILLI)
+    return -(-(milli - most_that(fits, -_PAST_ALL, milli)) // MILLI)
 
 
 _PAST_ALL = 1 << 40
@@ -184,7 +178,7 @@ def _more_to_borrow(world: World, wanted: Wanted) -> Iterator[Change]:
         spec = ledger.tenants.get(node.name)
         for model in wanted if spec is not None and spec.borrow_limit is not None else ():
             assert spec is not None
-            more = _least(
+            more = fewest_that(
                 lambda more, spec=spec, model=model: all(  # type: ignore[misc]
                     _with_limit(ledger, spec, model, more).may_borrow(tenant, m, n)
                     for m, n in wanted.items()
@@ -213,17 +207,6 @@ def _borrow(spec: TenantSpec, model: str, more: int, milli: int) -> Change:
         to=float(was + more),
         added_gpus={spec.name: {model: more}},
     )
-
-
-def _least(helps: Callable[[int], bool], most: int) -> int | None:
-    """The least of 1 to ``most`` that helps. O(log most) trials."""
-    if most < 1 or not helps(most):
-        return None
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if helps(middle) else (middle, high)
-    return high
 
 
 def _and_a_place(better: World, change: Change) -> Iterator[Change]:
@@ -267,7 +250,7 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
         trial = without(gone).queue
         return bool(trial.choices(spec, False) or trial.choices(spec, True))
 
-    count = _least(lambda n: helps(held[:n]), min(len(held), ENDS_TRIED))
+    count = fewest_that(lambda n: helps(held[:n]), min(len(held), ENDS_TRIED))
     if count is None:
         return
     gone = held[:count]

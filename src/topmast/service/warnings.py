@@ -14,6 +14,7 @@ from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.columns import Columns, cpus_of
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.search import choices_of
+from topmast.model.bisection import most_with
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup
@@ -201,12 +202,4 @@ def _most_tasks(spaces: Sequence[Space], ask: PlacementRequest, at: int) -> tupl
         groups[at] = replace(groups[at], count=count)
         return _where(spaces, replace(ask, groups=tuple(groups)))
 
-    low, high, cluster = 0, ask.groups[at].count, ""
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = where(middle)
-        if found is None:
-            high = middle
-        else:
-            low, cluster = middle, found
-    return (low, cluster) if low else None
+    return most_with(where, 0, ask.groups[at].count)

@@ -25,12 +25,12 @@ from topmast.fast.region.reservation.first_starts import (
     kept_out,
 )
 from topmast.fast.region.search.compiled import applies
-from topmast.fast.region.search.fewest import fewest
 from topmast.fast.region.search.search import Found
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing import pairs as guests
 from topmast.model import messages as m
+from topmast.model.bisection import fewest_with
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest, Plan, Reservation
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
@@ -202,7 +202,7 @@ class RegionAnswers(RegionState):
             search.allocations = {job: held[job] for job in jobs}
             return search.best(ask).plan
 
-        found = fewest(len(last_first), lambda count: stopping(last_first[:count]))
+        found = fewest_with(lambda count: stopping(last_first[:count]), len(last_first))
         if found is None:
             search.allocations = {job: held[job] for job in last_first}
             return search.best(ask)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from topmast.fast.queue.cycle.early_binding import could_hold
+from topmast.model.bisection import fewest_that
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import JobSpec, Level
 from topmast.slow.capacity.feedback import Limits
@@ -70,16 +71,12 @@ class Growth:
         for host in others:
             if sum(each.gpus for each in offered) + host.gpus <= room:
                 offered.append(host)
-        if not could_hold(_with(cluster, offered), spec):
-            return None
-        low, high = 0, len(offered)
-        while low < high:
-            middle = (low + high) // 2
-            if could_hold(_with(cluster, offered[:middle]), spec):
-                high = middle
-            else:
-                low = middle + 1
-        return sum(host.gpus for host in offered[:low])
+        if could_hold(cluster, spec):
+            return 0
+        needed = fewest_that(
+            lambda count: could_hold(_with(cluster, offered[:count]), spec), len(offered)
+        )
+        return None if needed is None else sum(host.gpus for host in offered[:needed])
 
     def _room(self, cluster: str, model: str) -> float:
         """GPUs that a cluster may still get: up to its limit, down to the others' minimum."""

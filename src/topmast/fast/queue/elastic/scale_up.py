@@ -13,10 +13,10 @@ from topmast.fast.queue.backlog.blocked import RoomFreed
 from topmast.fast.queue.backlog.placement_class import JobClass
 from topmast.fast.queue.elastic.sizes import Promise
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.tenancy.entitlements import most_that
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.bisection import most_that
 from topmast.model.job import MILLI, JobSpec, TaskGroup
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.model.bisection import most_that
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.model.plan import GroupRequest, More, Plan
@@ -187,17 +188,6 @@ class Entitlements:
         above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
         of = f"the quota of {above}" if above else "its quota"
         return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} would exceed {of}"
-
-
-def most_that(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The most from ``low`` on, which fits, to below ``high``, which does not. O(log)."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def with_memory(wanted: Accelerator, need_bytes: int, there_bytes: int) -> Accelerator:

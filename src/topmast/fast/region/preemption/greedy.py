@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints
-from topmast.fast.region.search.fewest import fewest
 from topmast.fast.region.search.packing import seat_gang
+from topmast.model.bisection import fewest_with
 from topmast.model.plan import GroupRequest, Seat, Victim
 
 SPARED_ANEW = 32
@@ -55,7 +55,7 @@ class Chooser:
         seats = seats_without(0)
         if seats is not None:
             return seats, ()
-        found = fewest(len(here), seats_without)
+        found = fewest_with(seats_without, len(here))
         if found is None:
             return None
         gone, seats = self._spare(here[: found[0]], found[1], rows, groups, choice)

@@ -17,11 +17,11 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
 from topmast.fast.region.preemption.price import cost_gpu_s
-from topmast.fast.region.search.fewest import fewest
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import total
 from topmast.fast.region.search.search import Search, choices_of
 from topmast.fast.region.search.sizes import largest
+from topmast.model.bisection import fewest_with
 from topmast.model.job import Band, TaskGroup, speed_of_size
 from topmast.model.plan import More, PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
@@ -53,8 +53,8 @@ def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
             return plan
     # So many are not enough, and one more may well be.
     too_few = max(1, bisect_left(list(accumulate(spare)), lacking))
-    found = fewest(
-        len(able), lambda count: _with_smaller(search, ask, able[:count]), too_few, too_few + 1
+    found = fewest_with(
+        lambda count: _with_smaller(search, ask, able[:count]), len(able), too_few, too_few + 1
     )
     return None if found is None else found[1]
 

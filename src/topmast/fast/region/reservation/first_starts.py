@@ -13,7 +13,7 @@ from msgspec import Struct
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.search.fewest import fewest
+from topmast.model.bisection import fewest_with
 from topmast.model.plan import PlacementRequest, Plan, Reservation
 
 KEPT = 64
@@ -155,7 +155,7 @@ def first_start(
 
     too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
     guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
-    found = fewest(len(ends), plan_after, too_few, guess)
+    found = fewest_with(plan_after, len(ends), too_few, guess)
     if found is None:
         return None
     count, best = found

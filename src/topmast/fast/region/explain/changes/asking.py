@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, count_of
+from topmast.model.bisection import most_with
 from topmast.model.job import MILLI, Level, Topology
 from topmast.model.plan import GroupRequest, PlacementRequest
 from topmast.model.reason import Change, ChangeKind
@@ -127,15 +128,7 @@ def _most(
     place = trials.place(ask_with(least))
     if place is None:
         return None
-    low, best = least, place
-    while high - low > 1:
-        middle = (low + high) // 2
-        place = trials.place(ask_with(middle))
-        if place is None:
-            high = middle
-        else:
-            low, best = middle, place
-    return low, best
+    return most_with(lambda number: trials.place(ask_with(number)), least, high) or (least, place)
 
 
 def _with(trials: Trials, group: GroupRequest) -> PlacementRequest:
