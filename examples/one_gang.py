@@ -11,10 +11,11 @@ import msgspec
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.preemption import victims
+from topmast.fast.region.inventory.index import index_of
+from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
 from topmast.fast.region.preemption.price import cost_gpu_s
-from topmast.fast.region.search.compiled import costs_in
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.search.compiled import choices_in, costs_in, question_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -99,14 +100,14 @@ def main() -> None:
     print("the gang: 2 tasks of 8 GPUs, band high, at most a pod, preferably a rack")
     show_hosts(columns)
     show_free(columns)
-    search = Search("east", columns, held, profile, 0, NOW)
+    search = PreemptiveSearch("east", columns, held, profile, 0, NOW)
     print("\non free GPUs alone:", search.best(ask).plan)
     show_victims(search, ask)
 
 
 def show_hosts(columns: Columns) -> None:
     """What the index knows of every host."""
-    index = columns.lookup
+    index = index_of(columns)
     arrays, cleared = index.arrays, index.holders.held.cleared
     print("\nhost   free   free without those below low / normal / high")
     for row, host in enumerate(columns.hosts):
@@ -116,7 +117,7 @@ def show_hosts(columns: Columns) -> None:
 
 def show_free(columns: Columns) -> None:
     """The sections at each level, and whether their free GPUs hold the gang."""
-    arrays = columns.lookup.arrays
+    arrays = index_of(columns).arrays
     print("\nsection              hosts with 0..8 free GPUs      tasks that fit")
     for level, name in enumerate(("rack", "pod", "datacenter", "cluster")):
         low, high = arrays.by_cluster[0, 0, level].tolist()
@@ -126,7 +127,7 @@ def show_free(columns: Columns) -> None:
             print(f"{name:10} {section - low}         {' '.join(f'{n:2}' for n in hist)}    {fits}")
 
 
-def show_victims(search: Search, ask: PlacementRequest) -> None:
+def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
     """What stopping each attempt costs, what each rack offers, and the plan that wins."""
     columns, profile = search.columns, search.profile
     print("\nattempt  band           GPUs   lost since its checkpoint   cost, GPU-s   as a score")
@@ -140,17 +141,18 @@ def show_victims(search: Search, ask: PlacementRequest) -> None:
         print(
             f"{attempt.job:8} {attempt.band.name.lower():13} {gpus:5}   {lost:25.0f}   {cost:11.0f}   {may:>10}"
         )
-    index = columns.lookup
-    hunt = victims.hunt(
-        index, ask, profile, profile.score, (0,), costs_in(columns, ask, profile.score, None), NOW
-    )
+    index = index_of(columns)
+    weights, choices = profile.score, choices_in(index, ask, (0,))
+    costs = costs_in(columns, ask, weights, None)
+    question = question_of(index, ask, weights, choices, costs)
+    hunt = PlainPreemption(index, question, terms_of(index, ask, profile, weights, NOW), choices)
     print("\nsection      bound   truth   branch on attempt")
     for level, name in ((1, "rack"), (2, "pod")):
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
         for section in range(low, high):
-            _, bound, truth, branch = hunt.offer(0, section, {})
-            whom = "" if branch < 0 else index.holders.jobs[branch][1]
-            print(f"{name:6} {section - low}   {bound:7.3f} {truth:7.3f}   {whom}")
+            offer = hunt.offer(0, 0, 0, section, {})
+            job = "" if offer.branch is None else index.holders.jobs[offer.branch][1]
+            print(f"{name:6} {section - low}   {offer.bound:7.3f} {offer.score:7.3f}   {job}")
     plan = search.best(msgspec.structs.replace(ask, preempt=True)).plan
     assert plan is not None
     print(
