@@ -47,7 +47,7 @@ SHOWN = 10
 
 
 def small_fleet() -> Fleet:
-    """The fleet of `topmast up` without a fleet file: this machine as one host of 8 virtual GPUs."""
+    """The fleet of `topmast up` without a fleet file: one host with 8 virtual GPUs."""
     host = HostSpec("local-0", "virtual", 8)
     region = RegionSpec("local", (ClusterSpec("local", (host,)),))
     return Fleet((region,), tenants=(TenantSpec("default"),))
@@ -235,18 +235,19 @@ class ControlPlane(Process):
             if cluster not in listed:
                 named = f"{', '.join(jobs[:3])}{' and more' if len(jobs) > 3 else ''}"
                 raise InvalidInput(
-                    f"cluster '{cluster}' is gone from it, and ran {named} when this server was stopped",
+                    f"cluster '{cluster}' is gone from it, and ran {named} when this server was "
+                    "stopped",
                     field="--fleet",
-                    remedy="start once without --fleet: a job that has ended since is noticed then; wait for the "
-                    "others (topmast wait JOB) or cancel them, stop the server, and start it with --fleet; "
-                    "or use another folder (--state DIR)",
+                    remedy="start once without --fleet: a job that ended since is noticed then; "
+                    "wait for the others (topmast wait JOB) or cancel them, stop the server, and "
+                    "start it with --fleet; or use another folder (--state DIR)",
                 )
 
     def _skip_unknown_attempts(self) -> None:
         """Skip the names of jobs and attempts that ran here and that the journal does not know.
 
-        After a journal was lost, or replaced by an old copy, a new job with such a name would be told
-        how the earlier one ended, and would find its checkpoints.
+        After a journal was lost, or replaced by an old copy, a new job with such a name would be
+        told how the earlier one ended, and would find its checkpoints.
         """
         queue = self.machines.queue
         found = {folder.name: 0 for folder in folders_in(self.checkpoints)}

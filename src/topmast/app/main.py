@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, WhatIfOptions
 from topmast.cli import main as cli_main
+
+T = TypeVar("T", bound=Struct)
 
 
 def serve(options: ServeOptions) -> int:
@@ -48,18 +52,8 @@ def bench(name: str, options: BenchOptions) -> object:
         run_bench,
     )
 
-    filling = None
-    if options.trace is not None and options.fleet is not None:
-        filling = FillingOptions(
-            trace=options.trace,
-            fleet=options.fleet,
-            format=options.format,
-            profile=options.profile or "mast",
-            settings=options.settings,
-            asked=options.asked or 1.3,
-            seeds=options.seeds or 3,
-            seed=options.seed,
-        )
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    limited = {**given, "limit_s": options.duration_s}
     return run_bench(
         name,
         jobs=options.jobs,
@@ -69,36 +63,17 @@ def bench(name: str, options: BenchOptions) -> object:
         state=options.state,
         throughputs=options.throughputs,
         peer=options.peer,
-        fleet=FleetOptions(
-            regions=options.regions,
-            clusters=options.clusters,
-            hosts=options.hosts,
-            gpus_per_host=options.gpus_per_host,
-            fill=options.fill,
-            sizes_gpus=options.sizes_gpus,
-            rate=options.rate,
-            load=options.load,
-            profile=options.profile,
-            delay_s=options.delay_s,
-            scaling=options.scaling,
-            first_use=options.first_use,
-            out=options.out,
-        ),
-        plans=PlanDataOptions(
-            cases=options.cases,
-            seed=options.seed,
-            peer=options.peer,
-            limit_s=options.duration_s,
-            out=options.out,
-        ),
-        slow=SlowPathOptions(
-            size_bytes=options.size_bytes,
-            files=options.files,
-            domains=options.domains,
-            limit_s=options.duration_s,
-        ),
-        filling=filling,
+        fleet=_part(FleetOptions, given),
+        plans=_part(PlanDataOptions, limited),
+        slow=_part(SlowPathOptions, limited),
+        filling=_part(FillingOptions, given) if {"trace", "fleet"} <= given.keys() else None,
     )
+
+
+def _part(kind: type[T], given: Mapping[str, Any]) -> T:
+    """The options of some benchmarks, which have the same names among those of all."""
+    fields = kind.__struct_fields__
+    return kind(**{name: given[name] for name in fields if name in given})
 
 
 def main() -> None:

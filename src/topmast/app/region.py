@@ -49,9 +49,9 @@ class RegionProcess(Process):
 
     def open(self) -> None:
         """Adopt what runs already, and listen to the queue."""
-        load_kernels(log.info)
         for cluster in self._clusters():
-            self.equip(self.region, cluster)
+            self.equip(self.region, cluster)  # first: without an engine there is nothing to run
+        load_kernels(log.info)
         self.end.open(uuid.uuid4().hex)
         self.runtime.start()
 

@@ -76,7 +76,8 @@ def bind(host: str, port: int, *, token: str = "", field: str = "--host") -> soc
         raise InvalidInput(
             f"{host} can be reached from other machines, and requests are not authenticated",
             field=field,
-            remedy="use 127.0.0.1 and a tunnel for remote users; links between processes need a token",
+            remedy="use 127.0.0.1 and a tunnel for remote users; links between processes need a "
+            "token",
         )
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.
@@ -110,8 +111,8 @@ def run(
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
 
-    The first listener is the one that clients on this machine are told of. ``leave`` ends what would
-    keep the server from shutting down.
+    The first listener is the one that clients on this machine are told of. ``leave`` ends what
+    would keep the server from shutting down.
     """
     connections = Connections(most_connections)
     config = uvicorn.Config(
@@ -161,7 +162,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: see whether to end, and now and then which connections last too long."""
+        """Ten times a second: see whether to end; now and then, which connections last too long."""
         if counter % TICKS_PER_SWEEP == 0:
             self._connections.sweep(asyncio.get_running_loop().time())
         return await super().on_tick(counter)

@@ -110,7 +110,8 @@ def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnap
     if apart:
         raise InvalidInput(
             f"the books of region '{apart[0]}' are not in it: its placer ran apart",
-            field="--state", remedy="whatif needs the state folder of a server that runs all regions in one process",
+            field="--state",
+            remedy="whatif needs the state folder of a server that runs all regions in one process",
         )  # fmt: skip
     return state_snapshot_of(machines.queue, machines.region_states(), at_s, rebuilt.seq), fleet
 
@@ -203,7 +204,8 @@ def _unknown(what: str, name: str, field: str, known: list[str]) -> InvalidInput
 def _warnings(options: WhatIfOptions, fleet: Fleet) -> list[str]:
     """What is added and brings no GPUs."""
     return [
-        f"--add-hosts {key}: hosts of {cluster} have no GPUs; only jobs without GPUs gain by more of them"
+        f"--add-hosts {key}: hosts of {cluster} have no GPUs; only jobs without GPUs gain by more "
+        "of them"
         for key, (cluster, like) in ((k, _model_host(fleet, k)) for k in options.add_hosts)
         if not like.gpus
     ]

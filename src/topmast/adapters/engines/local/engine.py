@@ -89,10 +89,9 @@ class LocalEngine(Engine):
         self._progress_at_s = 0.0
         self._ends = 0
 
-    # --- the port: any thread ------------------------------------------------------------------
+    # --- the port, documented at `Engine`: any thread ---------------------------------
 
     def open(self, post: Post) -> None:
-        """Adopt what runs already and begin to post news; called once, before anything else."""
         for folder in (self._layout.tasks, self._layout.attempts, self._layout.hosts):
             files.make_folder(folder)
         self._post = post
@@ -106,7 +105,6 @@ class LocalEngine(Engine):
         self._thread.start()
 
     def start_gang(self, gang: StartGang) -> None:
-        """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
         self._do(partial(self._start_gang, gang))
 
     def stop(self, job: str, epoch: int, grace_s: float) -> None:
@@ -114,27 +112,23 @@ class LocalEngine(Engine):
         self._do(partial(self._stop, attempt_name(job, epoch), grace_s))
 
     def suspend(self, job: str, epoch: int) -> None:
-        """Halt every process of the attempt where it stands."""
         self._do(partial(self._suspend, attempt_name(job, epoch), True))
 
     def resume(self, job: str, epoch: int) -> None:
-        """Let a suspended attempt go on."""
         self._do(partial(self._suspend, attempt_name(job, epoch), False))
 
     def read_progress(self, job: str, epoch: int) -> None:
-        """Post the last step that the attempt reported."""
-        self._do(partial(self._ask_pace, attempt_name(job, epoch)))
+        self._do(partial(self._read_progress, attempt_name(job, epoch)))
 
     def list_tasks(self) -> None:
-        """Post an `TaskList`, once the hosts that run have been heard."""
-        self._do(self._ask_truth)
+        """Post a `TaskList`, once the hosts that run have been heard."""
+        self._do(self._list_tasks)
 
     def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         """Have these hosts and no others from now on; nothing runs on those that go."""
-        self._do(partial(self._equip, tuple(host.name for host in hosts)))
+        self._do(partial(self._set_hosts, tuple(host.name for host in hosts)))
 
     def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
-        """The file with the task's output, or None when there is none (yet)."""
         return files.log_of(self._layout, job, epoch, rank)
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
@@ -145,7 +139,6 @@ class LocalEngine(Engine):
         return Host(host, self._layout).process
 
     def close(self) -> None:
-        """Stop watching; tasks go on."""
         with self._gate:
             if self._closed:
                 return
@@ -233,7 +226,7 @@ class LocalEngine(Engine):
             elif host.name in self._configured:
                 self._post(HostUp(host.name))
 
-    def _equip(self, names: tuple[str, ...]) -> None:
+    def _set_hosts(self, names: tuple[str, ...]) -> None:
         """Agents of hosts that went end by themselves, for want of work."""
         new = [name for name in names if name not in self._configured]
         self._configured = frozenset(names)
@@ -463,7 +456,7 @@ class LocalEngine(Engine):
             file.unlink(missing_ok=True)
         self._poke(attempt)
 
-    def _ask_pace(self, attempt: str) -> None:
+    def _read_progress(self, attempt: str) -> None:
         now = self._site.clock.now()
         steps = [step for t in self._tasks.of_attempt(attempt) if (step := self._tasks.step_of(t))]
         if steps:
@@ -476,7 +469,7 @@ class LocalEngine(Engine):
             if host in self._hosts:
                 self._hosts[host].tell({"op": "poke", "attempt": attempt})
 
-    def _ask_truth(self) -> None:
+    def _list_tasks(self) -> None:
         self._truth_until_s = time.monotonic() + TRUTH_PATIENCE_S
 
     def _tell_truth(self) -> None:
