@@ -27,7 +27,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Preempt, Seat
 from topmast.policies.registry import load_profile
 
 NOW = 3_600.0
@@ -95,7 +95,6 @@ def main() -> None:
         (GroupRequest("main", 2, task),),
         Topology(Level.POD, Level.RACK),
         Band.HIGH,
-        preempt=False,
     )
     print("the gang: 2 tasks of 8 GPUs, band high, at most a pod, preferably a rack")
     show_hosts(columns)
@@ -153,7 +152,7 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
             offer = hunt.offer(0, 0, 0, section, {})
             job = "" if offer.branch is None else index.holders.jobs[offer.branch][1]
             print(f"{name:6} {section - low}   {offer.bound:7.3f} {offer.score:7.3f}   {job}")
-    plan = search.best(msgspec.structs.replace(ask, preempt=True)).plan
+    plan = search.best(msgspec.structs.replace(ask, mode=Preempt())).plan
     assert plan is not None
     print(
         "\nthe plan:", ", ".join(plan.hosts), "instead of", ", ".join(v.job for v in plan.victims)

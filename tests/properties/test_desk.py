@@ -13,13 +13,21 @@ from tests.properties.test_search_is_exhaustive import WEIGHTS, random_ask, rand
 from tests.support.build import profile
 from tests.support.crowd import run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.fleet_placer import FleetPlacer, in_region
+from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Resources
-from topmast.model.plan import GroupRequest, PlacementRequest, Reservation, Seat
+from topmast.model.plan import (
+    FREE,
+    GroupRequest,
+    PlacementRequest,
+    Preempt,
+    RegionTerms,
+    Reservation,
+    Seat,
+)
 from topmast.policies.weighted import Weighted
 
 OPTIONS = profile(score=WEIGHTS)
@@ -49,12 +57,12 @@ def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
     fleet_placer = random_fleet_placer(rng)
     ask = random_ask(rng, [h.name for p in fleet_placer.placers.values() for h in p.columns.hosts])
     terms = {
-        name: m.RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())
+        name: RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())
         for name in fleet_placer.placers
     }
     (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), 0.0).sends
     assert isinstance(sent.message, m.FleetBids)
-    alone = {name: fleet_placer.placers[name].offer(in_region(ask, terms[name])) for name in terms}
+    alone = {name: fleet_placer.placers[name].offer(ask.in_region(terms[name])) for name in terms}
     plans = [offer.plan for offer in alone.values() if offer.plan is not None]
     if not plans:
         assert sent.message.offers == alone
@@ -104,16 +112,16 @@ def test_reserved_seats_are_left_alone_as_each_region_would(seed: int) -> None:
     ask = msgspec.structs.replace(
         random_ask(rng, _hosts(fleet_placer)),
         held=reserved(rng, fleet_placer),
-        preempt=rng.random() < 0.4,
+        mode=Preempt() if rng.random() < 0.4 else FREE,
     )
-    terms = {name: m.RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
+    terms = {name: RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
     index = fleet_placer.pool.index()
     before = [column.copy() for column in (*index.arrays, index.holders.held.cleared)]
     (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), 0.0).sends
     for column, was in zip((*index.arrays, index.holders.held.cleared), before, strict=True):
         assert (column == was).all()
     assert isinstance(sent.message, m.FleetBids)
-    alone = {name: fleet_placer.placers[name].offer(in_region(ask, terms[name])) for name in terms}
+    alone = {name: fleet_placer.placers[name].offer(ask.in_region(terms[name])) for name in terms}
     scores = [offer.plan.score for offer in alone.values() if offer.plan is not None]
     found = [o.plan.score for o in sent.message.offers.values() if o.plan is not None]
     assert (not found) == (not scores)
@@ -128,7 +136,7 @@ def test_the_first_start_is_the_earliest_of_all_regions(seed: int) -> None:
     rng = random.Random(seed)
     fleet_placer = crowded_fleet_placer(rng)
     ask = _bigger(rng, random_ask(rng, _hosts(fleet_placer)))
-    terms = {name: m.RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
+    terms = {name: RegionTerms(balance=rng.random()) for name in fleet_placer.placers}
     now = rng.choice((0.0, 1_000.0, 100_000.0))
     (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), now).sends
     assert isinstance(sent.message, m.FleetBids)
@@ -139,7 +147,7 @@ def test_the_first_start_is_the_earliest_of_all_regions(seed: int) -> None:
     for placer in fleet_placer.placers.values():
         placer.now = now
     alone = [
-        fleet_placer.placers[name].offer(in_region(ask, terms[name])).reservation for name in terms
+        fleet_placer.placers[name].offer(ask.in_region(terms[name])).reservation for name in terms
     ]
     there = [reservation for reservation in alone if reservation is not None]
     want = min(there, key=lambda r: (r.from_s, r.region), default=None)

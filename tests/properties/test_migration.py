@@ -27,7 +27,7 @@ from topmast.fast.region.preemption.moving import (
 from topmast.fast.region.preemption.price import cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.job import Band, Level, Resources, Topology
-from topmast.model.plan import PlacementRequest, Plan, Seat
+from topmast.model.plan import Move, PlacementRequest, Plan, Seat
 from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
@@ -41,7 +41,7 @@ def _question(rng: random.Random) -> PlacementRequest:
         count=rng.randint(1, 3), resources=task, band=rng.choice((Band.LOW, Band.HIGH)),
         topology=Topology(rng.choice((None, None, *Level)), rng.choice((None, *Level))),
     )  # fmt: skip
-    return ask(spec, room_gpu_s=rng.choice((500.0, 5_000.0, 1e5)))
+    return ask(spec, mode=Move(rng.choice((500.0, 5_000.0, 1e5))))
 
 
 def _odd_question(rng: random.Random) -> PlacementRequest:
@@ -49,13 +49,19 @@ def _odd_question(rng: random.Random) -> PlacementRequest:
     shares = needs(rng.choice((0.5, 0.7)), "H100")
     two = {"main": (1, needs(rng.choice((2, 4)))), "more": (rng.randint(1, 2), needs(1, cpus=1.0))}
     spec = job(count=rng.randint(1, 4), resources=shares) if rng.random() < 0.4 else gang(two)
-    return ask(spec, room_gpu_s=rng.choice((5_000.0, 1e5)))
+    return ask(spec, mode=Move(rng.choice((5_000.0, 1e5))))
 
 
 def _region(rng: random.Random) -> PreemptiveSearch:
     columns = crowded_columns(rng)
     held = run_jobs(rng, columns)
     return PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW)
+
+
+def worth(question: PlacementRequest) -> float:
+    """What room is worth, by the request."""
+    assert isinstance(question.mode, Move)
+    return question.mode.worth_gpu_s
 
 
 def _case(seed: int) -> tuple[PreemptiveSearch, PlacementRequest]:
@@ -69,7 +75,7 @@ def test_odd_gangs_get_moves_that_can_be_carried_out(seed: int) -> None:
     """Gangs that are searched domain by domain: the same promises."""
     rng = random.Random(seed)
     search, question = _region(rng), _odd_question(rng)
-    _can_be_carried_out(search, question, room_for(search, question))
+    _can_be_carried_out(search, question, room_for(search, question, worth(question)))
 
 
 @bounded(1_500)
@@ -79,7 +85,7 @@ def test_a_move_that_is_proposed_can_be_carried_out(seed: int) -> None:
     search, question = _case(seed)
     columns = search.columns
     before = [columns.free_milli.copy(), columns.free_cpus.copy(), columns.available.copy()]
-    plan = room_for(search, question)
+    plan = room_for(search, question, worth(question))
     event("none" if plan is None else f"{len(plan.victims)} movers")
     after = [columns.free_milli, columns.free_cpus, columns.available]
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
@@ -94,8 +100,8 @@ def _can_be_carried_out(
     held, columns = search.allocations, search.columns
     assert search.best(question).plan is None, "it fits without"
     assert plan.victims
-    assert moving_cost(plan) * 1.5 < WEIGHTS.preemption * (question.room_gpu_s or 0.0) / 3600.0
-    assert is_worth(OPTIONS, question, plan)
+    assert moving_cost(plan) * 1.5 < WEIGHTS.preemption * worth(question) / 3600.0
+    assert is_worth(OPTIONS, plan, worth(question))
     stays = Overlay(columns)
     for move in plan.victims:
         assert move.to is not None
@@ -157,7 +163,7 @@ def _single_movers(search: PreemptiveSearch, question: PlacementRequest) -> list
     for name, mover in search.allocations.items():
         may = mover.start_s + OPTIONS.min_runtime_s <= NOW and mover.spec.preemptible
         cost = cost_gpu_s(mover, OPTIONS, NOW) * OPTIONS.defragment_gain
-        if not may or mover.hold not in GOING or cost >= (question.room_gpu_s or 0.0):
+        if not may or mover.hold not in GOING or cost >= worth(question):
             continue
         overlay = Overlay(columns)
         overlay.give_back(mover.plan.seats, mover.needs())
@@ -177,14 +183,14 @@ def _single_movers(search: PreemptiveSearch, question: PlacementRequest) -> list
 def test_if_one_mover_makes_room_something_is_proposed(seed: int) -> None:
     """Compared with every seating of the gang and of each mover, where no cost stands in the way."""
     search, question = _case(seed)
-    question = msgspec.structs.replace(question, room_gpu_s=1e6)
+    question = msgspec.structs.replace(question, mode=Move(1e6))
     if search.best(question).plan is not None:
         event("fits")
         return
     movers = _single_movers(search, question)
     event(f"{len(movers)} might move")
     if movers:
-        assert room_for(search, question) is not None
+        assert room_for(search, question, worth(question)) is not None
 
 
 @bounded(300)

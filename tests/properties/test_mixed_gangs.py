@@ -29,7 +29,15 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
+from topmast.model.plan import (
+    FREE,
+    GroupRequest,
+    PlacementRequest,
+    Plan,
+    Preempt,
+    RegionTerms,
+    Seat,
+)
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -119,14 +127,13 @@ def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) 
     options = {
         "models": rng.choice((None, None, (0,), (1,))),
         "avoid_hosts": tuple(h.name for h in columns.hosts if rng.random() < 0.08),
-        "data_s": rng.choice((0.0, 60.0)),
-        "balance": rng.random(),
+        "terms": RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random()),
         "mix": rng.choice(MIXES),
         **more,
     }
     topology = Topology(rng.choice((None, None, *Level)), rng.choice((None, *Level)))
-    preempt = bool(options.pop("preempt", False))
-    return PlacementRequest("j1", tuple(groups), topology, Band.NORMAL, preempt, **options)  # type: ignore[arg-type]
+    mode = Preempt() if options.pop("preempt", False) else FREE
+    return PlacementRequest("j1", tuple(groups), topology, Band.NORMAL, mode, **options)  # type: ignore[arg-type]
 
 
 def _check_seats(
@@ -294,7 +301,7 @@ def test_what_is_not_searched_exactly_is_seated_soundly(seed: int, preempt: bool
     """No plan is better than the best, nothing is overfilled, and nobody goes for room left unused."""
     rng = random.Random(seed)
     columns, allocations, ask = _displaced(rng)
-    ask = replace(ask, preempt=preempt)
+    ask = replace(ask, mode=Preempt() if preempt else FREE)
     options = profile(score=WEIGHTS, restart_cost_s=1.0)
     search = PreemptiveSearch("here", columns, allocations, options, 0, 100.0)
     exact = search.best(ask).plan

@@ -17,7 +17,7 @@ from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, Level, Resources, Topology
-from topmast.model.plan import GroupRequest, PlacementRequest, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, RegionTerms, Seat
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -80,11 +80,9 @@ def random_ask(rng: random.Random, hosts: Sequence[str]) -> PlacementRequest:
         groups=(GroupRequest("g", rng.randint(1, 4), resources),),
         topology=Topology(rng.choice((None, *Level)), rng.choice((None, *Level))),
         band=Band.NORMAL,
-        preempt=False,
         models=rng.choice((None, (0,))),
         avoid_hosts=tuple(avoided),
-        data_s=rng.choice((0.0, 60.0)),
-        balance=rng.random(),
+        terms=RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random()),
     )
 
 

@@ -126,7 +126,7 @@ def place_cost(
     if required is not None and level > required:
         return None
     above = 0 if preferred is None else max(0, level - preferred)
-    data = weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
+    data = weights.data * ask.terms.data_s / 3600.0 + weights.balance * ask.terms.balance
     listed = accelerators_of(ask)
     model = sum(
         points for name, points in weights.models if listed and name == listed[choice].model

@@ -17,7 +17,7 @@ from topmast.model.fleet import (
     TenantSpec,
 )
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup
-from topmast.model.plan import GroupRequest, PlacementRequest
+from topmast.model.plan import FREE, GroupRequest, Mode, PlacementRequest, Preempt
 from topmast.policies.options import Profile
 
 LINK_BYTES_PER_S = 1e9
@@ -112,8 +112,12 @@ def gang(groups: Mapping[str, tuple[int, Resources]], name: str = "gang", **more
     return JobSpec(name, built, **more)
 
 
-def ask(spec: JobSpec, *, preempt: bool = False, **more: Any) -> PlacementRequest:
-    """The question that a queue puts to a region about a job named ``j1``."""
+def ask(
+    spec: JobSpec, *, preempt: bool = False, mode: Mode = FREE, **more: Any
+) -> PlacementRequest:
+    """The request that a queue puts to a region for a job named ``j1``."""
     groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
     band = more.pop("band", spec.band)
-    return PlacementRequest("j1", groups, spec.topology, band, preempt, **more)
+    return PlacementRequest(
+        "j1", groups, spec.topology, band, Preempt() if preempt else mode, **more
+    )

@@ -30,7 +30,7 @@ from topmast.model import ids
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import Plan
+from topmast.model.plan import FREE, Plan, Preempt
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.policies.options import Preemption, WhenBlocked
@@ -288,13 +288,12 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         held = queue.held_from(spec, record, over_quota)
         may_preempt = band > Band.OPPORTUNISTIC and world.options.preemption is Preemption.BAND
         for preempt in (False, True)[: 1 + may_preempt]:
+            mode = Preempt() if preempt else FREE
+            request = queue.request(spec, over_quota, choices, record=record, mode=mode, held=held)
             for region, cost in costs.items():
                 if cost.missing and (preempt or cost.copying or _waits_near(world, record, costs)):
                     continue
-                ask = queue.ask_for(
-                    spec, region, over_quota, choices, cost,
-                    preempt=preempt, job=record.id, avoid_hosts=record.avoid_hosts, held=held,
-                )  # fmt: skip
+                ask = request.in_region(queue.terms(region, cost))
                 ask = asked(ask, world.options.slices.layers)
                 plan = world.placer(region).search(world.now, ask).best(ask).plan
                 if plan is not None:

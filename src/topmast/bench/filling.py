@@ -28,7 +28,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
-from topmast.model.plan import GroupRequest, PlacementRequest
+from topmast.model.plan import GroupRequest, PlacementRequest, RegionTerms
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import Machines
@@ -104,15 +104,13 @@ def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> float:
     machines, mix = Machines(profile), Mix()
     for region in fleet.regions:
         _at(machines, ids.placer(region.name), m.ConfigureRegion(region))
-    terms = {region.name: m.RegionTerms() for region in fleet.regions}
+    terms = {region.name: RegionTerms() for region in fleet.regions}
     held_milli = 0
     for number, spec in enumerate(specs, 1):
         mix.saw(spec)
         mix.settle()
         groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
-        ask = PlacementRequest(
-            f"j{number}", groups, spec.topology, spec.band, preempt=False, mix=mix.current
-        )
+        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mix=mix.current)
         (send,) = machines.fleet_placer.handle(m.RequestFleetBids(number, ask, terms), 0.0).sends
         assert isinstance(send.message, m.FleetBids)
         plan = best_of(send.message)

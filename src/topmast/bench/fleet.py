@@ -27,7 +27,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, RegionTerms
 from topmast.model.states import Outcome
 from topmast.policies.registry import load_profile
 from topmast.ports import Decision as Handled
@@ -171,13 +171,14 @@ class Filled:
         """What the queue would ask about a job, with the regions' demand as it is."""
         number = next(self._numbers)
         groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
-        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, preempt)
+        mode = Preempt() if preempt else Free()
+        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mode)
         return m.RequestFleetBids(number, ask, self.terms())
 
-    def terms(self) -> dict[str, m.RegionTerms]:
+    def terms(self) -> dict[str, RegionTerms]:
         """Demand over supply, by region."""
         return {
-            region: m.RegionTerms(balance=held / self._supply[region])
+            region: RegionTerms(balance=held / self._supply[region])
             for region, held in self._held_in.items()
         }
 

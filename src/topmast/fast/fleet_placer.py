@@ -39,7 +39,7 @@ from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_t
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level
-from topmast.model.plan import PlacementRequest, Reservation
+from topmast.model.plan import Colocate, Free, PlacementRequest, Preempt, RegionTerms, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import ScorePolicy
 from topmast.policies.options import Profile, ScoreWeights
@@ -73,37 +73,36 @@ class FleetPlacer(EventMachine):
         here = {r: terms for r, terms in event.terms.items() if r in self.placers}
         for region, terms in event.terms.items():
             if region not in here:
-                ask = in_region(event.ask, terms)
+                ask = event.ask.in_region(terms)
                 self.send(
                     ids.placer(region), m.RequestRegionBids(event.batch, (ask,), event.hold_s)
                 )
         if here:
             offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
-            if not event.ask.beside and all(offer.plan is None for offer in offers.values()):
+            paired = isinstance(event.ask.mode, Colocate)
+            if not paired and all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
             told = {region: offered(offer) for region, offer in offers.items()}
             self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
 
-    def _offers(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best offer, or every region's reason. A place that is kept for the job goes first."""
         keepers = [r for r in terms if ask.job in self.placers[r].state.places]
-        kept = {r: self._placer(r).kept_offer(in_region(ask, terms[r])) for r in keepers}
+        kept = {r: self._placer(r).kept_offer(ask.in_region(terms[r])) for r in keepers}
         places = {r: offer for r, offer in kept.items() if offer is not None}
         if places:
             return places
         ask = anywhere(ask)
-        if ask.beside:
-            return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
 
-    def _sized(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _sized(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best offer for the most tasks of an elastic gang; it rather starts smaller than wait for data.
 
         O(log tasks) times `_whole`.
         """
 
         def find(
-            question: PlacementRequest, there: dict[str, m.RegionTerms]
+            question: PlacementRequest, there: dict[str, RegionTerms]
         ) -> dict[str, m.Bid] | None:
             offers = self._whole(question, there)
             return offers if any(o.plan is not None for o in offers.values()) else None
@@ -116,14 +115,16 @@ class FleetPlacer(EventMachine):
         best = largest(ask, lambda q: find(q, near), everything is None) if near else None
         return best or everything or self._whole(with_tasks(ask, least_of(ask)), terms)
 
-    def _whole(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _whole(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best offer for a gang of one size, or every region's reason."""
-        common = ask.outranked is None and ask.room_gpu_s is None and not ask.shrinks
-        if common and compiled.applies(ask, self.score.weights(ask)):
+        by_band = isinstance(ask.mode, Preempt) and ask.mode.outranked is None
+        if (by_band or isinstance(ask.mode, Free)) and compiled.applies(
+            ask, self.score.weights(ask)
+        ):
             return self._common(ask, terms) or self._refusals(ask, terms)
-        return best_of({r: self._placer(r).offer(in_region(ask, terms[r])) for r in terms})
+        return best_of({r: self._placer(r).offer(ask.in_region(terms[r])) for r in terms})
 
-    def _common(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _common(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
         held = ask.held
         if held is None or held.region not in terms:
@@ -136,7 +137,7 @@ class FleetPlacer(EventMachine):
         others = {r: terms[r] for r in terms if r != held.region}
         offers = self._best(anyone, others) if others else {}
         search = self._placer(held.region).search(self.now, ask)
-        plan = search.best(in_region(ask, terms[held.region])).plan
+        plan = search.best(ask.in_region(terms[held.region])).plan
         if plan is not None:
             offers[held.region] = m.Bid(ask.job, plan)
         return best_of(offers)
@@ -147,7 +148,7 @@ class FleetPlacer(EventMachine):
         needs, kept = self._needs(ask, event.terms), self._keeps(ask.held)
         self.blocked.block(event.placement_class, ask.models, needs, kept=kept)
 
-    def _needs(self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]) -> Needs:
+    def _needs(self, ask: PlacementRequest, terms: Mapping[str, RegionTerms]) -> Needs:
         """What has to be there, and where, for a gang to be placed."""
         tasks, choices = 0, list[compiled.Choice]()
         if ask.outranked is None and not ask.reserve and compiled.is_plain(ask):
@@ -167,7 +168,7 @@ class FleetPlacer(EventMachine):
             self._kept = held
         return True
 
-    def _where(self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]) -> Where:
+    def _where(self, ask: PlacementRequest, terms: Mapping[str, RegionTerms]) -> Where:
         """The clusters of which a question was: of one, or of all in some regions."""
         index = self.pool.index()
         bits = index.bits_of(terms)
@@ -210,7 +211,7 @@ class FleetPlacer(EventMachine):
         placer.now = self.now
         return placer
 
-    def _best(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _best(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
@@ -222,18 +223,18 @@ class FleetPlacer(EventMachine):
             found = compiled.best_seats(index, ask, weights, allowed, costs)
             if found is None:
                 return {}
-            own = in_region(ask, terms[found.region])
+            own = ask.in_region(terms[found.region])
             plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
             return {found.region: m.Bid(ask.job, plan)}
         cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
         if cleared is None:
             return {}
         region, _ = index.clusters[cleared.cluster]
-        own = in_region(ask, terms[region])
+        own = ask.in_region(terms[region])
         plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
         return {region: m.Bid(ask.job, plan)}
 
-    def _refusals(self, ask: PlacementRequest, terms: dict[str, m.RegionTerms]) -> dict[str, m.Bid]:
+    def _refusals(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """Every region's reason; where somebody is too young to be stopped, until when."""
         until_s = self._until_s(ask, terms) if ask.preempt else {}
         reasons = self._reasons(ask)
@@ -243,9 +244,7 @@ class FleetPlacer(EventMachine):
             offers[first.region] = msgspec.structs.replace(offers[first.region], reservation=first)
         return offers
 
-    def _until_s(
-        self, ask: PlacementRequest, terms: Mapping[str, m.RegionTerms]
-    ) -> dict[str, float]:
+    def _until_s(self, ask: PlacementRequest, terms: Mapping[str, RegionTerms]) -> dict[str, float]:
         """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
         index = self.pool.index()
         bits = regions_with_room(index, self._needs(ask, terms))
@@ -267,7 +266,7 @@ class FleetPlacer(EventMachine):
         return reasons
 
     def _first_start(
-        self, ask: PlacementRequest, terms: dict[str, m.RegionTerms], offers: dict[str, m.Bid]
+        self, ask: PlacementRequest, terms: dict[str, RegionTerms], offers: dict[str, m.Bid]
     ) -> Reservation | None:
         """Where the gang is expected to start first, of the regions that are full; ties by name."""
         full = PendingReason.INSUFFICIENT_CAPACITY
@@ -280,7 +279,7 @@ class FleetPlacer(EventMachine):
         for at_s, region in sorted((at_s, r) for r, at_s in not_before_s.items()):
             if best is not None and (best.from_s, best.region) < (at_s, region):
                 break
-            found = self._placer(region).first_start(in_region(ask, terms[region]), at_s)
+            found = self._placer(region).first_start(ask.in_region(terms[region]), at_s)
             if found is not None and (
                 best is None or (found.from_s, found.region) < (best.from_s, best.region)
             ):
@@ -313,17 +312,10 @@ def best_of(offers: dict[str, m.Bid]) -> dict[str, m.Bid]:
     return {best: offers[best]}
 
 
-def in_region(ask: PlacementRequest, terms: m.RegionTerms) -> PlacementRequest:
-    """The question as it is put to one region."""
-    return msgspec.structs.replace(
-        ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
-    )
-
-
 def costs_of(
     index: Index,
     weights: ScoreWeights,
-    terms: dict[str, m.RegionTerms],
+    terms: dict[str, RegionTerms],
     only: str | None = None,
 ) -> Floats:
     """The cost of each cluster (C); infinite where the job is not asked about (``only``: one cluster)."""

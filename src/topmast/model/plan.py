@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from topmast.model.job import MILLI, Band, Level, Resources, Topology
 
@@ -121,6 +122,53 @@ class More(Struct, frozen=True, gc=False):
         return max((tasks for _, tasks in self.tasks), default=0)
 
 
+class RegionTerms(Struct, frozen=True, gc=False):
+    """What differs from region to region in a request for one job."""
+
+    data_bytes: int = 0
+    """What has to be copied to the region before the job can start there; 0 when all is there."""
+    data_s: float = 0.0
+    """How long that takes."""
+    balance: float = 0.0
+    """The region's demand over its supply."""
+
+
+class Free(Struct, frozen=True, gc=False, tag="free"):
+    """On GPUs that are free."""
+
+    more: More | None = None
+    """Of an elastic gang, whose groups are in the request as small as will do."""
+
+
+class Colocate(Struct, frozen=True, gc=False, tag="colocate"):
+    """On the GPUs of another job, at the same time, and nowhere else."""
+
+    job: str
+
+
+class Move(Struct, frozen=True, gc=False, tag="move"):
+    """On GPUs that running jobs leave, which go on at another place."""
+
+    worth_gpu_s: float
+    """What room for the gang is worth; moves that cost more are not made."""
+
+
+class Shrink(Struct, frozen=True, gc=False, tag="shrink"):
+    """On GPUs that elastic jobs give away, which go on with fewer tasks."""
+
+
+class Preempt(Struct, frozen=True, gc=False, tag="preempt"):
+    """On GPUs of jobs that are stopped."""
+
+    outranked: tuple[str, ...] | None = None
+    """Running jobs that may be stopped, the last in order first; None: the bands decide."""
+
+
+FREE = Free()
+Mode = Free | Colocate | Move | Shrink | Preempt
+"""How a place may be found: the one thing that the phases of the pipeline differ in."""
+
+
 class PlacementRequest(Struct, frozen=True, gc=False):
     """A request to a region: where would this job run best, and at which cost?"""
 
@@ -128,32 +176,42 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     groups: tuple[GroupRequest, ...]
     topology: Topology
     band: Band
-    """The effective band."""
-    preempt: bool
+    """The effective band: over quota every job is opportunistic."""
+    mode: Mode = FREE
     models: tuple[int, ...] | None = None
     """The accelerator choices (by index) that the queue allows; None: all."""
     avoid_hosts: tuple[str, ...] = ()
-    data_bytes: int = 0
-    """What the region lacks of the job's datasets; 0 when they are there."""
-    data_s: float = 0.0
-    """How long copying that takes."""
-    balance: float = 0.0
-    """The region's demand over its supply."""
+    terms: RegionTerms = RegionTerms()
+    """What the region that is asked adds."""
     held: Reservation | None = None
     """Seats reserved for another gang, which this one may not take."""
     reserve: bool = False
     """Without room now, say where and when there will be room first."""
-    outranked: tuple[str, ...] | None = None
-    """Running jobs that may be stopped, the last in order first; None: the bands decide."""
-    room_gpu_s: float | None = None
-    """What room for the job is worth if others move to make it; None: no job moves."""
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX
     """Sizes of recent tasks, in GPUs, with their shares."""
     cluster: str | None = None
-    """The only cluster that may hold the job; None: any."""
-    more: More | None = None
-    """For an elastic gang: ``groups`` then has its smallest size."""
-    shrinks: bool = False
-    """Elastic jobs may be made smaller to make room."""
-    beside: str | UnsetType = UNSET
-    """It has to share the GPUs of this job; no other place will do."""
+    """The only cluster that may hold the gang; None: any."""
+
+    @property
+    def preempt(self) -> bool:
+        """Whether jobs may be stopped."""
+        return isinstance(self.mode, Preempt)
+
+    @property
+    def outranked(self) -> tuple[str, ...] | None:
+        """Those that may be stopped, where that is decided by name."""
+        return self.mode.outranked if isinstance(self.mode, Preempt) else None
+
+    @property
+    def more(self) -> More | None:
+        """How many tasks an elastic gang would like to have."""
+        return self.mode.more if isinstance(self.mode, Free) else None
+
+    def in_region(self, terms: RegionTerms) -> PlacementRequest:
+        """The request as it is put to one region."""
+        return replace(self, terms=terms)
+
+    def kind(self) -> PlacementRequest:
+        """What requests have in common that are answered alike: all but the job and the balance."""
+        terms = RegionTerms(self.terms.data_bytes, self.terms.data_s)
+        return replace(self, job="", terms=terms)

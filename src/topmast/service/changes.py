@@ -97,19 +97,18 @@ class World(Struct, frozen=True):
         """What the queue would ask: within quota, then beyond; of regions not ruled out."""
         queue, record, spec = self.queue, self.record, self.spec
         costs = self.costs()
-        job, avoid_hosts = ("", ()) if record is None else (record.id, record.avoid_hosts)
+        only = None if self.bound is None else self.bound.cluster
         for over_quota in (False, True):
             choices = queue.allowed(spec, record, queue.choices(spec, over_quota))
             held = queue.held_from(spec, record, over_quota)
+            request = queue.request(
+                spec, over_quota, choices, record=record, held=held, cluster=only
+            )
             for region in sorted(self.placers) if choices else ():
                 cost = costs.get(region, DataCost())
                 if cost.barred is None:
-                    ask = queue.ask_for(
-                        spec, region, over_quota, choices, cost, preempt=False, job=job,
-                        avoid_hosts=avoid_hosts, held=held,
-                    )  # fmt: skip
-                    only = None if self.bound is None else self.bound.cluster
-                    yield Question(region, replace(ask, cluster=only), cost)
+                    ask = request.in_region(queue.terms(region, cost))
+                    yield Question(region, ask, cost)
 
     def start(self, *, gone: tuple[str, ...] = (), only: str | None = None) -> Start | None:
         """Where the job would start, once jobs are gone: where its data is, else where it may come.

@@ -8,8 +8,14 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.queue.cycle.asking import KEPT_FOR_OTHERS, NOT_ITS_TURN, may_preempt
-from topmast.fast.queue.cycle.auction import most_hopeful, no_region
+from topmast.fast.queue.cycle.admission import (
+    far_from_data,
+    kept_for_others,
+    not_its_turn,
+    unknown_data,
+)
+from topmast.fast.queue.cycle.auction import most_hopeful
+from topmast.fast.queue.cycle.pipeline import may_preempt
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
@@ -121,6 +127,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
     choices = allowed or entitled or tuple(range(64))
     costs = {} if queue.catalogue.unknown(spec.datasets) else world.costs()
     held = queue.held_from(spec, world.record, over_quota)
+    request = queue.request(spec, over_quota, choices, record=record, held=held)
     regions: list[RegionVerdict] = []
     plans: list[Plan] = []
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
@@ -130,10 +137,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
             continue
         cost, placer = costs.get(name, DataCost()), world.placers[name]
-        ask = queue.ask_for(
-            spec, name, over_quota, choices, cost, preempt=False, job=record.id,
-            avoid_hosts=record.avoid_hosts, held=held,
-        )  # fmt: skip
+        ask = request.in_region(queue.terms(name, cost))
         if cost.barred is not None:
             barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
             ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
@@ -173,21 +177,22 @@ def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> tuple[PendingR
     """The dominant reason that keeps the job from starting now; None when it could start."""
     queue, spec, seen = world.queue, world.spec, inquiry.foreseen
     full = PendingReason.INSUFFICIENT_CAPACITY
-    unknown = queue.catalogue.unknown(spec.datasets)
-    if unknown:
-        return PendingReason.UNKNOWN_DATASET, ", ".join(unknown)
+    unknown = unknown_data(queue, record)
+    if unknown is not None:
+        return unknown.reason, unknown.detail
     if not queue.choices(spec, False) and not queue.choices(spec, True):
         return queue.quota_reason(spec)
     ahead = waits_behind(queue, record, inquiry.over_quota)
     if ahead:
         return PendingReason.PENDING_EVALUATION, f"{ahead} has to start first, and waits itself"
-    if not queue.rounds.may_start(record.id):
-        return full, NOT_ITS_TURN
-    if inquiry.costs and all(cost.barred for cost in inquiry.costs.values()):
-        named = "; ".join(f"{region}: {cost.why}" for region, cost in inquiry.costs.items())
-        return no_region(inquiry.costs.values()), queue.out_of_reach() or named
+    waits = not_its_turn(queue, record)
+    if waits is not None:
+        return waits.reason, waits.detail
+    barred = far_from_data(inquiry.costs) if inquiry.costs else None
+    if barred is not None:
+        return barred.reason, queue.out_of_reach() or barred.detail
     if seen is None:
-        return full, KEPT_FOR_OTHERS
+        return full, kept_for_others(queue, record).detail
     if seen.starts:
         return None, ""
     if seen.wait is not None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.region.explain.changes.trials import count_of, listed
@@ -79,7 +78,7 @@ def _fewer_tasks(world: World, group: TaskGroup) -> Iterator[Change]:
 
 def _all_wanted(world: World) -> list[Wanted]:
     """What the job would hold by model, for each of its choices."""
-    ask = world.queue.ask_for(world.spec, "", False, (), DataCost(), preempt=False)
+    ask = world.queue.request(world.spec, False, ())
     lists = [g.resources.accelerators for g in ask.groups]
     found: list[Wanted] = []
     for choice in range(max(len(models) for models in lists)):

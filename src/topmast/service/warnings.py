@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.region.explain.rejections import roomy_hosts
 from topmast.fast.region.explain.space import Space
@@ -71,7 +70,7 @@ def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
 
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
     """What is too much of a job that no empty cluster could hold, and the most that would do."""
-    ask = queue.ask_for(spec, "", False, EVERY_CHOICE, DataCost(), preempt=False)
+    ask = queue.request(spec, False, EVERY_CHOICE)
     spaces = [Space(columns.empty()) for columns in regions]
     if _where(spaces, ask) is not None:
         return ()

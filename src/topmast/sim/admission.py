@@ -55,7 +55,8 @@ class Admission:
                 if cost.barred is Rejection.RESIDENCY:
                     reasons.append(Verdict(PendingReason.WAITING_FOR_DATA, cost.detail))
                     continue
-                ask = queue.ask_for(spec, region, over_quota, choices, cost, preempt=False)
+                request = queue.request(spec, over_quota, choices)
+                ask = request.in_region(queue.terms(region, cost))
                 placer = self._machines.placers[region]
                 if placer.search(0.0).best(ask).plan is not None:
                     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from topmast.model import messages as m
+from topmast.model.plan import Preempt, Shrink
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine
 from topmast.sim.loop import Loop
@@ -12,6 +13,8 @@ from topmast.sim.loop import Loop
 REPORT_S = 60.0
 """Placers hear of checkpoints when they look for victims, at most so often: as an engine's news would
 come late, but not a message for every checkpoint that nobody asks about."""
+STOPS = (Preempt, Shrink)
+"""Requests for a place that choose whom to stop."""
 
 
 class Checkpoints:
@@ -33,10 +36,10 @@ class Checkpoints:
         }
 
     def _of_fleet(self, event: m.RequestFleetBids) -> Sequence[tuple[str, m.Message]]:
-        return self._news() if event.ask.preempt or event.ask.shrinks else ()
+        return self._news() if isinstance(event.ask.mode, STOPS) else ()
 
     def _of_plans(self, event: m.RequestRegionBids) -> Sequence[tuple[str, m.Message]]:
-        return self._news() if any(ask.preempt or ask.shrinks for ask in event.asks) else ()
+        return self._news() if any(isinstance(ask.mode, STOPS) for ask in event.asks) else ()
 
     def _of_growth(self, event: m.ScaleUpAttempt) -> Sequence[tuple[str, m.Message]]:
         return self._news()

@@ -201,7 +201,7 @@ def _current(queue: QueueViews, job: str, epoch: int) -> JobRecord | None:
 
 def bind_again(queue: QueueViews, record: JobRecord) -> None:
     """Send a job that waits somewhere else, unless regions are just being asked about it."""
-    if queue.asking is not None and queue.asking.candidate.job == record.id:
+    if queue.decision is not None and queue.decision.candidate.job == record.id:
         queue.binding.waits(record, queue.now)
     elif record.plan is None and not record.finished:
         place = queue.binding.again(record, queue.catalogue, queue.now)

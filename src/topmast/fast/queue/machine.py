@@ -61,8 +61,8 @@ class GlobalQueue(QueueViews):
 
     def next_wakeup_s(self) -> float | None:
         """At once while candidates wait; else when time alone changes something."""
-        if self.asking is not None:
-            return self.asking.deadline_s
+        if self.decision is not None:
+            return self.decision.deadline_s
         if self.pending.blocked.stirred or self.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(

@@ -18,7 +18,7 @@ from topmast.fast.queue.backlog.model_reservation import ModelReservation
 from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.task_mix import Mix
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
-from topmast.fast.queue.cycle.auction import Asking
+from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
 from topmast.fast.queue.cycle.early_binding import EarlyBinding
@@ -133,7 +133,7 @@ class QueueState(EventMachine):
         self.drifts = PriorityTimers(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
-        self.asking: Asking | None = None
+        self.decision: PendingDecision | None = None
         self.batch = 0
         """Number of the last question."""
         self.budget = 0

@@ -10,10 +10,9 @@ from topmast.fast.queue.backlog.placement_class import JobClass, QuotaGate, Verd
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.state import QueueState
-from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import More, PlacementRequest, Reservation
+from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
 
@@ -86,72 +85,36 @@ class QueueViews(QueueState):
         """Whether quota changed since job classes were blocked that it might let use more."""
         return self.pending.blocked.wants_quota and self.ledger.is_touched
 
-    def question(
+    def request(
         self,
         spec: JobSpec,
         over_quota: bool,
         choices: tuple[int, ...],
         *,
-        preempt: bool,
-        job: str = "",
-        avoid_hosts: tuple[str, ...] = (),
+        record: JobRecord | None = None,
+        mode: Mode = FREE,
         held: Reservation | None = None,
         reserve: bool = False,
-        outranked: tuple[str, ...] | None = None,
-        room_gpu_s: float | None = None,
         cluster: str | None = None,
-        more: More | None = None,
-        shrinks: bool = False,
     ) -> PlacementRequest:
-        """The question about a job, as far as it is the same for all regions."""
+        """The request for a place for a job, as far as it is the same for all regions; one without a record is new."""
         return PlacementRequest(
-            job=job,
+            job="" if record is None else record.id,
             groups=self.entitlements.asked_for(spec.groups),
             topology=self.shapes.topology_of(spec),
             band=effective_band(spec.band, over_quota),
-            preempt=preempt,
+            mode=mode,
             models=choices,
-            avoid_hosts=avoid_hosts,
+            avoid_hosts=() if record is None else record.avoid_hosts,
             held=held,
             reserve=reserve,
-            outranked=outranked,
-            room_gpu_s=room_gpu_s,
             mix=self.mix.current,
             cluster=cluster,
-            more=more,
-            shrinks=shrinks,
         )
 
-    def ask_for(
-        self,
-        spec: JobSpec,
-        region: str,
-        over_quota: bool,
-        choices: tuple[int, ...],
-        cost: DataCost,
-        *,
-        preempt: bool,
-        job: str = "",
-        avoid_hosts: tuple[str, ...] = (),
-        held: Reservation | None = None,
-    ) -> PlacementRequest:
-        """The question put to one region."""
-        ask = self.question(
-            spec, over_quota, choices,
-            preempt=preempt, job=job, avoid_hosts=avoid_hosts, held=held,
-        )  # fmt: skip
-        return self.in_region(ask, region, cost)
-
-    def in_region(self, ask: PlacementRequest, region: str, cost: DataCost) -> PlacementRequest:
-        """A question with what its region adds to it."""
-        terms = self.terms(region, cost)
-        return msgspec.structs.replace(
-            ask, data_bytes=terms.data_bytes, data_s=terms.data_s, balance=terms.balance
-        )
-
-    def terms(self, region: str, cost: DataCost) -> m.RegionTerms:
-        """What a region adds to the question."""
-        return m.RegionTerms(cost.bytes, cost.seconds, self.demand_supply(region))
+    def terms(self, region: str, cost: DataCost) -> RegionTerms:
+        """What a region adds to the request."""
+        return RegionTerms(cost.bytes, cost.seconds, self.demand_supply(region))
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
         """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
@@ -214,6 +177,13 @@ class QueueViews(QueueState):
             costs[region] = cost
         if nothing:
             self._without_data = (self.fleet, costs)
+        return costs
+
+    def costs_of(self, record: JobRecord) -> dict[str, DataCost]:
+        """What it takes to have a job's data in each region where it may run."""
+        costs = self.data_costs(record.spec)
+        if record.bound is not None and record.bound.region in costs:
+            return {record.bound.region: costs[record.bound.region]}
         return costs
 
     def demand_supply(self, region: str) -> float:

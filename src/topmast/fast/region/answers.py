@@ -32,7 +32,16 @@ from topmast.fast.region.timesharing import pairs as guests
 from topmast.model import messages as m
 from topmast.model.bisection import fewest_with
 from topmast.model.job import Band
-from topmast.model.plan import PlacementRequest, Plan, Reservation
+from topmast.model.plan import (
+    Colocate,
+    Free,
+    Move,
+    PlacementRequest,
+    Plan,
+    Preempt,
+    Reservation,
+    Shrink,
+)
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
 from topmast.policies.options import Preemption
 
@@ -57,7 +66,7 @@ class RegionAnswers(RegionState):
             mine = place is not None and outer(place.cluster) == name
             found = place if mine else self._in_layers(search, ask, name)
             if found is None and preempt:
-                found = self._in_layers(search, msgspec.structs.replace(ask, preempt=True), name)
+                found = self._in_layers(search, msgspec.structs.replace(ask, mode=Preempt()), name)
             found = None if found is None else outside(found)
             answers.append((verdicts.of(name, found), found))
         return answers
@@ -120,9 +129,9 @@ class RegionAnswers(RegionState):
         kept = self.kept_offer(ask)
         if kept is not None:
             return kept
+        if isinstance(ask.mode, Colocate):
+            return guests.offer(self, ask, ask.mode.job)
         ask = anywhere(ask)
-        if ask.beside:
-            return guests.offer(self, ask)
         if ask.more is None:
             return self._offer(ask)
         return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))
@@ -134,39 +143,41 @@ class RegionAnswers(RegionState):
 
     def _offer(self, ask: PlacementRequest) -> m.Bid:
         """The best plan for a gang of one size, or why there is none."""
-        if self._may_sit_beside(ask):
-            return self._offer_beside(ask)
-        search = self.search(self.now, ask)
-        if ask.shrinks:
-            held = search.allocations
-            search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
-            made = room_by_shrinking(search, ask)
-            return self.refusal(ask, None) if made is None else m.Bid(ask.job, made)
-        if ask.room_gpu_s is not None:
-            plan = room_for(search, ask)
-            return self.refusal(ask, None) if plan is None else m.Bid(ask.job, plan)
-        found = search.best(ask) if ask.outranked is None else self._outranking(search, ask)
+        found = self._find(ask)
         if found.plan is not None:
             return m.Bid(ask.job, found.plan)
         return self.refusal(ask, found.too_young_until_s)
 
-    def _may_sit_beside(self, ask: PlacementRequest) -> bool:
+    def _find(self, ask: PlacementRequest) -> Found:
+        """The best plan for a gang of one size, found as its request says."""
+        match ask.mode:
+            case Free() if self._may_search_without(ask):
+                return self._without_reserved(ask)
+            case Preempt(outranked=names) if names is not None:
+                return self._outranking(self.search(self.now, ask), ask, names)
+            case Move(worth_gpu_s=worth_gpu_s):
+                return Found(room_for(self.search(self.now, ask), ask, worth_gpu_s))
+            case Shrink():
+                search = self.search(self.now, ask)
+                held = search.allocations
+                search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
+                return Found(room_by_shrinking(search, ask))
+        return self.search(self.now, ask).best(ask)
+
+    def _may_search_without(self, ask: PlacementRequest) -> bool:
         """Whether seats reserved here for another job can be taken for a moment, to search without them.
 
         Not where victims are looked for: what stopping them would free is not counted beside such seats.
         """
-        plain = not ask.preempt and ask.room_gpu_s is None and ask.outranked is None
-        plain = plain and not ask.shrinks
         here = ask.held is not None and ask.held.region == self.region
-        return plain and here and applies(ask, self.score.weights(ask))
+        return here and applies(ask, self.score.weights(ask))
 
-    def _offer_beside(self, ask: PlacementRequest) -> m.Bid:
+    def _without_reserved(self, ask: PlacementRequest) -> Found:
         """The best plan that leaves the reserved seats alone, without a copy of the columns."""
         held = ask.held
         assert held is not None
         with kept_out(self.columns, held):
-            plan = self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask).plan
-        return self.refusal(ask, None) if plan is None else m.Bid(ask.job, plan)
+            return self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask)
 
     def kept_offer(self, ask: PlacementRequest) -> m.Bid | None:
         """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
@@ -193,10 +204,12 @@ class RegionAnswers(RegionState):
             first = self.first_start(ask)
         return m.Bid(ask.job, None, reason, too_young_until_s, first)
 
-    def _outranking(self, search: PreemptiveSearch, ask: PlacementRequest) -> Found:
+    def _outranking(
+        self, search: PreemptiveSearch, ask: PlacementRequest, names: Sequence[str]
+    ) -> Found:
         """The best plan that stops some of the outranked, and as few from the last on as will do."""
         held = self.state.allocations
-        last_first = [job for job in ask.outranked or () if job in held]
+        last_first = [job for job in names if job in held]
 
         def stopping(jobs: Sequence[str]) -> Plan | None:
             search.allocations = {job: held[job] for job in jobs}
@@ -227,7 +240,7 @@ class RegionAnswers(RegionState):
         self, ask: PlacementRequest, ends: Ends, now: float, not_before_s: float = -math.inf
     ) -> Reservation | None:
         search = self.search(now, ask)
-        free = msgspec.structs.replace(ask, preempt=False)
+        free = msgspec.structs.replace(ask, mode=Free())
 
         def find(columns: Columns) -> Plan | None:
             search.columns = columns

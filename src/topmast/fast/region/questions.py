@@ -39,10 +39,11 @@ def _in_order(placer: RegionAnswers, event: m.RequestRegionBids) -> tuple[m.Bid,
             offers.append(m.Bid(ask.job, None))
             continue
         if event.gpus:
-            ask = replace(ask, balance=held_milli / MILLI / event.gpus)
+            terms = replace(ask.terms, balance=held_milli / MILLI / event.gpus)
+            ask = replace(ask, terms=terms)
         # A reservation, or a place that is kept, is that of one job.
         own = ask.reserve or ask.job in placer.state.places
-        kind = replace(ask, job="")
+        kind = ask.kind()
         known = None if own else refused.get(kind)
         offer = _offer_held(placer, event, ask) if known is None else replace(known, job=ask.job)
         offers.append(offer)
@@ -62,7 +63,7 @@ def _offer_held(placer: RegionAnswers, event: m.RequestRegionBids, ask: Placemen
     offer = placer.offer(ask)
     if offer.plan is None:
         placer.holds.denied = placer.holds.denied or len(placer.holds) > 0
-    elif not ask.data_bytes and not ask.data_s:
+    elif not ask.terms.data_bytes and not ask.terms.data_s:
         ticket = m.OfferLease(f"{event.batch}.{ask.job}", placer.now + event.hold_s)
         placer.holds.take(placer.columns, ticket.id, ask, offer.plan, ticket.expires_s)
         offer = replace(offer, hold=ticket)

@@ -36,7 +36,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import GroupRequest, PlacementRequest
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, Preempt
 from topmast.model.states import HostState
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -86,7 +86,7 @@ def _load_what_seldom_happens(
     """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
     attempt = _hold(columns, held, search, 0.0, preempt=False)
     single = PlacementRequest(
-        "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, preempt=True
+        "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, Preempt()
     )
     assert search.best(single).plan is not None
     index = index_of(columns)
@@ -169,12 +169,13 @@ def _mixed_ask(preempt: bool) -> PlacementRequest:
         GroupRequest("r", 1, Resources(cpus=1.0)),
         GroupRequest("e", 1, share),
     )
-    return PlacementRequest("", groups, Topology(), Band.NORMAL, preempt)
+    return PlacementRequest("", groups, Topology(), Band.NORMAL, Preempt() if preempt else Free())
 
 
 def _ask(cpus: float, preempt: bool) -> PlacementRequest:
+    mode = Preempt() if preempt else Free()
     return PlacementRequest(
-        "", (GroupRequest("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, preempt
+        "", (GroupRequest("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, mode
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Band, JobSpec
 from topmast.model.messages.base import Message
-from topmast.model.plan import PlacementRequest, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, RegionTerms, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState, Outcome
 
@@ -41,14 +41,6 @@ class OfferLease(Struct, frozen=True):
     id: str
     expires_s: float
     """By the region's clock."""
-
-
-class RegionTerms(Struct, frozen=True, gc=False):
-    """What differs from region to region in a request for one job (see ``PlacementRequest``)."""
-
-    data_bytes: int = 0
-    data_s: float = 0.0
-    balance: float = 0.0
 
 
 class RequestFleetBids(Message, frozen=True, tag="AskFleet"):

@@ -1,14 +1,12 @@
-"""The auction: the regions' offers for one job, which plan wins or what is asked next, and why.
+"""The auction: one job that is being decided about, the regions' offers, which plan wins, and why.
 
-Nothing here writes anything: the queue acts on the step, and `explain` follows the same steps to tell what
-the queue would do.
+Nothing here writes anything: the cycle acts on it, and `explain` uses it to tell what the cycle would do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -20,125 +18,85 @@ from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
+class Phase(StrEnum):
+    """A stage between a candidate and the decision about it; `pipeline` says when each applies."""
+
+    COLOCATE = "colocate"
+    FREE = "free"
+    NEAR_DATA = "near-data"
+    MOVE = "move"
+    SHRINK = "shrink"
+    PREEMPT = "preempt"
+    COPY_OR_WAIT = "copy-or-wait"
+    RESERVE = "reserve"
+
+
 class Nearby(Struct, frozen=True):
-    """What regions that have a job's data expect: whether any could ever hold it, and when the first has room."""
+    """What regions that have a job's data expect."""
 
     could: bool
+    """Whether any of them could ever hold the job."""
     room_s: float | None
+    """When the first of them expects room."""
 
 
-class Asking(Struct, gc=False):
-    """One job being asked about. ``free_best``: the best plan that needs no victims, if any.
+class PendingDecision(Struct, gc=False):
+    """One job on its way through the pipeline."""
 
-    ``changes`` counts what had changed when it was asked about; ``held`` is the reservation of
-    another job that it had to respect. ``moves``: others might be moved for it; ``shrinks``: made smaller.
-    ``copies``: there is room away from its data, and the regions that have it are asked whether they have some too, or
-    when; ``nearby`` is what they said.
-    """
-
-    batch: int
     candidate: Candidate
     choices: tuple[int, ...]
-    preempt: bool
-    awaited: list[str]
-    deadline_s: float
+    """The accelerators that it may use."""
     costs: dict[str, DataCost]
-    changes: int
-    held: Reservation | None = None
-    offers: dict[str, Bid] = {}
-    free_best: Plan | None = None
-    silent: tuple[str, ...] = ()
-    moves: bool = False
-    copies: bool = False
+    """By region, what it takes to have its data there."""
+    regions: list[str]
+    """Where it may be placed."""
+    beside: str = ""
+    """The job whose GPUs it is to share in this round."""
+    phase: Phase = Phase.FREE
+    best: Plan | None = None
+    """The best plan of earlier phases."""
+    found_in: Phase = Phase.FREE
+    """The phase that found it."""
     nearby: Nearby | None = None
-    shrinks: bool = False
+    """What regions near its data said, once they were asked."""
+
+    # What is out to the regions, in this phase.
+    batch: int = 0
+    awaited: list[str] = []
+    deadline_s: float = 0.0
+    changes: int = 0
+    """How much had changed in the backlog when they were asked."""
+    held: Reservation | None = None
+    """The reservation of another job that had to be respected."""
+    offers: dict[str, Bid] = {}
+    silent: tuple[str, ...] = ()
 
     def plans(self) -> list[Plan]:
         """All plans that are known for the job."""
-        known = (self.free_best, *(offer.plan for offer in self.offers.values()))
+        known = (self.best, *(offer.plan for offer in self.offers.values()))
         return [plan for plan in known if plan is not None]
 
-    def what_is_nearby(self) -> Nearby | None:
-        """What is known of room near the data: told just now, or to an earlier question about the same job."""
-        if not self.copies:
-            return self.nearby
+    def carry(self, elastic: bool) -> None:
+        """A phase is over without a decision: keep its best plan, and what was said near the data."""
+        best = winner(self.plans(), elastic)
+        if best is not self.best:
+            self.best, self.found_in = best, self.phase
+        if self.phase is Phase.NEAR_DATA:
+            self.nearby = self._nearby()
+
+    def _nearby(self) -> Nearby:
         busy = PendingReason.INSUFFICIENT_CAPACITY
         could = [offer for offer in self.offers.values() if offer.reason is busy]
         kept = (offer.reservation for offer in could)
         return Nearby(bool(could), earliest(held.from_s for held in kept if held is not None))
 
-
-class Step(StrEnum):
-    """What follows from the offers for a job."""
-
-    COMMIT = "commit"
-    ASK_NEAR = "ask where its data is"
-    MOVE = "ask for moves"
-    SHRINK = "ask for smaller jobs"
-    STOP = "ask for victims"
-    FETCH = "fetch data"
-    REFUSE = "refuse"
-
-
-class Options(Protocol):
-    """What the queue may do for the job that is asked about. Each is looked up only where it matters."""
-
-    @property
-    def is_elastic(self) -> bool:
-        """Whether more tasks are better."""
-        ...
-
-    def has_data_somewhere(self) -> bool:
-        """Whether some region that can be asked has all its data."""
-        ...
-
-    def weighs_copies(self, region: str) -> bool:
-        """Whether a copy to a region has to be worth it."""
-        ...
-
-    def may_move(self) -> bool:
-        """Whether jobs may be moved for it."""
-        ...
-
-    def may_shrink(self) -> bool:
-        """Whether elastic jobs may be made smaller for it."""
-        ...
-
-    def may_stop(self) -> bool:
-        """Whether jobs may be stopped for it."""
-        ...
-
-
-def next_step(asking: Asking, may: Options) -> tuple[Step, Plan | None]:
-    """What follows when all offers are in: commit the best plan, order its data, ask for more, or refuse.
-
-    More is: with moves, if it waited long; with elastic jobs made smaller, which decides it if that makes room; and
-    with preemption. The better of moves and preemption wins. Nothing is copied while a free place has the data.
-    """
-    best = winner(asking.plans(), may.is_elastic)
-    stops = not asking.preempt and may.may_stop()
-    has_data = best is not None and not asking.costs[best.region].missing
-    if best is not None and has_data and (not best.victims or asking.shrinks or not stops):
-        return Step.COMMIT, best
-    if asking.copies:
-        here = winner((o.plan for o in asking.offers.values()), may.is_elastic)
-        if here is not None:
-            return Step.COMMIT, here
-    if may.has_data_somewhere():
-        unknown = asking.what_is_nearby() is None
-        if best is not None and not has_data and unknown and may.weighs_copies(best.region):
-            return Step.ASK_NEAR, best
-        if may.may_move():
-            return Step.MOVE, best
-        if may.may_shrink():
-            return Step.SHRINK, best
-    if stops:
-        return Step.STOP, best
-    return (Step.REFUSE, None) if best is None else (Step.FETCH, best)
+    def phase_of(self, plan: Plan) -> Phase:
+        """The phase that found a plan."""
+        return self.found_in if plan is self.best else self.phase
 
 
 def decided_by(
-    asking: Asking,
+    decision: PendingDecision,
     plan: Plan,
     *,
     elastic: bool,
@@ -146,28 +104,33 @@ def decided_by(
     absent: Iterable[str] = (),
 ) -> Decided:
     """Why a plan was chosen: the rule, and the best of the others. ``absent``: regions that could not be asked."""
-    others = [other for other in asking.plans() if other is not plan]
+    others = [other for other in decision.plans() if other is not plan]
     best = winner(others, elastic)
     rival: Rival | UnsetType = UNSET
     if best is not None:
-        copies = bool(asking.costs[best.region].missing)
+        copies = bool(decision.costs[best.region].missing)
         rival = Rival(best.region, best.cluster, best.score, copies, bool(best.victims))
-    silent = () if bound else tuple(sorted({*asking.silent, *absent}))
-    rule = _rule(asking, plan, others, elastic)
+    silent = () if bound else tuple(sorted({*decision.silent, *absent}))
+    rule = _rule(decision, plan, others, elastic)
     return Decided(rule, rival, bound or UNSET, silent or UNSET)
 
 
-def _rule(asking: Asking, plan: Plan, others: list[Plan], elastic: bool) -> Rule:
-    offer = asking.offers.get(plan.region)
+RULE_OF = {
+    Phase.COLOCATE: Rule.SHARED_GPUS,
+    Phase.MOVE: Rule.MOVES_JOBS,
+    Phase.SHRINK: Rule.SHRINKS_JOBS,
+    Phase.PREEMPT: Rule.STOPS_JOBS,
+}
+"""Phases whose plans are chosen for what makes them possible."""
+
+
+def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bool) -> Rule:
+    offer = decision.offers.get(plan.region)
     if offer is not None and offer.plan is plan and offer.kept:
         return Rule.KEPT_PLACE
-    if plan.beside:
-        return Rule.SHARED_GPUS
-    if plan.victims:
-        if asking.shrinks:
-            return Rule.SHRINKS_JOBS
-        moves = all(victim.to is not None for victim in plan.victims)
-        return Rule.MOVES_JOBS if moves else Rule.STOPS_JOBS
+    rule = RULE_OF.get(decision.phase_of(plan))
+    if rule is not None and (plan.victims or plan.beside):
+        return rule
     if winner([plan, *others], elastic) is not plan:
         return Rule.HAS_DATA  # for nothing else passes over a better plan
     return Rule.MOST_TASKS if elastic else Rule.LOWEST_SCORE

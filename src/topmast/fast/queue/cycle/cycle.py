@@ -10,9 +10,10 @@ from topmast.fast.queue.backlog.blocked import (
     RoomFreed,
     TimeUp,
 )
-from topmast.fast.queue.cycle.asking import ASK_TIMEOUT_S, consider
-from topmast.fast.queue.cycle.auction import Asking
-from topmast.fast.queue.cycle.deciding import auction
+from topmast.fast.queue.cycle.admission import try_admit
+from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.deciding import decide
+from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
 from topmast.fast.queue.data.datasets import order_deletion
 from topmast.fast.queue.elastic.scale_up import enlarge, look_at_sizes
 from topmast.fast.queue.lifecycle import bind_again
@@ -42,15 +43,15 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.pending.rerank(queue.now)
         queue.mix.settle()
-    if queue.rounds.is_due(queue.now) and queue.asking is None:
+    if queue.rounds.is_due(queue.now) and queue.decision is None:
         begin_round(queue)
     look_s = queue.elastic.next_s()
     if look_s is not None and look_s <= queue.now:
         look_at_sizes(queue)
     queue.budget = ASKS_PER_WAKE
-    if queue.asking is not None and queue.asking.deadline_s <= queue.now:
-        _give_up_on_silent(queue, queue.asking)
-    elif queue.asking is None and queue.backfill.freed:
+    if queue.decision is not None and queue.decision.deadline_s <= queue.now:
+        _give_up_on_silent(queue, queue.decision)
+    elif queue.decision is None and queue.backfill.freed:
         _offer_freed(queue)
         return
     advance(queue)
@@ -77,25 +78,37 @@ def _offer_freed(queue: QueueViews) -> None:
 
 
 def advance(queue: QueueViews) -> None:
-    """Ask about the next candidates until an answer is waited for or the budget is spent."""
+    """Decide about the next candidates until an answer is waited for, or the budget is spent.
+
+    1. While regions think about a job, wait for them.
+    2. All offers are in: commit a plan, ask in the next phase, or block the job.
+    3. Other events get their turn after so many candidates, and when seats came free.
+    4. The best-ranked job that is not blocked is next: ask about it, or block it.
+    5. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
+    """
     while True:
-        asking = queue.asking
-        if asking is not None:
-            if asking.awaited:
-                return
-            auction(queue, asking)
+        decision = queue.decision
+        if decision is not None and decision.awaited:
+            return
+        if decision is not None:
+            decide(queue, decision)
             continue
         if queue.budget <= 0 or queue.backfill.freed:
             return
         candidate = queue.pending.next()
         if candidate is None:
-            for region, jobs in queue.ahead.release():
-                queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
-            if queue.elastic.may_grow:
-                enlarge(queue)
+            _all_decided(queue)
             return
         queue.budget -= 1
-        consider(queue, candidate)
+        try_admit(queue, candidate)
+
+
+def _all_decided(queue: QueueViews) -> None:
+    """No job is left to be asked about."""
+    for region, jobs in queue.ahead.release():
+        queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
+    if queue.elastic.may_grow:
+        enlarge(queue)
 
 
 def offered(queue: QueueViews, event: m.RegionBids) -> None:
@@ -103,31 +116,31 @@ def offered(queue: QueueViews, event: m.RegionBids) -> None:
     if queue.reach.hear(event.region):
         queue.pending.unblock(Anything())
     queue.ahead.hear(event.region, event.batch, event.offers)
-    asking = queue.asking
-    if asking is None or event.batch != asking.batch or event.region not in asking.awaited:
+    decision = queue.decision
+    if decision is None or event.batch != decision.batch or event.region not in decision.awaited:
         return
-    asking.awaited.remove(event.region)
-    asking.offers[event.region] = event.offers[0]
+    decision.awaited.remove(event.region)
+    decision.offers[event.region] = event.offers[0]
     advance(queue)
 
 
 def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     """The regions of this process have answered."""
-    asking = queue.asking
-    if asking is None or event.batch != asking.batch:
+    decision = queue.decision
+    if decision is None or event.batch != decision.batch:
         return
     heard = frozenset(event.regions)
-    asking.awaited = [r for r in asking.awaited if r not in heard]
-    asking.offers.update(event.offers)
+    decision.awaited = [r for r in decision.awaited if r not in heard]
+    decision.offers.update(event.offers)
     advance(queue)
 
 
-def _give_up_on_silent(queue: QueueViews, asking: Asking) -> None:
+def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
     """Regions that did not answer in time are passed over this once."""
-    asking.silent += tuple(asking.awaited)
-    for region in asking.awaited:
+    decision.silent += tuple(decision.awaited)
+    for region in decision.awaited:
         queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
-    asking.awaited = []
+    decision.awaited = []
 
 
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
@@ -140,15 +153,15 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     """A region is gone: decide without it what it was asked about, and ask it no more."""
     queue.reach.lose(event.region, event.why, queue.now)
     queue.ahead.forget(event.region)
-    asking = queue.asking
-    if asking is None:
+    decision = queue.decision
+    if decision is None:
         return
-    asking.offers.pop(event.region, None)
-    if asking.free_best is not None and asking.free_best.region == event.region:
-        asking.free_best = None
-    if event.region in asking.awaited:
-        asking.awaited.remove(event.region)
-        asking.silent += (event.region,)
+    decision.offers.pop(event.region, None)
+    if decision.best is not None and decision.best.region == event.region:
+        decision.best = None
+    if event.region in decision.awaited:
+        decision.awaited.remove(event.region)
+        decision.silent += (event.region,)
         advance(queue)
 
 

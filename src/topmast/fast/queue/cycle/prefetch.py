@@ -104,7 +104,7 @@ class Ahead:
         ladder = self._ladders.get(region)
         if ladder is None or ladder.batch != batch or ladder.rungs:
             return
-        ladder.rungs = [Rung(_kind(a), o) for a, o in zip(ladder.asks, offers, strict=False)]
+        ladder.rungs = [Rung(a.kind(), o) for a, o in zip(ladder.asks, offers, strict=False)]
         ladder.used = 1
         self._full[region] = any(o.reason is not None for o in offers)
 
@@ -115,7 +115,7 @@ class Ahead:
             return None
         if ask.preempt and ladder.taken:
             return None  # whom it may stop depends on who runs
-        kind = _kind(ask)
+        kind = ask.kind()
         for rung in ladder.rungs:
             if rung.kind == kind and (rung.offer.plan is not None or rung.offer.reason is not None):
                 ladder.used += 1
@@ -167,10 +167,6 @@ def following(ranking: Ranking, first: Candidate, count: int) -> list[Candidate]
     ]
     ordered = merge(*lanes, key=lambda c: (c.key, c.over_quota))
     return list(islice((c for c in ordered if c.job != first.job), count))
-
-
-def _kind(ask: PlacementRequest) -> PlacementRequest:
-    return replace(ask, job="", balance=0.0)
 
 
 def _offer_to(job: str, offer: Bid) -> Bid:

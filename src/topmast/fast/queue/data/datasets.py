@@ -134,7 +134,7 @@ def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
 
 
 def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
-    asked = queue.jobs.get(queue.asking.candidate.job) if queue.asking is not None else None
+    asked = queue.jobs.get(queue.decision.candidate.job) if queue.decision is not None else None
     if asked is None or dataset not in asked.spec.datasets:
         return None
     return Conflict(f"job {asked.id}, which reads it, is being placed: try again")

@@ -2,7 +2,7 @@
 
 Whoever is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
 in the same region, on the GPU model that it has. A move for a gang has to be worth it: what it costs
-(lost work, restarts, a worse place) against what room for the gang is worth (`PlacementRequest.room_gpu_s`).
+(lost work, restarts, a worse place) against what room for the gang is worth (`Move`).
 
 Nobody is moved to where somebody else who moves is now: a place is free already, or the mover's own.
 """
@@ -26,7 +26,7 @@ from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import choices_of
 from topmast.model.job import MILLI, Accelerator, Resources
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat
 from topmast.policies.options import Profile
 
 SETS_TRIED = 16
@@ -55,18 +55,18 @@ class Departure(Struct, frozen=True):
 # --- room for a gang -----------------------------------------------------------------------------------
 
 
-def room_for(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
+def room_for(search: PreemptiveSearch, ask: PlacementRequest, worth_gpu_s: float) -> Plan | None:
     """The plan of a gang that fits nowhere, with those who move for it; None if no move is worth it.
 
     First sets: the victims of least score among all who may be moved, by the search of preemption; then
     again without the one who found no place. Then each attempt alone. O((SETS_TRIED + SINGLES_TRIED) searches).
     """
-    movable = {a.job: a for a in _movable(search, ask)}
-    if not movable or search.best(msgspec.structs.replace(ask, preempt=False)).plan is not None:
+    movable = {a.job: a for a in _movable(search, worth_gpu_s)}
+    if not movable or search.best(msgspec.structs.replace(ask, mode=Free())).plan is not None:
         return None
     among = dict(movable)
     for _ in range(SETS_TRIED):
-        plan, stuck = _moving(search, ask, among)
+        plan, stuck = _moving(search, ask, among, worth_gpu_s)
         if plan is not None or stuck is None:
             break
         del among[stuck]
@@ -78,15 +78,15 @@ def room_for(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
         if _may_make_room(search.columns, ask, a)
     )
     for _, job in singles[:SINGLES_TRIED]:
-        plan, _ = _moving(search, ask, {job: movable[job]})
+        plan, _ = _moving(search, ask, {job: movable[job]}, worth_gpu_s)
         if plan is not None:
             return plan
     return None
 
 
-def is_worth(profile: Profile, ask: PlacementRequest, plan: Plan) -> bool:
+def is_worth(profile: Profile, plan: Plan, worth_gpu_s: float) -> bool:
     """Whether room for the gang is worth more than moving costs, times what the profile demands."""
-    worth = points(ask.room_gpu_s or 0.0, profile.score.preemption)
+    worth = points(worth_gpu_s, profile.score.preemption)
     return moving_cost(plan) * profile.defragment_gain < worth
 
 
@@ -95,17 +95,16 @@ def moving_cost(plan: Plan) -> float:
     return plan.terms["preemption"] + plan.terms.get("migration", 0.0)
 
 
-def _movable(search: PreemptiveSearch, ask: PlacementRequest) -> list[Allocation]:
+def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
     """Who may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
     profile, now = search.profile, search.now
-    limit_gpu_s = ask.room_gpu_s or 0.0
     return [
         a
         for a in search.allocations.values()
         if a.spec.preemptible
         and a.hold in GOING
         and a.start_s + profile.min_runtime_s <= now
-        and cost_gpu_s(a, profile, now) * profile.defragment_gain < limit_gpu_s
+        and cost_gpu_s(a, profile, now) * profile.defragment_gain < worth_gpu_s
         and is_whole(search.columns, a)
     ]
 
@@ -137,7 +136,10 @@ def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocati
 
 
 def _moving(
-    search: PreemptiveSearch, ask: PlacementRequest, among: Mapping[str, Allocation]
+    search: PreemptiveSearch,
+    ask: PlacementRequest,
+    among: Mapping[str, Allocation],
+    worth_gpu_s: float,
 ) -> tuple[Plan | None, str | None]:
     """The cheapest plan that moves some of these; or, without one, who had better stay, if anybody."""
     cleared = _cleared(search, ask, among)
@@ -146,7 +148,7 @@ def _moving(
     plan, stuck = _with_places(search, ask, cleared)
     if plan is None:
         return None, stuck
-    if is_worth(search.profile, ask, plan):
+    if is_worth(search.profile, plan, worth_gpu_s):
         return plan, None
     return None, max(plan.victims, key=lambda v: (v.lost_gpu_s, v.job)).job
 
@@ -157,7 +159,7 @@ def _cleared(
     """The plan of least score that stops some of these, whatever their bands."""
     columns, profile = search.columns, search.profile
     known = columns.watched and columns.allocations is search.allocations
-    stopping = msgspec.structs.replace(ask, preempt=True, outranked=tuple(among))
+    stopping = msgspec.structs.replace(ask, mode=Preempt(tuple(among)))
     if not (compiled.applies(ask, profile.score) and known):
         apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
         return apart.best(stopping).plan
@@ -232,7 +234,7 @@ def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
         for g in allocation.spec.groups
     )
     spec = allocation.spec
-    return PlacementRequest(allocation.job, groups, spec.topology, allocation.band, preempt=False)
+    return PlacementRequest(allocation.job, groups, spec.topology, allocation.band)
 
 
 def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat) -> Resources:

@@ -109,7 +109,7 @@ class PreemptiveSearch(Search):
             if cluster not in (None, domain.cluster):
                 continue
             spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
-            least = fixed_cost(ask, weights) + choice_cost(ask, weights, domain.choice)
+            least = fixed_cost(ask.terms, weights) + choice_cost(ask, weights, domain.choice)
             least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
             if least >= best:
                 continue

@@ -23,7 +23,7 @@ from topmast.fast.region.search.search import Search, choices_of
 from topmast.fast.region.search.sizes import largest
 from topmast.model.bisection import fewest_with
 from topmast.model.job import Band, TaskGroup, speed_of_size
-from topmast.model.plan import More, PlacementRequest, Plan, Seat, Victim
+from topmast.model.plan import Free, More, PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
 
 SINGLES_TRIED = 32
@@ -102,7 +102,7 @@ def _with_smaller(
     for allocation in among:
         trial.give_back(allocation.plan.seats, allocation.needs())
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
-    found = there.best(replace(ask, preempt=False, shrinks=False)).plan
+    found = there.best(replace(ask, mode=Free())).plan
     if found is None:
         return None
     trial.take(found.seats, {group.name: group.resources for group in ask.groups})
@@ -134,7 +134,7 @@ def _sized(
     groups, tasks = list(ask.groups), ask.groups[at].count
     groups[at] = replace(groups[at], count=least_tasks(elastic, allocation.band, band))
     more = More(at, ((0, tasks),)) if up_to_now else None
-    return replace(ask, groups=tuple(groups), more=more)
+    return replace(ask, groups=tuple(groups), mode=Free(more))
 
 
 def _priced(
@@ -178,7 +178,7 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
     trial = search.columns.trial()
     trial.give_back(allocation.plan.seats, allocation.needs())
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
-    larger = replace(ask, groups=tuple(groups), more=More(at, ((0, most),)))
+    larger = replace(ask, groups=tuple(groups), mode=Free(More(at, ((0, most),))))
     plan = largest(larger, lambda question: there.best(question).plan)
     if plan is None or not is_worth(search.profile, allocation, plan, search.now):
         return None

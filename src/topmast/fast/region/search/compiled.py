@@ -91,7 +91,7 @@ def costs_in(
     index = index_of(columns)
     costs = np.full(len(index.clusters), kernels.INFINITE)
     for name in columns.clusters if cluster is None else (cluster,):
-        costs[index.cluster_number[columns.region, name]] = fixed_cost(ask, weights)
+        costs[index.cluster_number[columns.region, name]] = fixed_cost(ask.terms, weights)
     if index.layers is not None:
         costs += per_layer * index.layers
     return costs

@@ -124,7 +124,7 @@ def question_of(
 ) -> Question:
     """What the kernels need to know of the gang and the topology; ``per_layer``: the cost of each above the first."""
     clusters = tuple(sorted(name for name, rows in columns.clusters.items() if len(rows)))
-    fixed = fixed_cost(ask, weights)
+    fixed = fixed_cost(ask.terms, weights)
     costs = [fixed if cluster in (None, name) else gangs.INFINITE for name in clusters]
     if columns.layers > 1:
         costs = [cost + per_layer * layer_of(n) for cost, n in zip(costs, clusters, strict=True)]

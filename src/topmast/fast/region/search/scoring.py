@@ -11,8 +11,7 @@ from topmast.fast.region.inventory.columns import Columns, Floats, Ints
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import loads
 from topmast.model.job import MILLI, Accelerator, Level
-from topmast.model.messages import RegionTerms
-from topmast.model.plan import PlacementRequest, Seat
+from topmast.model.plan import PlacementRequest, RegionTerms, Seat
 from topmast.policies.options import ScoreWeights
 
 SHARE_STRANDED = 0.5
@@ -45,8 +44,8 @@ def score_terms(
         "speed": weights.speed * slowdown(ask, choice),
         "locality": locality_cost(ask, weights, level),
         "fragmentation": fragmentation,
-        "data": weights.data * ask.data_s / 3600.0,
-        "balance": weights.balance * ask.balance,
+        "data": weights.data * ask.terms.data_s / 3600.0,
+        "balance": weights.balance * ask.terms.balance,
     }
     if weights.models:
         terms["model"] = model_cost(ask, weights, choice)
@@ -99,9 +98,9 @@ def choice_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> fl
     return weights.speed * slowdown(ask, choice) + model_cost(ask, weights, choice)
 
 
-def fixed_cost(ask: PlacementRequest | RegionTerms, weights: ScoreWeights) -> float:
+def fixed_cost(terms: RegionTerms, weights: ScoreWeights) -> float:
     """The terms that are the same for all plans of a region: data and balance."""
-    return weights.data * ask.data_s / 3600.0 + weights.balance * ask.balance
+    return weights.data * terms.data_s / 3600.0 + weights.balance * terms.balance
 
 
 @lru_cache(maxsize=64)

@@ -217,6 +217,6 @@ class Search:
             terms=terms,
             victims=stopped,
             region_version=self.version,
-            data_s=ask.data_s,
-            data_bytes=ask.data_bytes,
+            data_s=ask.terms.data_s,
+            data_bytes=ask.terms.data_bytes,
         )

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from topmast.model.plan import More, PlacementRequest, Plan
+from topmast.model.plan import Free, More, PlacementRequest, Plan
 
 Found = TypeVar("Found")
 
@@ -27,7 +27,7 @@ def with_tasks(ask: PlacementRequest, tasks: int) -> PlacementRequest:
     models = ask.models
     if tasks > least:
         models = tuple(choice for choice, most in more.tasks if most >= tasks)
-    return replace(ask, groups=tuple(groups), models=models, more=None)
+    return replace(ask, groups=tuple(groups), models=models, mode=Free())
 
 
 def least_of(ask: PlacementRequest) -> int:
@@ -73,7 +73,7 @@ def anywhere(ask: PlacementRequest) -> PlacementRequest:
         return ask
     most = more.anywhere
     fewer = tuple((choice, min(tasks, most)) for choice, tasks in more.tasks)
-    return replace(ask, more=More(more.group, fewer))
+    return replace(ask, mode=Free(More(more.group, fewer)))
 
 
 def cut(plan: Plan, ask: PlacementRequest) -> Plan | None:

@@ -21,7 +21,7 @@ from topmast.fast.region.search.search import Search
 from topmast.fast.region.search.sizes import largest
 from topmast.fast.region.timesharing.packing_candidates import SharingSnapshot, Slot, slots_of
 from topmast.model.job import MILLI, TaskGroup, speed_of_size
-from topmast.model.plan import More, Plan
+from topmast.model.plan import Free, More, Plan
 from topmast.policies.base import SizesView
 from topmast.policies.options import Profile
 
@@ -67,7 +67,7 @@ def place_of_size(
     at, (fewest, most) = allocation.spec.groups.index(elastic), sizes
     groups = list(ask.groups)
     groups[at] = replace(groups[at], count=fewest)
-    ask = replace(ask, groups=tuple(groups), more=More(at, ((0, most),)), avoid_hosts=avoid)
+    ask = replace(ask, groups=tuple(groups), mode=Free(More(at, ((0, most),))), avoid_hosts=avoid)
     question = asked(ask, search.columns.layers)
     return largest(question, lambda one: search.best(one).plan)
 

@@ -26,9 +26,9 @@ ABLE = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 """Whoever else has its GPUs is about to leave them, or has not got them yet."""
 
 
-def offer(placer: RegionState, ask: PlacementRequest) -> m.Bid:
+def offer(placer: RegionState, ask: PlacementRequest, beside: str) -> m.Bid:
     """The place beside the job that is asked for, if the gang can have it now. O(attempts + seats)."""
-    host = placer.state.allocations.get(ask.beside) if ask.beside else None
+    host = placer.state.allocations.get(beside)
     plan = None if host is None else _plan_on(placer, host, ask)
     if plan is None or _why_not(placer, plan, ask.avoid_hosts):
         return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)

@@ -410,8 +410,7 @@ def _place(
     sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
     groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)
     ask = PlacementRequest(
-        allocation.job, groups, spec.topology, allocation.band, preempt=False,
-        avoid_hosts=tuple(slow),
+        allocation.job, groups, spec.topology, allocation.band, avoid_hosts=tuple(slow),
     )  # fmt: skip
     search = _search(placer, idle)
     to = search.best(asked(ask, placer.columns.layers)).plan

@@ -13,6 +13,7 @@ from topmast.fast.queue.facts import Migrates
 from topmast.fast.region.facts import PlaceBooked, PlaceGivenUp
 from topmast.model import messages as m
 from topmast.model.job import Band, Checkpoint
+from topmast.model.plan import Move
 from topmast.model.states import HostState, JobState, Outcome
 from topmast.policies.options import Preemption
 
@@ -285,7 +286,7 @@ def test_a_plan_whose_place_is_gone_is_refused() -> None:
     placer = world.placer("east")
     spec = job("gang", gpus=8)
     placer.now = world.now
-    plan = placer.offer(ask(spec, room_gpu_s=1e6)).plan
+    plan = placer.offer(ask(spec, mode=Move(1e6))).plan
     assert plan is not None
     assert [v.job for v in plan.victims] == ["j1"]
     world.set_host("east-1-0", HostState.CORDONED)

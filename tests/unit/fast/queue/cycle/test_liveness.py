@@ -2,8 +2,8 @@
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.queue.cycle.asking import ASK_TIMEOUT_S
 from topmast.fast.queue.cycle.liveness import HOLD_S, SILENCE_S
+from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level

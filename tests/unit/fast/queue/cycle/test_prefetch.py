@@ -9,7 +9,7 @@ from topmast.fast.queue.cycle.liveness import HOLD_S
 from topmast.fast.queue.cycle.prefetch import FIRST_JOBS, Ahead
 from topmast.model.job import Level
 from topmast.model.messages import Bid, OfferLease
-from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
+from topmast.model.plan import PlacementRequest, Plan, RegionTerms, Seat, Victim
 from topmast.model.reason import PendingReason
 
 NOW_S = 100.0
@@ -20,7 +20,7 @@ def question(
     name: str, gpus: int = 1, *, preempt: bool = False, balance: float = 0.0
 ) -> PlacementRequest:
     """What is asked about a job of one task."""
-    plain = ask(job(gpus=gpus), preempt=preempt, balance=balance)
+    plain = ask(job(gpus=gpus), preempt=preempt, terms=RegionTerms(balance=balance))
     return PlacementRequest(
         **{f: getattr(plain, f) for f in plain.__struct_fields__} | {"job": name}
     )

@@ -10,7 +10,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.job import Band, JobSpec, Topology
-from topmast.model.plan import GroupRequest, PlacementRequest
+from topmast.model.plan import GroupRequest, PlacementRequest, Preempt, RegionTerms
 from topmast.policies.registry import policies_of
 
 HOLD_S = 10.0
@@ -62,7 +62,7 @@ def spec_of(gpus: int) -> JobSpec:
 def question(name: str, gpus: int, **more: Any) -> PlacementRequest:
     """What the queue asks about it."""
     groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec_of(gpus).groups)
-    given = {"band": Band.NORMAL, "preempt": False, **more}
+    given = {"band": Band.NORMAL, **more}
     return PlacementRequest(name, groups, Topology(), **given)
 
 
@@ -175,7 +175,7 @@ def test_a_job_with_a_plan_is_not_looked_into_again() -> None:
     region = Region()
     asks = (
         question("j1", 2),
-        question("j1", 2, preempt=True),
+        question("j1", 2, mode=Preempt()),
         question("j2", 4),
         question("j3", 4),
     )
@@ -228,7 +228,7 @@ def test_what_is_let_go_quietly_makes_no_news() -> None:
 def test_nothing_is_held_for_a_job_whose_data_must_come_first() -> None:
     """A copy takes longer than any hold."""
     region = Region()
-    (offer,) = region.ask(("j1", 4), data_bytes=10, data_s=1.0)
+    (offer,) = region.ask(("j1", 4), terms=RegionTerms(10, 1.0))
     assert (offer.plan is not None, offer.hold) == (True, None)
     region.check()
 

@@ -10,7 +10,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.search.search import Found, Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import Accelerator, JobSpec, Level, Resources, Topology
-from topmast.model.plan import Plan, Seat
+from topmast.model.plan import Plan, RegionTerms, Seat
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
@@ -248,8 +248,8 @@ SCORES = [
         {"locality": 200.0}, {"c-1-1": ALL, "c-1-3": ALL},
     ),
     Terms("tighter than it prefers", _gang(8, 1, preferred=Level.POD), {}),
-    Terms("its data takes half an hour", _gang(8, 1), {"data": 5_000.0}, more={"data_s": 1_800.0}),
-    Terms("the region is full", _gang(8, 1), {"balance": 0.1}, more={"balance": 1.0}),
+    Terms("its data takes half an hour", _gang(8, 1), {"data": 5_000.0}, more={"terms": RegionTerms(data_s=1_800.0)}),
+    Terms("the region is full", _gang(8, 1), {"balance": 0.1}, more={"terms": RegionTerms(balance=1.0)}),
 ]  # fmt: skip
 
 

@@ -1,0 +1,130 @@
+"""Requests: what the regions are asked about a job in one phase, and what those apart have answered already."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from topmast.fast.queue.backlog.placement_class import beside_of
+from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.pipeline import (
+    Step,
+    first_step,
+    may_preempt,
+    regions_of,
+    request_of,
+)
+from topmast.fast.queue.cycle.prefetch import following
+from topmast.fast.queue.data.catalogue import DataCost
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.views import QueueViews
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.plan import Free, PlacementRequest, Preempt
+from topmast.policies.options import Preemption
+
+ASK_TIMEOUT_S = 5.0
+
+
+def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: Step) -> None:
+    """Ask the regions of one phase; those apart may have answered it already."""
+    queue.batch += 1
+    request = request_of(queue, record, decision, step)
+    decision.phase, decision.offers, decision.silent = step.phase, {}, ()
+    decision.batch, decision.deadline_s = queue.batch, queue.now + ASK_TIMEOUT_S
+    decision.awaited = regions_of(queue, decision, step)
+    decision.held, decision.changes = request.held, queue.pending.blocked.changes
+    queue.decision = decision
+    here = [region for region in decision.awaited if region not in queue.reach.apart]
+    if here:
+        terms = {region: queue.terms(region, decision.costs[region]) for region in here}
+        placement = queue.pending.job_class(record.id).placement[decision.candidate.over_quota]
+        whole = m.RequestFleetBids(
+            queue.batch, request, terms, placement.number, queue.reach.hold_s()
+        )
+        queue.send(ids.FLEET_PLACER, whole)
+    if len(here) < len(decision.awaited):
+        _ask_apart(queue, record, decision, request)
+
+
+# --- regions apart ------------------------------------------------------------------------------------
+
+
+def _ask_apart(
+    queue: QueueViews, record: JobRecord, decision: PendingDecision, request: PlacementRequest
+) -> None:
+    """Take what regions apart have answered already; ask the others, and about who comes next."""
+    alone = _is_alone(record, request)
+    silent: dict[str, PlacementRequest] = {}
+    for region in [r for r in decision.awaited if r in queue.reach.apart]:
+        own = request.in_region(queue.terms(region, decision.costs[region]))
+        held_milli = queue.ledger.by_region.get(region, 0)
+        offer = None if alone else queue.ahead.answer(region, own, held_milli, queue.now)
+        if offer is None:
+            silent[region] = own
+        else:
+            decision.awaited.remove(region)
+            decision.offers[region] = offer
+    if not silent:
+        return
+    count = 0 if alone else max(queue.ahead.jobs(region) for region in silent) - 1
+    upcoming = _upcoming(queue, decision, count) if count else []
+    for region, own in silent.items():
+        asks = _batch(queue, region, own, upcoming)
+        held_milli = queue.ledger.by_region.get(region, 0)
+        if left := queue.ahead.ask(region, decision.batch, asks, held_milli, queue.now):
+            queue.send(ids.placer(region), m.DropLeases(left, quiet=True))
+        gpus, hold_s = queue.gpus_by_region.get(region, 0), queue.reach.hold_s()
+        plans = m.RequestRegionBids(decision.batch, asks, hold_s, held_milli, gpus)
+        queue.send(ids.placer(region), plans)
+
+
+def _is_alone(record: JobRecord, request: PlacementRequest) -> bool:
+    """Whether an answer concerns this job in this moment only: no other job is asked about with it."""
+    by_band = isinstance(request.mode, Preempt) and request.mode.outranked is None
+    common = by_band or isinstance(request.mode, Free)
+    return request.reserve or record.moves or not common
+
+
+def _upcoming(
+    queue: QueueViews, first: PendingDecision, count: int
+) -> list[tuple[PlacementRequest, dict[str, DataCost], bool]]:
+    """Requests for the next candidates, with what data costs, and whether jobs may be stopped for them."""
+    found = []
+    for candidate in following(queue.pending.ranking, first.candidate, count):
+        record = queue.jobs[candidate.job]
+        job_class = queue.pending.job_class(candidate.job)
+        choices = queue.choices_of(job_class, candidate.over_quota)
+        choices = queue.allowed(record.spec, record, choices)
+        if not queue.rounds.may_start(candidate.job):
+            break
+        if not choices or queue.catalogue.unknown(record.spec.datasets):
+            continue
+        costs = queue.costs_of(record)
+        decision = PendingDecision(candidate, choices, costs, [], beside_of(job_class))
+        request = request_of(queue, record, decision, first_step(queue, record, decision))
+        if _is_alone(record, request):
+            break
+        stops = queue.profile.preemption is Preemption.BAND
+        stops = stops and not queue.backfill.may_reserve(record, queue.now)
+        stops = stops and may_preempt(queue, record, candidate.over_quota, costs)
+        found.append((request, costs, stops))
+    return found
+
+
+def _batch(
+    queue: QueueViews,
+    region: str,
+    first: PlacementRequest,
+    upcoming: list[tuple[PlacementRequest, dict[str, DataCost], bool]],
+) -> tuple[PlacementRequest, ...]:
+    """What one region is asked; where it is full, with victims in the same breath."""
+    asks = [first]
+    for request, costs, stops in upcoming[: queue.ahead.jobs(region) - 1]:
+        cost = costs.get(region)
+        if cost is None or cost.barred is not None:
+            continue
+        own = request.in_region(queue.terms(region, cost))
+        asks.append(own)
+        if stops and not cost.missing and queue.ahead.is_full(region):
+            asks.append(replace(own, mode=Preempt()))
+    return tuple(asks)
