@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate
 from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, left_of
-from topmast.fast.queue.backlog.ordered_index import Key
+from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
     GATES_KEPT,
     JobClass,
@@ -180,7 +180,7 @@ class Backlog:
         """
         self.ranking.exempt = exempt
         if not self._movers:
-            self.ranking.block_class(placement.number, placement.over_quota, from_s)
+            self.ranking.block(PLACEMENT, placement.number, placement.over_quota, from_s)
 
     # --- back-off ---------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """What is blocked, and what unblocks it: the negative cache of the queue.
 
 A job class that found no place is blocked: none of its jobs is tried until something changes that
-may help it. What may help is told by events; for each there is one function that names what is
-tried again (`HELPED`). A false alarm costs a request to the regions; a missing one is a job that
+may help it. What may help is told by events; each names what is tried again. A false alarm costs a request to the regions; a missing one is a job that
 waits for ever.
 """
 
@@ -10,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct
 
-from topmast.fast.queue.backlog.ordered_index import Key
+from topmast.fast.queue.backlog.ordered_index import JOB_CLASS, PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
     JobClass,
     PlacementClass,
@@ -36,51 +34,6 @@ class Candidate(Struct, frozen=True, gc=False):
     over_quota: bool
 
 
-class Event(Struct, frozen=True):
-    """Something changed that may help blocked jobs."""
-
-
-class Anything(Event, frozen=True):
-    """It may help any job: the fleet, the data or the order changed."""
-
-
-class RoomFreed(Event, frozen=True):
-    """A region has more room, and these placement classes may fit."""
-
-    classes: Iterable[int]
-
-
-class ReservationFree(Event, frozen=True):
-    """No job has a reservation: the first in order that finds no room may get one."""
-
-
-class QuotaFreed(Event, frozen=True):
-    """Something was booked or given back in the branches of some tenants."""
-
-    is_touched: Callable[[str], bool]
-    """Whether that may change what a tenant may use."""
-    choices_of: Callable[[JobClass], Mapping[bool, tuple[int, ...]]]
-    """By mode, the accelerators that a job class may use now."""
-
-
-class CopyDone(Event, frozen=True):
-    """A dataset can be read in one more region."""
-
-    dataset: str
-
-
-class JobMayMore(Event, frozen=True):
-    """A job may do what others of its class may not."""
-
-    job_class: JobClass
-
-
-class TimeUp(Event, frozen=True):
-    """Time alone may help: the retry times until now."""
-
-    now_s: float
-
-
 class Scope(Struct):
     """What an event may help."""
 
@@ -93,6 +46,87 @@ class Scope(Struct):
     """Whether also those of their job classes are tried again that wait for room each by itself."""
     forgets: bool = False
     """Whether the verdicts of the placement classes do not hold any more."""
+
+
+class Event(Struct, frozen=True):
+    """Something changed that may help blocked jobs."""
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """What is tried again."""
+        raise NotImplementedError
+
+
+class Anything(Event, frozen=True):
+    """It may help any job: the fleet, the data or the order changed."""
+
+
+class RoomFreed(Event, frozen=True):
+    """A region has more room, and these placement classes may fit."""
+
+    classes: Iterable[int]
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """These."""
+        found = (blocked.classes.get(number) for number in self.classes)
+        yield Scope(classes=[one for one in found if one is not None], forgets=True)
+
+
+class ReservationFree(Event, frozen=True):
+    """No job has a reservation: the first in order that finds no room may get one."""
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """All, but verdicts hold on: so none but the first needs a request."""
+        yield Scope(classes=list(blocked.classes))
+
+
+class QuotaFreed(Event, frozen=True):
+    """Something was booked or given back in the branches of some tenants."""
+
+    is_touched: Callable[[str], bool]
+    """Whether that may change what a tenant may use."""
+    choices_of: Callable[[JobClass], Mapping[bool, tuple[int, ...]]]
+    """By mode, the accelerators that a job class may use now."""
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """Those that may use more than when they were blocked. O(tenants + their classes)."""
+        for tenant in [tenant for tenant in blocked.limited if self.is_touched(tenant)]:
+            for one in list(blocked.limited[tenant].values()):
+                now = self.choices_of(one)
+                for over_quota, had in list(one.had.items()):
+                    if now[over_quota] and not had.issuperset(now[over_quota]):
+                        yield Scope([one], (over_quota,))
+
+
+class CopyDone(Event, frozen=True):
+    """A dataset can be read in one more region."""
+
+    dataset: str
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """Those that read it."""
+        readers = [blocked.by_number[number] for number in blocked.readers.get(self.dataset, ())]
+        classes = {its.number: its for one in readers for its in one.placement.values()}
+        yield Scope(readers, classes=classes.values(), forgets=True)
+
+
+class JobMayMore(Event, frozen=True):
+    """A job may do what others of its class may not."""
+
+    job_class: JobClass
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """Its class alone."""
+        yield Scope([self.job_class], classes=self.job_class.placement.values(), members=False)
+
+
+class TimeUp(Event, frozen=True):
+    """Time alone may help: the retry times until now."""
+
+    now_s: float
+
+    def helps(self, blocked: Blocked) -> Iterator[Scope]:
+        """Those whose time has come."""
+        yield Scope([blocked.by_number[number] for number in blocked.retries.take_due(self.now_s)])
 
 
 class Blocked:
@@ -154,7 +188,7 @@ class Blocked:
         accelerators that it might have used; ``limited``: quota may change that. ``for_room``: more
         room may help it.
         """
-        self.ranking.block(one.number, over_quota, from_s)
+        self.ranking.block(JOB_CLASS, one.number, over_quota, from_s)
         if for_room:
             one.placement[over_quota].blocked[one.number] = None
         if limited:
@@ -183,12 +217,12 @@ class Blocked:
         if isinstance(event, Anything):
             return self._unblock_all()
         found = False
-        for scope in HELPED[type(event)](self, event):
+        for scope in event.helps(self):
             for one in scope.job_classes:
                 self._open(one, scope.modes)
                 found = True
             for placement in scope.classes:
-                self.ranking.unblock_class(placement.number, placement.over_quota)
+                self.ranking.unblock(PLACEMENT, placement.number, placement.over_quota)
                 for number in list(placement.blocked) if scope.members else ():
                     self._open(self.by_number[number], (placement.over_quota,))
                 if scope.forgets:
@@ -211,7 +245,7 @@ class Blocked:
 
     def _open(self, one: JobClass, modes: tuple[bool, ...]) -> None:
         for over_quota in modes:
-            self.ranking.unblock(one.number, over_quota)
+            self.ranking.unblock(JOB_CLASS, one.number, over_quota)
             one.had.pop(over_quota, None)
             one.placement[over_quota].blocked.pop(one.number, None)
         if not one.had:
@@ -247,49 +281,3 @@ class Blocked:
         for placement in self.classes:
             if placement.blocked or placement.verdicts:
                 yield placement, self.by_number[next(iter(placement.members))].spec
-
-
-def _room_freed(blocked: Blocked, event: RoomFreed) -> Iterator[Scope]:
-    found = (blocked.classes.get(number) for number in event.classes)
-    yield Scope(classes=[one for one in found if one is not None], forgets=True)
-
-
-def _reservation_free(blocked: Blocked, event: ReservationFree) -> Iterator[Scope]:
-    """The verdicts hold on for all but the first in order: so the others need no request."""
-    yield Scope(classes=list(blocked.classes))
-
-
-def _quota_freed(blocked: Blocked, event: QuotaFreed) -> Iterator[Scope]:
-    """Those that may use more now than when they were blocked. O(tenants + their classes)."""
-    for tenant in [tenant for tenant in blocked.limited if event.is_touched(tenant)]:
-        for one in list(blocked.limited[tenant].values()):
-            now = event.choices_of(one)
-            for over_quota, had in list(one.had.items()):
-                if now[over_quota] and not had.issuperset(now[over_quota]):
-                    yield Scope([one], (over_quota,))
-
-
-def _copy_done(blocked: Blocked, event: CopyDone) -> Iterator[Scope]:
-    readers = [blocked.by_number[number] for number in blocked.readers.get(event.dataset, ())]
-    classes = {its.number: its for one in readers for its in one.placement.values()}
-    yield Scope(readers, classes=classes.values(), forgets=True)
-
-
-def _job_may_more(blocked: Blocked, event: JobMayMore) -> Iterator[Scope]:
-    one = event.job_class
-    yield Scope([one], classes=one.placement.values(), members=False)
-
-
-def _time_up(blocked: Blocked, event: TimeUp) -> Iterator[Scope]:
-    yield Scope([blocked.by_number[number] for number in blocked.retries.take_due(event.now_s)])
-
-
-HELPED: dict[type[Event], Callable[[Blocked, Any], Iterator[Scope]]] = {
-    RoomFreed: _room_freed,
-    ReservationFree: _reservation_free,
-    QuotaFreed: _quota_freed,
-    CopyDone: _copy_done,
-    JobMayMore: _job_may_more,
-    TimeUp: _time_up,
-}
-"""What each event may help; `Anything` helps all."""

@@ -21,43 +21,12 @@ Key = tuple[float, ...]
 FIRST_CAPACITY = 1 << 10
 
 
-class Blocks:
-    """From which expected time left on the jobs of each class are passed over."""
-
-    def __init__(self) -> None:
-        self.from_s: Floats = np.full(FIRST_CAPACITY, np.inf)
-        """By number of the class; infinite for one that is not blocked."""
-        self.count = 0
-        """Blocked classes."""
-
-    def add(self, number: int) -> None:
-        """There is a class of this number; it begins unblocked. Amortised O(1)."""
-        if number >= len(self.from_s):
-            more = np.full(max(len(self.from_s), number), np.inf)
-            self.from_s = np.concatenate([self.from_s, more])
-        self.lift(number)
-
-    def put(self, number: int, from_s: float) -> None:
-        """Pass over those of a class that need ``from_s`` or more. O(1)."""
-        before = self.from_s.item(number)
-        self.count += before == math.inf
-        self.from_s[number] = min(before, from_s)
-
-    def lift(self, number: int) -> bool:
-        """Pass over no job of a class; whether any was. O(1)."""
-        was_blocked = self.from_s.item(number) != math.inf
-        self.count -= was_blocked
-        self.from_s[number] = np.inf
-        return was_blocked
-
-    def lift_all(self) -> None:
-        """Pass over no job. O(classes), in numpy."""
-        self.from_s.fill(np.inf)
-        self.count = 0
+JOB_CLASS, PLACEMENT = 0, 1
+"""What is blocked: the jobs of a job class, or those of a placement class."""
 
 
 class OrderedIndex:
-    """The rows in one order, and how far the search has come."""
+    """The rows in one order, what of them is passed over, and how far the search has come."""
 
     def __init__(self) -> None:
         self.base: Ints = np.empty(0, dtype=np.int64)
@@ -65,8 +34,10 @@ class OrderedIndex:
         self.late: list[Key] = []
         """The keys of rows that came later, in order."""
         self._late_rows = array("q")
-        self.job_classes = Blocks()
-        self.placement_classes = Blocks()
+        self.from_s: Floats = np.full((2, FIRST_CAPACITY), np.inf)
+        """(2 x classes) The expected time left from which on jobs of a class are passed over."""
+        self.blocked = 0
+        """Classes of which some jobs are passed over."""
         self.placement_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         """By job class, the number of its placement class."""
         self.cursor, self.late_cursor = 0, 0
@@ -74,36 +45,39 @@ class OrderedIndex:
         self.knows_head = False
         """Whether `head` is the first row that is not passed over, unless it left. None: no row."""
 
-    @property
-    def blocked(self) -> int:
-        """Job classes, and placement classes, of which some jobs are passed over."""
-        return self.job_classes.count + self.placement_classes.count
+    def add(self, kind: int, number: int) -> None:
+        """There is a class of this number; it begins unblocked. Amortised O(1)."""
+        before = len(self.placement_of)
+        if number >= before:
+            more = max(before, number)
+            self.placement_of = np.concatenate([self.placement_of, np.zeros(more, np.int64)])
+            self.from_s = np.concatenate([self.from_s, np.full((2, more), np.inf)], axis=1)
+        self.unblock(kind, number)
 
-    def add_job_class(self, number: int, placement: int) -> None:
-        """There is a job class of these numbers; it begins unblocked. Amortised O(1)."""
-        if number >= len(self.placement_of):
-            more = np.zeros(max(len(self.placement_of), number), np.int64)
-            self.placement_of = np.concatenate([self.placement_of, more])
-        self.placement_of[number] = placement
-        self.job_classes.add(number)
-
-    def block(self, blocks: Blocks, number: int, from_s: float) -> None:
-        """Pass over those of a class that need ``from_s`` or more. O(1)."""
+    def block(self, kind: int, number: int, from_s: float) -> None:
+        """Pass over the jobs of a class that need ``from_s`` or more. O(1)."""
+        before = self.from_s.item(kind, number)
         self.knows_head = False
-        blocks.put(number, from_s)
+        self.blocked += before == math.inf
+        self.from_s[kind, number] = min(before, from_s)
+
+    def unblock(self, kind: int, number: int) -> bool:
+        """Pass over no job of a class; whether any was. O(1)."""
+        was_blocked = self.from_s.item(kind, number) != math.inf
+        self.blocked -= was_blocked
+        self.from_s[kind, number] = np.inf
+        return was_blocked
 
     def unblock_all(self) -> None:
         """Pass over no job, and search from the head again. O(classes), in numpy."""
-        self.job_classes.lift_all()
-        self.placement_classes.lift_all()
+        self.from_s.fill(np.inf)
+        self.blocked = 0
         self.rewind()
 
     def blocked_from_s(self, job_class: int) -> float:
         """The expected time left from which on jobs of a job class are passed over. O(1)."""
         placement = self.placement_of.item(job_class)
-        return min(
-            self.job_classes.from_s.item(job_class), self.placement_classes.from_s.item(placement)
-        )
+        return min(self.from_s.item(JOB_CLASS, job_class), self.from_s.item(PLACEMENT, placement))
 
     def insert(self, key: Key, row: int) -> bool:
         """Let a row in; whether the search has passed its place. O(late).
@@ -131,9 +105,9 @@ class OrderedIndex:
     def are_unblocked(self, job_classes: Ints, left_s: Floats) -> NDArray[np.bool_]:
         """Which jobs, of these classes and with so much time left, are not passed over. O(jobs)."""
         placement = self.placement_of[job_classes]
-        return left_s < np.minimum(
-            self.job_classes.from_s[job_classes], self.placement_classes.from_s[placement]
-        )
+        own_s, shared_s = self.from_s[JOB_CLASS][job_classes], self.from_s[PLACEMENT][placement]
+        from_s: Floats = np.minimum(own_s, shared_s)
+        return left_s < from_s
 
     def rewind(self) -> None:
         """Search from the head again. O(1)."""

@@ -19,7 +19,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.fast.queue.backlog.ordered_index import FIRST_CAPACITY, Key, OrderedIndex
+from topmast.fast.queue.backlog.ordered_index import (
+    FIRST_CAPACITY,
+    JOB_CLASS,
+    PLACEMENT,
+    Key,
+    OrderedIndex,
+)
 from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
@@ -382,7 +388,7 @@ class Ranking:
     def _is_job_class_unblocked(self, index: OrderedIndex, row: int) -> bool:
         """As `_is_unblocked`, whatever there is of its placement class."""
         columns = self._columns
-        from_s = index.job_classes.from_s.item(columns["job_class"].item(row))
+        from_s = index.from_s.item(JOB_CLASS, columns["job_class"].item(row))
         return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < from_s)
 
     def _seek(self, index: OrderedIndex, rows: Ints, at: int) -> int:
@@ -418,38 +424,24 @@ class Ranking:
 
         It begins unblocked, unless its placement classes are blocked. Amortised O(1).
         """
-        self._within.add_job_class(job_class, within)
-        self._over.add_job_class(job_class, over)
+        for index, placement in ((self._within, within), (self._over, over)):
+            index.add(JOB_CLASS, job_class)
+            index.placement_of[job_class] = placement
 
     def add_class(self, placement: int) -> None:
         """There is a placement class of this number; it begins unblocked. Amortised O(1)."""
         for index in (self._within, self._over):
-            index.placement_classes.add(placement)
+            index.add(PLACEMENT, placement)
 
-    def block(self, job_class: int, over_quota: bool, from_s: float = -np.inf) -> None:
-        """Pass over a job class from now on, or its jobs that need ``from_s`` or more. O(1)."""
-        index = self._to_block(over_quota)
-        index.block(index.job_classes, job_class, from_s)
-
-    def block_class(self, placement: int, over_quota: bool, from_s: float) -> None:
-        """Pass over a placement class, or its jobs that need ``from_s`` or more. O(1)."""
-        index = self._to_block(over_quota)
-        index.block(index.placement_classes, placement, from_s)
-
-    def _to_block(self, over_quota: bool) -> OrderedIndex:
+    def block(self, kind: int, number: int, over_quota: bool, from_s: float = -np.inf) -> None:
+        """Pass over a class from now on, or its jobs that need ``from_s`` or more. O(1)."""
         self._settle_blocks()
-        return self._over if over_quota else self._within
+        (self._over if over_quota else self._within).block(kind, number, from_s)
 
-    def unblock(self, job_class: int, over_quota: bool) -> None:
-        """Do not pass over a job class any more, within quota or over it. O(1)."""
+    def unblock(self, kind: int, number: int, over_quota: bool) -> None:
+        """Do not pass over a class any more, within quota or over it. O(1)."""
         index = self._over if over_quota else self._within
-        index.job_classes.lift(job_class)
-        index.rewind()
-
-    def unblock_class(self, placement: int, over_quota: bool) -> None:
-        """Do not pass over a placement class any more. O(1)."""
-        index = self._over if over_quota else self._within
-        if index.placement_classes.lift(placement):
+        if index.unblock(kind, number):
             index.rewind()
 
     def unblock_all(self) -> None:

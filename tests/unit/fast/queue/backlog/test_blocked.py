@@ -10,7 +10,6 @@ import pytest
 from tests.support.build import job, profile
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.blocked import (
-    HELPED,
     Anything,
     CopyDone,
     Event,
@@ -21,6 +20,7 @@ from topmast.fast.queue.backlog.blocked import (
     TimeUp,
 )
 from topmast.fast.queue.backlog.durations import Durations
+from topmast.fast.queue.backlog.ordered_index import PLACEMENT
 from topmast.fast.queue.backlog.placement_class import Verdict
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import JobSpec
@@ -115,7 +115,7 @@ def test_time_and_quota_unblock_job_classes_one_by_one() -> None:
     assert _tried(backlog) == ()
     backlog = _blocked()
     for placement in backlog.blocked.classes:
-        backlog.ranking.unblock_class(placement.number, placement.over_quota)
+        backlog.ranking.unblock(PLACEMENT, placement.number, placement.over_quota)
     assert _tried(backlog) == ()
     assert not backlog.unblock(_quota("a", 0)(backlog)), "it had this one before"
     assert not backlog.unblock(_quota("c", 0, 1)(backlog)), "another branch"
@@ -124,8 +124,3 @@ def test_time_and_quota_unblock_job_classes_one_by_one() -> None:
     assert backlog.unblock(TimeUp(50.0))
     assert _tried(backlog) == ("a", "b")
     assert not backlog.unblock(TimeUp(99.0)), "a time to retry counts once"
-
-
-def test_every_event_has_its_row() -> None:
-    """But the one that unblocks everything."""
-    assert {*HELPED, Anything} == {*Event.__subclasses__()}

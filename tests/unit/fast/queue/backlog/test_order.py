@@ -10,6 +10,7 @@ import pytest
 from tests.support.build import profile
 from topmast.fast.queue.backlog import ordered_index as lane
 from topmast.fast.queue.backlog import ranking
+from topmast.fast.queue.backlog.ordered_index import JOB_CLASS, PLACEMENT
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.model.job import Band
 from topmast.policies.base import OrderPolicy, QueueView
@@ -128,27 +129,27 @@ class Both:
         """Pass over a job class, or the longer jobs of it."""
         job_class, over_quota = self.rng.randrange(JOB_CLASSES), self.rng.random() < 0.5
         from_s = self.rng.choice((-np.inf, 2.0))
-        self.real.block(job_class, over_quota, from_s)
+        self.real.block(JOB_CLASS, job_class, over_quota, from_s)
         blocked = self.model.from_s_of
         blocked[job_class, over_quota] = min(from_s, blocked.get((job_class, over_quota), np.inf))
 
     def unblock(self) -> None:
         job_class, over_quota = self.rng.randrange(JOB_CLASSES), self.rng.random() < 0.5
-        self.real.unblock(job_class, over_quota)
+        self.real.unblock(JOB_CLASS, job_class, over_quota)
         self.model.from_s_of.pop((job_class, over_quota), None)
 
     def block_class(self) -> None:
         """Pass over a placement class, or the longer jobs of it; perhaps for all but one job."""
         over_quota = self.rng.random() < 0.5
         placement, from_s = self.rng.randrange(2), self.rng.choice((-np.inf, 2.0))
-        self.real.block_class(placement, over_quota, from_s)
+        self.real.block(PLACEMENT, placement, over_quota, from_s)
         blocked = self.model.class_from_s
         blocked[placement, over_quota] = min(from_s, blocked.get((placement, over_quota), np.inf))
         self.real.exempt = self.model.exempt = self.rng.choice((None, self.any()))
 
     def unblock_class(self) -> None:
         placement, over_quota = self.rng.randrange(2), self.rng.random() < 0.5
-        self.real.unblock_class(placement, over_quota)
+        self.real.unblock(PLACEMENT, placement, over_quota)
         self.model.class_from_s.pop((placement, over_quota), None)
 
     def unblock_all(self) -> None:
