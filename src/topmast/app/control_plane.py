@@ -77,9 +77,11 @@ class ControlPlane(Process):
         )  # fmt: skip
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
-        self.fleet = self._as_hosts_are(
-            fleet or (self.machines.queue.fleet if self.rebuilt.seq else small_fleet())
-        )
+        queue = self.machines.queue
+        if fleet is None:
+            fleet = queue.fleet if self.rebuilt.seq else small_fleet()
+        self.fleet = settled(fleet, queue.fleet, queue.homes)
+        """With each host in the cluster to which it moved: engines need them there."""
         check_engines(self.fleet.regions, profile, outside.engines)
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
@@ -102,24 +104,10 @@ class ControlPlane(Process):
             lambda: capacity_planner(profile.slow.plan_capacity_limit_s), regions,
         )  # fmt: skip
         self.service = Service(
-            self.runtime,
-            self.journal,
-            self.clock,
-            self.log_path,
-            self.mover,
-            self.blobs,
-            self.live_progress,
-            self.event_stream,
-            self._process_of,
-            regions,
-            self.data_plans,
-            self.capacity_plans,
-        )
-
-    def _as_hosts_are(self, fleet: Fleet) -> Fleet:
-        """The fleet with each host in the cluster to which it moved: engines need them there."""
-        queue = self.machines.queue
-        return settled(fleet, queue.fleet, queue.homes)
+            self.runtime, self.journal, self.clock, self.log_path, self.mover, self.blobs,
+            self.live_progress, self.event_stream, self._process_of, regions,
+            self.data_plans, self.capacity_plans,
+        )  # fmt: skip
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
