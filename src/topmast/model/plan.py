@@ -137,7 +137,7 @@ class Free(Struct, frozen=True, gc=False, tag="free"):
     """On GPUs that are free."""
 
     more: More | None = None
-    """Of an elastic gang, whose groups are in the request as small as will do."""
+    """Of an elastic gang. Its groups are in the request as small as will do."""
 
 
 class Colocate(Struct, frozen=True, gc=False, tag="colocate"):
