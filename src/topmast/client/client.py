@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 from msgspec import Struct
 
+from topmast.adapters.backoff import Backoff
 from topmast.client.address import find_server
 from topmast.client.events import events
 from topmast.client.logs import LogChunk, LogReader
@@ -249,7 +250,7 @@ class Client:
         ids = [jobs] if isinstance(jobs, str) else list(jobs)
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         views: dict[str, JobView] = {}
-        pause_s = FIRST_LOOK_S
+        backoff = Backoff(FIRST_LOOK_S, LONGEST_LOOK_S, 1.5)
         while True:
             open_ids = [job for job in ids if job not in views or not _ended(views[job])]
             changed = False
@@ -261,7 +262,9 @@ class Client:
             left = [job for job in ids if not _ended(views[job])]
             if not left:
                 return [views[job] for job in ids]
-            pause_s = FIRST_LOOK_S if changed else min(1.5 * pause_s, LONGEST_LOOK_S)
+            if changed:
+                backoff.reset()
+            pause_s = backoff.take()
             if deadline_s is not None and time.monotonic() + pause_s > deadline_s:
                 pause_s = deadline_s - time.monotonic()
                 if pause_s <= 0:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport
+from topmast.adapters.lines import Lines
+from topmast.client.transport import Transport, client_backoff
 from topmast.model.decoding import decode
 from topmast.model.errors import TopmastError, Unavailable
 from topmast.model.views import EventView
@@ -17,7 +18,7 @@ _LONGEST_LINE_BYTES = 2**24
 
 def events(transport: Transport, after: int | None, patience_s: float) -> Iterator[EventView]:
     """Every event after number ``after``, without end; waits ``patience_s`` for a lost server."""
-    seen, pause_s = after, FIRST_PAUSE_S
+    seen, backoff = after, client_backoff()
     lost_at_s: float | None = None
     met = False
     while True:
@@ -27,7 +28,8 @@ def events(transport: Transport, after: int | None, patience_s: float) -> Iterat
             if seen is not None:
                 headers["Last-Event-ID"] = str(seen)
             with transport.stream(path, headers) as pieces:
-                met, lost_at_s, pause_s = True, None, FIRST_PAUSE_S
+                met, lost_at_s = True, None
+                backoff.reset()
                 for data in messages(pieces):
                     event = _event(data)
                     if seen is None or event.seq > seen:
@@ -37,8 +39,7 @@ def events(transport: Transport, after: int | None, patience_s: float) -> Iterat
             lost_at_s = lost_at_s or time.monotonic()
             if not met or time.monotonic() - lost_at_s > patience_s:
                 raise
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        time.sleep(backoff.take())
 
 
 def _event(data: bytes) -> EventView:
@@ -70,10 +71,10 @@ def messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
+    lines = Lines()
     for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        if len(rest) > _LONGEST_LINE_BYTES:
+        whole = lines.feed(piece)
+        if len(lines.rest) > _LONGEST_LINE_BYTES:
             raise TopmastError("a line of the event stream is too long")
         for line in whole:
             yield line.removesuffix(b"\r")

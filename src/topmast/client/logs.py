@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import httpx
 from msgspec import Struct
 
-from topmast.client.transport import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transport, patiently
+from topmast.client.transport import LONGEST_PAUSE_S, Transport, client_backoff, patiently
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
@@ -83,7 +83,7 @@ class LogReader:
 
     def _next(self, current: int) -> int:
         """The attempt after ``current``, awaited; 0 when the job ended without one."""
-        pause_s = FIRST_PAUSE_S
+        backoff = client_backoff()
         while True:
             job = self._look_again()
             if job.attempts > current:
@@ -91,8 +91,7 @@ class LogReader:
             if job.state in TERMINAL:
                 return 0
             self._tell_wait(job, current)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            time.sleep(backoff.take())
 
     def _tell_wait(self, job: JobView, current: int) -> None:
         """Report to the caller a job that may get another attempt after ``current``."""
@@ -102,7 +101,7 @@ class LogReader:
     def _one(self, attempt: int, follow: bool, must_exist: bool) -> Iterator[LogChunk]:
         """The output of one attempt, to its end, or to what there is now."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        offset, pause_s, over = 0, FIRST_PAUSE_S, False
+        offset, over, backoff = 0, False, client_backoff()
         while True:
             answer = self._fetch(attempt, offset, must_exist)
             data = answer.content if answer else b""
@@ -114,15 +113,16 @@ class LogReader:
             if answer and answer.headers.get("X-Complete") == "1":
                 break
             if data:
-                pause_s, over = FIRST_PAUSE_S, False
+                over = False
+                backoff.reset()
                 continue
             if over or not follow:
                 break
             job = self._look_again()
             # What the attempt wrote last may still be unread: read once more.
             over = job.state in TERMINAL or job.attempts > attempt
-            time.sleep(0 if over else pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            if not over:
+                time.sleep(backoff.take())
         if rest := decoder.decode(b"", final=True):
             yield LogChunk(attempt, rest, self._task)
 

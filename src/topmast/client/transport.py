@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from topmast.adapters.answers import HEADERS, bounded, exchange, opened
+from topmast.adapters.backoff import Backoff
 from topmast.client.address import REMEDY, is_loopback
 from topmast.model.decoding import decode
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
@@ -84,7 +85,7 @@ class Transport:
         in the middle has the rest of the time-out to come back.
         """
         deadline_s = time.monotonic() + self._timeout_s
-        pause_s, dropped = FIRST_PAUSE_S, False
+        backoff, dropped = client_backoff(), False
         while True:
             try:
                 answer = exchange(
@@ -92,13 +93,14 @@ class Transport:
                     params=params, content=content, headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
-                moved = self._moved()
-                if not moved and (not dropped or time.monotonic() + pause_s > deadline_s):
+                if self._moved():
+                    backoff.reset()
+                    continue
+                if not dropped or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._unreachable() from error
-                pause_s = 0 if moved else pause_s
             except httpx.TransportError as error:
                 dropped = True
-                if not repeatable or time.monotonic() + pause_s > deadline_s:
+                if not repeatable or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._broken(error) from error
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise InvalidInput(f"the request cannot be written: {error}") from error
@@ -106,8 +108,7 @@ class Transport:
                 if not (missing_ok and answer.status_code == 404):
                     self._raise_for(answer)
                 return answer
-            time.sleep(pause_s)
-            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            time.sleep(backoff.take())
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
@@ -195,17 +196,21 @@ class Transport:
         return Unavailable(f"what answers at {self.url} is no Topmast server ({status} for {path})")
 
 
+def client_backoff() -> Backoff:
+    """The pauses of a client between its requests."""
+    return Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+
+
 def patiently(ask: Callable[[], T], patience_s: float) -> T:
     """What ``ask`` returns, asked again while the server is away, for up to ``patience_s``."""
-    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+    deadline_s, backoff = time.monotonic() + patience_s, client_backoff()
     while True:
         try:
             return ask()
         except Unavailable:
-            if time.monotonic() + pause_s > deadline_s:
+            if time.monotonic() + backoff.next_s > deadline_s:
                 raise
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        time.sleep(backoff.take())
 
 
 def _problem(answer: httpx.Response) -> Problem:

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from topmast.adapters.backoff import Backoff
 from topmast.adapters.link.peer import Peer
 from topmast.adapters.link.wire import Batch, decode_receipt, encode_batch, encode_envelope
 from topmast.model import ids
@@ -144,17 +145,16 @@ class LinkEnd:
                 raise
 
     def _go_on(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while not self._closed:
             try:
                 self._exchange()
             except TopmastError as error:
                 self._note(False, str(error))
                 self._drop_what_may_be_lost()
-                self._sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                self._sleep(backoff.take())
             else:
-                pause_s = FIRST_PAUSE_S
+                backoff.reset()
                 self._bell.wait(HEARTBEAT_S)
                 self._bell.clear()
 

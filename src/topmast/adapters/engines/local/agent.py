@@ -26,6 +26,7 @@ from pathlib import Path
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.supervisor import LOOK_AGAIN, Supervisor
+from topmast.adapters.lines import Lines
 
 LOCK_PATIENCE_S = 0.5
 STRAY_RETRY_S = 0.02
@@ -39,7 +40,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.received = b""
+        self.lines = Lines()
         self.unsent = b""
 
 
@@ -56,7 +57,7 @@ class Agent:
         self.gone: list[str] = []
         self.clients: dict[int, Client] = {}
         self.poll = select.poll()
-        self.unfinished = b""
+        self.heard = Lines()
         self.reachable = True
         """Whether a Topmast can find us, as far as we know."""
 
@@ -193,8 +194,7 @@ class Agent:
         if not received:
             self._drop(client)
             return
-        *lines, client.received = (client.received + received).split(b"\n")
-        for line in lines:
+        for line in client.lines.feed(received):
             self._obey(client, json.loads(line))
 
     def _obey(self, client: Client, order: Json) -> None:
@@ -306,8 +306,7 @@ class Agent:
         """Pass on what supervisors said."""
         with contextlib.suppress(BlockingIOError):
             while said := os.read(self.news_reader, 65536):
-                *lines, self.unfinished = (self.unfinished + said).split(b"\n")
-                for line in lines:
+                for line in self.heard.feed(said):
                     news = json.loads(line)
                     self.started[news["task"]] = news["at_s"]
                     self._broadcast(news)

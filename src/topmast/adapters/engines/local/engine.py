@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
-from topmast.adapters.engines.local.hosts import Host, HostState, launch_agents
+from topmast.adapters.engines.local.hosts import AgentState, Host, launch_agents
 from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, make_plan
 from topmast.adapters.engines.local.stops import Stops
@@ -218,7 +218,7 @@ class LocalEngine(Engine):
         eager = len(names) <= self._options.eager_hosts
         for host in self._hosts.values():
             if host.recorded or host.alive:
-                self._set(host, HostState.CONNECTING, 0.0)
+                self._set(host, AgentState.CONNECTING, 0.0)
             elif self._tasks.alive_on(host.name):
                 self._reap(host, "its agent was gone")
             elif eager and host.name in self._configured:
@@ -231,24 +231,24 @@ class LocalEngine(Engine):
         new = [name for name in names if name not in self._configured]
         self._configured = frozenset(names)
         for host in self._hosts.values():
-            if host.name not in self._configured and host.state is HostState.DOWN:
-                self._set(host, HostState.IDLE, None)
+            if host.name not in self._configured and host.state is AgentState.DOWN:
+                self._set(host, AgentState.IDLE, None)
         for name in new:
             host = self._hosts.setdefault(name, Host(name, self._layout))
-            if host.state is HostState.UP:
+            if host.state is AgentState.UP:
                 self._post(HostUp(name))
-            elif host.state is HostState.IDLE and len(names) <= self._options.eager_hosts:
+            elif host.state is AgentState.IDLE and len(names) <= self._options.eager_hosts:
                 self._want(host)
-            elif host.state is HostState.IDLE:
+            elif host.state is AgentState.IDLE:
                 self._post(HostUp(name))
 
-    def _set(self, host: Host, state: HostState, wake_in_s: float | None) -> None:
+    def _set(self, host: Host, state: AgentState, wake_in_s: float | None) -> None:
         host.state = state
         host.wake_s = None if wake_in_s is None else time.monotonic() + wake_in_s
 
     def _want(self, host: Host) -> None:
         """Have an agent launched at the end of this turn, together with others."""
-        self._set(host, HostState.CONNECTING, None)
+        self._set(host, AgentState.CONNECTING, None)
         self._to_launch.append(host)
 
     def _launch(self) -> None:
@@ -283,14 +283,14 @@ class LocalEngine(Engine):
         if not host.connect():
             return False
         assert host.connection is not None
-        self._set(host, HostState.CONNECTING, None)
+        self._set(host, AgentState.CONNECTING, None)
         self._selector.register(host.connection, selectors.EVENT_READ, partial(self._hear, host))
         return True
 
     def _attend(self, host: Host) -> None:
         """Take the next step with a host that is not up."""
         match host.state:
-            case HostState.CONNECTING if not self._connect(host):
+            case AgentState.CONNECTING if not self._connect(host):
                 if host.alive:
                     host.ring()
                     host.wake_s = time.monotonic() + LOOK_S  # it is about to listen, or to end
@@ -299,10 +299,10 @@ class LocalEngine(Engine):
                 elif self._tasks.alive_on(host.name):
                     self._want(host)  # it left for want of work just when work came
                 else:
-                    self._set(host, HostState.IDLE, None)
-            case HostState.REAPING:
+                    self._set(host, AgentState.IDLE, None)
+            case AgentState.REAPING:
                 self._reap_step(host)
-            case HostState.DOWN:
+            case AgentState.DOWN:
                 self._want(host)
 
     def _hear(self, host: Host) -> None:
@@ -311,7 +311,7 @@ class LocalEngine(Engine):
             assert host.connection is not None
             self._selector.unregister(host.connection)
             host.disconnect()
-            self._set(host, HostState.CONNECTING, 0.0)
+            self._set(host, AgentState.CONNECTING, 0.0)
             return
         for message in news:
             self._learn(host, message)
@@ -331,7 +331,7 @@ class LocalEngine(Engine):
 
     def _meet(self, host: Host, alive: dict[str, float | None]) -> None:
         """An agent told what lives on it: take that up, and give what it lacks."""
-        self._set(host, HostState.UP, None)
+        self._set(host, AgentState.UP, None)
         host.return_s = self._options.host_return_s
         if host.name in self._configured:
             self._post(HostUp(host.name))
@@ -360,7 +360,7 @@ class LocalEngine(Engine):
     def _reap(self, host: Host, error: str) -> None:
         host.error = error
         host.since_s = time.monotonic()
-        self._set(host, HostState.REAPING, 0.0)
+        self._set(host, AgentState.REAPING, 0.0)
 
     def _reap_step(self, host: Host) -> None:
         if self._stops.none_left(host, self._site.clock.now()):
@@ -371,10 +371,10 @@ class LocalEngine(Engine):
     def _set_down(self, host: Host, error: str) -> None:
         host.error = error
         if host.name in self._configured:
-            self._set(host, HostState.DOWN, host.return_s)
+            self._set(host, AgentState.DOWN, host.return_s)
             self._post(HostDown(host.name, error))
         else:
-            self._set(host, HostState.IDLE, None)
+            self._set(host, AgentState.IDLE, None)
         for task in self._tasks.alive_on(host.name):
             self._tasks.finish(task, error)
 
@@ -415,15 +415,15 @@ class LocalEngine(Engine):
         host = self._hosts[task.host]
         if stopped and not self._claimed(task):
             self._tasks.finish(task, STOPPED_EARLY)
-        elif host.state == HostState.DOWN:
+        elif host.state == AgentState.DOWN:
             self._tasks.finish(task, f"host {host.name} is down: {host.error}")
         return task.end is None
 
     def _ask_when_up(self, host: Host, attempt: str, ranks: list[int]) -> None:
         """Now if the agent is there; otherwise `_meet` asks for what lacks."""
-        if host.state == HostState.UP:
+        if host.state == AgentState.UP:
             self._ask(host, attempt, ranks)
-        elif host.state == HostState.IDLE:
+        elif host.state == AgentState.IDLE:
             self._want(host)
 
     def _stop(self, attempt: str, grace_s: float) -> None:
@@ -476,7 +476,7 @@ class LocalEngine(Engine):
         """Answer when every host was heard: a task in doubt would be called running."""
         if self._truth_until_s is None:
             return
-        unsettled = (HostState.CONNECTING, HostState.REAPING)
+        unsettled = (AgentState.CONNECTING, AgentState.REAPING)
         in_doubt = any(host.state in unsettled for host in self._hosts.values())
         if in_doubt and time.monotonic() < self._truth_until_s:
             return
@@ -484,6 +484,6 @@ class LocalEngine(Engine):
         down = [
             host.name
             for host in self._hosts.values()
-            if host.name in self._configured and host.state is HostState.DOWN
+            if host.name in self._configured and host.state is AgentState.DOWN
         ]
         self._post(TaskList(self._tasks.truth(), tuple(down)))

@@ -15,6 +15,7 @@ from pathlib import Path
 import topmast
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
+from topmast.adapters.lines import Lines
 
 LAUNCH = (
     "import sys; sys.path.append(sys.argv.pop(1));"
@@ -22,7 +23,7 @@ LAUNCH = (
 )
 
 
-class HostState(StrEnum):
+class AgentState(StrEnum):
     """Where a host is between its agent's lives."""
 
     IDLE = "idle"
@@ -42,7 +43,7 @@ class Host:
     def __init__(self, name: str, layout: Layout) -> None:
         self.name = name
         self.folder = layout.host(name)
-        self.state = HostState.IDLE
+        self.state = AgentState.IDLE
         self.connection: socket.socket | None = None
         self.wake_s: float | None = None
         """When to look at it again, by the monotonic clock."""
@@ -51,7 +52,7 @@ class Host:
         self.return_s = 0.0
         """How long it stays down; not at all if it died before we looked."""
         self.error = ""
-        self._received = b""
+        self._lines = Lines()
 
     def connect(self) -> bool:
         """Try to reach the agent; True when connected."""
@@ -68,7 +69,7 @@ class Host:
             return False
         connection.settimeout(5.0)  # for sending; receiving happens only when there is something
         self.connection = connection
-        self._received = b""
+        self._lines = Lines()
         return True
 
     def disconnect(self) -> None:
@@ -98,8 +99,7 @@ class Host:
             return None
         if not received:
             return None
-        *lines, self._received = (self._received + received).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in self._lines.feed(received)]
 
     def ring(self) -> None:
         """Let a running agent check whether it can be reached: its socket may have been removed."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Report
+from topmast.adapters.lines import Lines
 
 READ_BYTES = 1 << 18
 BACKLOG_BYTES = 16 << 20
@@ -29,7 +30,7 @@ class Tail:
         self.file = file
         self.report = Report()
         self._offset: int | None = None
-        self._unfinished = b""
+        self._lines = Lines()
 
     def read(self, now: float, *, whole: bool = False) -> News | None:
         """What was written since the last time, in small bites unless `whole`; None: nothing."""
@@ -38,9 +39,9 @@ class Tail:
             return None
         news = News()
         while received:
-            *lines, self._unfinished = (self._unfinished + received).split(b"\n")
-            if len(self._unfinished) > READ_BYTES:
-                self._unfinished = b""  # no line of ours is that long
+            lines = self._lines.feed(received)
+            if len(self._lines.rest) > READ_BYTES:
+                self._lines.rest = b""  # no line of ours is that long
             for line in lines:
                 self._take(line, news, now)
             received = self._receive() if whole else b""
