@@ -122,7 +122,7 @@ def _has_room(overlay: Overlay, plan: Plan, needed: dict[str, Resources]) -> Non
     overlay.take(plan.seats, needed)
     for seat in plan.seats:
         assert not overlay.overdrawn(seat, needed[seat.group])
-        assert overlay.columns.available[overlay.index[seat.host]]
+        assert overlay.columns.take_work((seat.host,))
 
 
 def _suits(columns: Columns, mover: Allocation, to: Plan) -> None:

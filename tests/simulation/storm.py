@@ -426,12 +426,7 @@ class Storm:
             self.world.deliver(ids.QUEUE, m.CancelJobs((self.rng.choice(going),), "ann"))
 
     def _set_some_host(self) -> None:
-        hosts = [
-            (r, h)
-            for r, p in self.world.machines.placers.items()
-            for h in p.columns.index
-            if p.columns.has(h)
-        ]
+        hosts = [(r, h) for r, p in self.world.machines.placers.items() for h in p.columns.index]
         region, host = self.rng.choice(sorted(hosts))
         states = [HostState.HEALTHY] * 3 + [HostState.CORDONED, HostState.DRAINING]
         state = self.rng.choice(states)
@@ -495,7 +490,7 @@ class Storm:
             for host in sorted(engine.down):
                 self._revive(name, host)
         for region, placer in self.world.machines.placers.items():
-            for host in [h for h in placer.columns.index if placer.columns.has(h)]:
+            for host in placer.columns.index:
                 healthy = m.SetHost(host, HostState.HEALTHY, "ann")
                 self.world.deliver(ids.placer(region), healthy)
         until_s = self.world.now + CALM_S

@@ -24,7 +24,6 @@ from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.inventory.slices import asked, outer
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model.dataset import ReplicaState
@@ -153,19 +152,20 @@ def check_counters(world: World) -> None:
 def check_placer(placer: RegionalPlacer) -> None:
     """Columns equal a recount; whoever may run has slots of its own; claims wait for somebody."""
     state = placer.state
-    fresh = Columns(state.region, placer.columns.layers)
-    runs = Columns(state.region, placer.columns.layers)
+    fresh = Columns(state.region, placer.columns.slices)
+    runs = Columns(state.region, placer.columns.slices)
     for allocation in state.allocations.values():
-        fresh.take(allocation.plan.seats, allocation.needs())
+        plan = allocation.plan
+        fresh.take(plan.seats, allocation.needs(), plan.in_slice)
         if allocation.hold is AllocationPhase.CLAIMED:
             here = [job for job in allocation.waiting_for if job in state.allocations]
             assert here == allocation.waiting_for, f"{allocation.job} waits for the gone"
             assert here, f"{allocation.job} waits for nobody"
         else:
-            runs.take(allocation.plan.seats, allocation.needs())
+            runs.take(plan.seats, allocation.needs(), plan.in_slice)
             assert not allocation.waiting_for, f"{allocation.job} runs and waits for victims"
     for job, place in state.places.items():
-        fresh.take(place.plan.seats, place.needs)
+        fresh.take(place.plan.seats, place.needs, place.plan.in_slice)
         held = state.allocations.get(job)
         assert held is None or held.hold is AllocationPhase.STOPPING, (
             f"{job} runs and has a place kept"
@@ -174,8 +174,9 @@ def check_placer(placer: RegionalPlacer) -> None:
         assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
         assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
     check_index(placer.columns)
-    for host, row in placer.columns.index.items():
-        assert placer.columns.states[row] is placer.host_state(outer(host))
+    for host in placer.columns.index:
+        for row in placer.columns.rows_of((host,)):
+            assert placer.columns.states[row] is placer.host_state(host)
 
 
 def check_index(columns: Columns) -> None:
@@ -294,7 +295,6 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
                 if cost.missing and (preempt or cost.copying or _waits_near(world, record, costs)):
                     continue
                 ask = request.in_region(queue.terms(region, cost))
-                ask = asked(ask, world.options.slices.layers)
                 plan = world.placer(region).search(world.now, ask).best(ask).plan
                 if plan is not None:
                     return plan

@@ -112,7 +112,7 @@ class World:
     def region_of(self, host: str) -> str:
         """Where a host stands."""
         for name, placer in self.machines.placers.items():
-            if placer.columns.has(host):
+            if host in placer.columns.index:
                 return name
         raise AssertionError(f"no host {host}")
 

@@ -19,7 +19,6 @@ from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process
-from topmast.fast.region.inventory.slices import outer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -218,7 +217,7 @@ class ControlPlane(Process):
         left: dict[str, list[str]] = {}
         for placer in self.machines.placers.values():
             for held in placer.state.allocations.values():
-                left.setdefault(outer(held.plan.cluster), []).append(held.job)
+                left.setdefault(held.plan.cluster, []).append(held.job)
         for cluster, jobs in left.items():
             if cluster not in listed:
                 named = f"{', '.join(jobs[:3])}{' and more' if len(jobs) > 3 else ''}"

@@ -19,7 +19,7 @@ from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
 from topmast.fast.region.inventory.allocation_table import threshold_of
 from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
-from topmast.fast.region.inventory.slices import asked, offered
+from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.fast.region.preemption import plain
 from topmast.fast.region.reservation.earliest import bounds_s
@@ -78,11 +78,11 @@ class FleetPlacer(EventMachine):
                     ids.placer(region), m.RequestRegionBids(event.batch, (ask,), event.hold_s)
                 )
         if here:
-            offers = self._offers(asked(event.ask, self.profile.slices.layers), here)
+            offers = self._offers(event.ask, here)
             paired = isinstance(event.ask.mode, Colocate)
             if not paired and all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
-            told = {region: offered(offer) for region, offer in offers.items()}
+            told = {region: bid_to_external(offer) for region, offer in offers.items()}
             self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
 
     def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
@@ -174,8 +174,8 @@ class FleetPlacer(EventMachine):
         bits = index.bits_of(terms)
         if ask.cluster is None:
             return bits, ANY
-        found = (index.cluster_number.get((region, ask.cluster)) for region in terms)
-        return bits, next((number for number in found if number is not None), ANY)
+        found = [n for region in terms for n in index.numbers_of(region, ask.cluster)]
+        return bits, found[0] if len(found) == 1 else ANY
 
     def _check_blocked(self, event: m.CheckBlocked) -> None:
         """Name the blocked classes that more room in a region may help."""
@@ -188,8 +188,7 @@ class FleetPlacer(EventMachine):
         if event.freed:
             self.blocked.end_of_reservation()
             self._kept = None
-        numbers = (index.cluster_number.get((event.region, name)) for name in event.clusters)
-        clusters = [number for number in numbers if number is not None]
+        clusters = [n for name in event.clusters for n in index.numbers_of(event.region, name)]
         if clusters and len(self.blocked):
             helped = self.blocked.take_helped(index, clusters)
             helped += self._take_helped_beside(index, clusters)
@@ -201,7 +200,7 @@ class FleetPlacer(EventMachine):
         held = self._kept
         if held is None:
             return ()
-        if index.cluster_number.get((held.region, held.cluster)) not in clusters:
+        if not any(number in clusters for number in index.numbers_of(held.region, held.cluster)):
             return self.blocked.take_helped(index, clusters, kept=True)
         with kept_out(self.placers[held.region].columns, held):
             return self.blocked.take_helped(index, clusters, kept=True)
@@ -216,8 +215,8 @@ class FleetPlacer(EventMachine):
         weights = self.score.weights(ask)
         index = self.pool.index()
         costs = costs_of(index, weights, terms, ask.cluster)
-        if index.layers is not None:
-            costs += self.profile.slices.price * index.layers
+        if index.slices is not None:
+            costs += self.profile.slices.price * index.slices
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -229,7 +228,7 @@ class FleetPlacer(EventMachine):
         cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
         if cleared is None:
             return {}
-        region, _ = index.clusters[cleared.cluster]
+        region = index.clusters[cleared.cluster][0]
         own = ask.in_region(terms[region])
         plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
         return {region: m.Bid(ask.job, plan)}
@@ -324,7 +323,7 @@ def costs_of(
         low, high = index.spans.get(region, (0, 0))
         costs[low:high] = fixed_cost(its, weights)
     if only is not None:
-        for number, (_, name) in enumerate(index.clusters):
+        for number, (_, name, _) in enumerate(index.clusters):
             if name != only:
                 costs[number] = kernels.INFINITE
     return costs

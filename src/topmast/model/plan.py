@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from topmast.model.job import MILLI, Band, Level, Resources, Topology
@@ -50,10 +50,15 @@ class Plan(Struct, frozen=True, gc=False):
     data_bytes: int = 0
     by_model: dict[str, int] = {}
     """Thousandths of GPUs by model, if there are several models; else empty."""
-    layer: int | UnsetType = UNSET
+    time_slice: int | UnsetType = field(name="layer", default=UNSET)
     """The time slice, if there are several and it is not the first."""
     beside: str | UnsetType = UNSET
     """The job that runs on the same GPUs at the same time."""
+
+    @property
+    def in_slice(self) -> int:
+        """The number of its time slice; 0 where there is only one."""
+        return self.time_slice or 0
 
     def held(self) -> dict[str, int]:
         """Thousandths of GPUs by model."""

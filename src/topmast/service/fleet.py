@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.region.inventory.slices import outer
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI
@@ -52,7 +51,7 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
         found.append(
             RegionView(
                 name=name,
-                clusters=len(columns.cluster_names()),
+                clusters=len(columns.clusters),
                 hosts=columns.places,
                 gpus=total,
                 free_gpus=float(free[available].sum()) / MILLI,
@@ -88,7 +87,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     healthy_hosts=int(columns.available[rows].sum()),
                     gpus=float(columns.gpus[rows].sum()),
                     free_gpus=columns.free_gpus_milli(rows) / MILLI,
-                    running_jobs=sum(outer(a.plan.cluster) == spec.name for a in held),
+                    running_jobs=sum(a.plan.cluster == spec.name for a in held),
                 )
             )
     return tuple(found)
@@ -108,11 +107,11 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
         jobs: dict[str, list[str]] = {}
         for allocation in placer.state.allocations.values():
             for host in allocation.plan.hosts:
-                jobs.setdefault(outer(host), []).append(allocation.job)
+                jobs.setdefault(host, []).append(allocation.job)
         kept: dict[str, list[str]] = {}
         for job, place in placer.state.places.items():
             for host in place.plan.hosts:
-                kept.setdefault(outer(host), []).append(job)
+                kept.setdefault(host, []).append(job)
         free = columns.unheld_by_host()
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
@@ -174,16 +173,16 @@ def drain_plan(
     moves = tuple(
         MoveView(
             job=leaving.job,
-            hosts=tuple(map(outer, leaving.hosts)),
+            hosts=leaving.hosts,
             moves=leaving.to is not None,
-            to_cluster=outer(leaving.to.cluster) if leaving.to else None,
-            to_hosts=tuple(map(outer, leaving.to.hosts)) if leaving.to else (),
+            to_cluster=leaving.to.cluster if leaving.to else None,
+            to_hosts=leaving.to.hosts if leaving.to else (),
             cost_gpu_s=leaving.cost_gpu_s,
             why=leaving.why,
             may_stop=leaving.may_stop,
         )
         for leaving in placer.departures((host, *also), now)
-        if host in map(outer, leaving.hosts)
+        if host in leaving.hosts
     )
     return DrainView(host, placer.region, placer.host_state(host).value, moves)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 
-from topmast.fast.region.inventory.slices import outer
 from topmast.model.job import MILLI, JobSpec
 from topmast.sim.whatif import WhatIf
 
@@ -74,7 +73,7 @@ def _pools(whatif: WhatIf) -> dict[str, Pool]:
                 pool.free += host.gpus
         for allocation in placer.state.allocations.values():
             plan = allocation.plan
-            engine = whatif.engines[outer(plan.cluster)].attempts.get(allocation.job)
+            engine = whatif.engines[plan.cluster].attempts.get(allocation.job)
             end_s = now if engine is None else max(now, engine.progress.end_s())
             for model, milli in plan.held().items():
                 if model in pools:

@@ -135,7 +135,7 @@ class WhatIf:
                 self._model_of.setdefault(host.name, host.model)
         named = [c.name for r in fleet.regions for c in r.clusters]
         for placer in self.machines.placers.values():
-            named += placer.columns.cluster_names()
+            named += sorted(placer.columns.clusters)
         named += self.machines.clusters  # one that left the fleet may still run attempts
         for name in named:
             if name not in self.engines:
@@ -271,7 +271,7 @@ class WhatIf:
             if region in dataset.replicas:
                 queue.catalogue.drop(dataset.spec.name, region)
         placer = self.machines.placers[region]
-        for name in placer.columns.cluster_names():
+        for name in sorted(placer.columns.clusters):
             for row in list(placer.columns.clusters[name]):
                 self.engines[name].host_down(placer.columns.hosts[row].name)
 

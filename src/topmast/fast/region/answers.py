@@ -13,7 +13,7 @@ from topmast.fast.region.explain.changes.trials import Spot, Trials
 from topmast.fast.region.explain.rejections import Verdicts, pending_reason, victims_of
 from topmast.fast.region.inventory.allocation import expected_end_s
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.slices import asked, in_all, inner, layer_of, outer, outside
+from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.preemption.moving import Departure, departures, room_for
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.preemption.shrinking import room_by_shrinking
@@ -56,36 +56,27 @@ class RegionAnswers(RegionState):
 
         Where a place is kept for the job, because it is being moved, that is what it will have.
         """
-        kept = self.kept_offer(asked(ask, self.columns.layers))
+        kept = self.kept_offer(ask)
         place = None if kept is None else kept.plan
         search = self.search(now, ask)
         preempt = preempt and self._may_preempt(ask)
         verdicts = Verdicts(search, ask, preempt=preempt)
         answers = []
-        for name in self.columns.cluster_names():
-            mine = place is not None and outer(place.cluster) == name
-            found = place if mine else self._in_layers(search, ask, name)
+        for name in sorted(self.columns.clusters):
+            mine = place is not None and place.cluster == name
+            found = place if mine else search.best(ask, name).plan
             if found is None and preempt:
-                found = self._in_layers(search, msgspec.structs.replace(ask, mode=Preempt()), name)
-            found = None if found is None else outside(found)
+                found = search.best(msgspec.structs.replace(ask, mode=Preempt()), name).plan
+            found = None if found is None else to_external(found)
             answers.append((verdicts.of(name, found), found))
         return answers
-
-    def _in_layers(
-        self, search: PreemptiveSearch, ask: PlacementRequest, cluster: str
-    ) -> Plan | None:
-        """The best plan in a cluster, the lower layer where two are as good."""
-        ask = asked(ask, self.columns.layers)
-        names = (inner(cluster, layer) for layer in range(self.columns.layers))
-        plans = [plan for name in names if (plan := search.best(ask, name).plan) is not None]
-        return min(plans, key=lambda plan: (plan.score, layer_of(plan.cluster)), default=None)
 
     def barred(
         self, ask: PlacementRequest, now: float, why: Rejection, detail: str
     ) -> list[ClusterVerdict]:
         """What there is to say of every cluster, by name, when the region is ruled out."""
         verdicts = Verdicts(self.search(now, ask), ask, preempt=False)
-        return [verdicts.barred(name, why, detail) for name in self.columns.cluster_names()]
+        return [verdicts.barred(name, why, detail) for name in sorted(self.columns.clusters)]
 
     def victims(self, plan: Plan, now: float) -> tuple[VictimVerdict, ...]:
         """Those that a plan stops and that have not let go yet, and what that costs."""
@@ -101,7 +92,8 @@ class RegionAnswers(RegionState):
             search.columns = search.columns.trial()
             for job in gone:
                 if job in held:
-                    search.columns.give_back(held[job].plan.seats, held[job].needs())
+                    plan = held[job].plan
+                    search.columns.give_back(plan.seats, held[job].needs(), plan.in_slice)
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
@@ -194,7 +186,7 @@ class RegionAnswers(RegionState):
         """What becomes of each attempt on hosts of this region that are drained."""
         search = self.search(now)
         search.allocations = self.state.allocations
-        return departures(search, in_all(map(outer, hosts), self.columns.layers))
+        return departures(search, hosts)
 
     def refusal(self, ask: PlacementRequest, too_young_until_s: float | None) -> m.Bid:
         """Why there is no plan for a job; and when there will be one, if that is asked."""

@@ -26,7 +26,7 @@ from topmast.fast.region.facts import (
     Up,
 )
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.slices import inside, outer
+from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing.pairs import inherit
@@ -50,7 +50,7 @@ def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> N
 
 def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
     allocation = Allocation(
-        plan=inside(event.plan),
+        plan=to_internal(event.plan),
         epoch=event.epoch,
         spec=event.spec,
         band=event.band,
@@ -112,13 +112,13 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
 def _booked(placer: RegionState, fact: PlaceBooked, event: m.Message) -> None:
     needs = placer.state.allocations[fact.job].needs()
     placer.state.places[fact.job] = Booking(fact.plan, needs, fact.until_s)
-    placer.columns.take(fact.plan.seats, needs)
+    placer.columns.take(fact.plan.seats, needs, fact.plan.in_slice)
     placer.state.version += 1
 
 
 def _given_up(placer: RegionState, fact: PlaceGivenUp, event: m.Message) -> None:
     place = placer.state.places.pop(fact.job)
-    placer.columns.give_back(place.plan.seats, place.needs)
+    placer.columns.give_back(place.plan.seats, place.needs, place.plan.in_slice)
     placer.columns.grown[place.plan.cluster] = None
     placer.state.places_used += fact.used
     placer.state.places_missed += not fact.used
@@ -178,11 +178,11 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
     leaving: dict[str, list[HostSpec]] = {}
     placer.state.leaving = {}
     for allocation in placer.state.allocations.values():
-        for name in map(outer, allocation.plan.hosts):
+        for name in allocation.plan.hosts:
             if name not in listed and name in placer.columns.index:
                 listed.add(name)
                 spec = placer.columns.known(name)
-                leaving.setdefault(outer(allocation.plan.cluster), []).append(spec)
+                leaving.setdefault(allocation.plan.cluster, []).append(spec)
                 placer.state.leaving[name] = True
     if not leaving:
         return region

@@ -19,7 +19,7 @@ from topmast.fast.region.facts import (
     Up,
 )
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.slices import in_all, outer, outside
+from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.preemption.moving import GOING
 from topmast.fast.region.preemption.shrinking import larger_place
 from topmast.model import ids
@@ -36,7 +36,7 @@ KEPT_S = 60.0
 def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     """Start the gang: nobody stands in its place any more."""
     placer.decide(Launched(allocation.job))
-    plan = outside(allocation.plan)
+    plan = to_external(allocation.plan)
     placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
     placer.send(
         ids.cluster(plan.cluster),
@@ -62,7 +62,7 @@ def stop(
         grace_s = allocation.spec.checkpoint.grace_s
         placer.decide(PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
     placer.decide(Stopping(job, why))
-    cluster = ids.cluster(outer(allocation.plan.cluster))
+    cluster = ids.cluster(allocation.plan.cluster)
     placer.send(cluster, m.StopGang(job, epoch, why, cause))
     placer.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
 
@@ -84,7 +84,7 @@ def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
     allocation = placer.held(event.job, event.epoch)
     if allocation is None or not allocation.spec.preemptible:
         return
-    if placer.columns.layers > 1:
+    if placer.columns.slices > 1:
         going = placer.crowd.grows(placer, allocation, event.tasks)
         if going is not None:
             stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
@@ -125,8 +125,7 @@ def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
 
 def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
     """A preemptor's turn: launch it, unless a host of its plan went away meanwhile."""
-    rows = [placer.columns.index.get(host) for host in allocation.plan.hosts]
-    if all(row is not None and placer.columns.available[row] for row in rows):
+    if placer.columns.take_work(allocation.plan.hosts, allocation.plan.in_slice):
         launch(placer, allocation)
     else:
         free(placer, allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
@@ -152,8 +151,7 @@ def _give_up_places(placer: RegionAnswers) -> None:
     """A place on a host that takes no work is none: what else it has is free again. O(places)."""
     columns = placer.columns
     for job, place in list(placer.state.places.items()):
-        rows = [columns.index.get(host) for host in place.plan.hosts]
-        if not all(row is not None and columns.available[row] for row in rows):
+        if not columns.take_work(place.plan.hosts, place.plan.in_slice):
             placer.decide(PlaceGivenUp(job, used=False))
 
 
@@ -197,8 +195,10 @@ def hand_over(placer: RegionAnswers) -> bool:
 def _is_empty(placer: RegionAnswers, host: str) -> bool:
     """Whether nothing sits on a host, or is promised it. A host that is down waits: tasks may be left on it."""
     columns, state = placer.columns, placer.state
-    row = columns.index.get(host)
-    if row is None or state.down.get(host) or bool((columns.slots(row) != MILLI).any()):
+    rows = columns.rows_of((host,))
+    if not rows or state.down.get(host):
+        return False
+    if any(bool((columns.slots(row) != MILLI).any()) for row in rows):
         return False
     plans = [a.plan for a in state.allocations.values()] + [p.plan for p in state.places.values()]
     return not any(host in plan.hosts for plan in plans)
@@ -208,10 +208,9 @@ def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) 
     """Move away what has a place elsewhere; ``at_once``, stop also what has none."""
     if not hosts:
         return
-    hosts = in_all(map(outer, hosts), placer.columns.layers)
     held = placer.state.allocations
     host_of = {
-        a.job: next(outer(host) for host in a.plan.hosts if host in hosts)
+        a.job: next(host for host in a.plan.hosts if host in hosts)
         for a in held.values()
         if a.spec.preemptible and any(host in hosts for host in a.plan.hosts)
     }
@@ -257,7 +256,7 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
     other = placer.state.allocations.get(event.beside or allocation.paired or "")
     if other is not None and not isinstance(event.gain, UnsetType):
         placer.crowd.note_gain(allocation, other, event.gain)
-    if placer.columns.layers == 1 or (allocation.paired or "") == event.beside:
+    if placer.columns.slices == 1 or (allocation.paired or "") == event.beside:
         return
     placer.decide(PairedWith(event.job, event.beside))
     if not event.beside and other is not None and other.hold is AllocationPhase.RUNNING:

@@ -12,7 +12,7 @@ from topmast.fast.region.facts import (
 )
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.slices import inside, outer
+from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.fast.region.timesharing.pairs import why_not
 from topmast.model import ids
 from topmast.model import messages as m
@@ -22,7 +22,7 @@ from topmast.model.states import Outcome
 
 def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     """Take the slots, if the plan still fits, and stop the victims or launch at once."""
-    plan = inside(event.plan)
+    plan = to_internal(event.plan)
     kept = placer.holds.claim(placer.columns, event.hold, plan.job)
     why = _no_longer_fits(placer, plan, event)
     if why and event.hold not in ("", kept):
@@ -72,23 +72,22 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     trial = Overlay(placer.columns)
     place = placer.state.places.get(plan.job)
     if place is not None:
-        trial.give_back(place.plan.seats, place.needs)
+        trial.give_back(place.plan.seats, place.needs, place.plan.in_slice)
     for victim in plan.victims:
         held = placer.state.allocations.get(victim.job)
         if held is None:
             continue  # gone by itself: its slots are free
         if held.epoch != victim.epoch or held.hold is AllocationPhase.STOPPING:
             return f"victim {victim.job} is another attempt or being stopped"
-        trial.give_back(held.plan.seats, held.needs())
+        trial.give_back(held.plan.seats, held.needs(), held.plan.in_slice)
     for host in plan.hosts:
-        row = placer.columns.index.get(host)
-        if row is None or not placer.columns.available[row]:
-            return f"host {outer(host)} takes no work"
+        if not placer.columns.take_work((host,), plan.in_slice):
+            return f"host {host} takes no work"
     needs = {g.name: g.resources for g in event.spec.groups}
-    trial.take(plan.seats, needs)
+    trial.take(plan.seats, needs, plan.in_slice)
     for seat in plan.seats:
-        if trial.overdrawn(seat, needs[seat.group]):
-            return f"host {outer(seat.host)} has not enough free"
+        if trial.overdrawn(seat, needs[seat.group], plan.in_slice):
+            return f"host {seat.host} has not enough free"
     return _no_place_is_left(placer, plan.victims, trial)
 
 
@@ -98,10 +97,9 @@ def _no_place_is_left(placer: RegionAnswers, victims: Iterable[Victim], trial: O
         held = placer.state.allocations.get(victim.job)
         if held is None or victim.to is None:
             continue
-        needs = held.needs()
-        trial.take(victim.to.seats, needs)
-        rows = [placer.columns.index.get(host) for host in victim.to.hosts]
-        there = all(row is not None and placer.columns.available[row] for row in rows)
-        if not there or any(trial.overdrawn(s, needs[s.group]) for s in victim.to.seats):
+        needs, to = held.needs(), victim.to
+        trial.take(to.seats, needs, to.in_slice)
+        there = placer.columns.take_work(to.hosts, to.in_slice)
+        if not there or any(trial.overdrawn(s, needs[s.group], to.in_slice) for s in to.seats):
             return f"the place for {victim.job} is not free"
     return ""

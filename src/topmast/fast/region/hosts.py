@@ -35,7 +35,7 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
 def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
     """An operator cordons, drains or returns hosts: all are out of service before any work moves."""
     for host in event.hosts:
-        if not placer.columns.has(host):
+        if host not in placer.columns.index:
             return NotFound(f"no host '{host}' in region '{placer.region}'")
     for host in event.hosts:
         trusted = host not in placer.state.suspect
@@ -66,7 +66,7 @@ def assign(placer: RegionAnswers, event: m.AssignHosts) -> Any:
 
 def host_changed(placer: RegionAnswers, event: m.HostChanged) -> None:
     """An engine lost a host, or has it again."""
-    if placer.columns.has(event.host) and placer.state.down.get(event.host, False) is event.up:
+    if event.host in placer.columns.index and placer.state.down.get(event.host, False) is event.up:
         placer.decide(HostReachable(event.host, event.up))
     if event.up and event.host in placer.state.suspect:
         placer.decide(SuspicionOver(event.host))

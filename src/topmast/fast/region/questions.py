@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce
 from topmast.fast.region.facts import PlaceGivenUp
-from topmast.fast.region.inventory.slices import asked, offered
+from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
@@ -16,14 +16,11 @@ from topmast.model.plan import PlacementRequest
 
 def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
     """Answer a batch of questions, in their order."""
-    layers = placer.columns.layers
-    if layers > 1:
-        event = replace(event, asks=tuple(asked(ask, layers) for ask in event.asks))
     if event.hold_s:
         offers = _in_order(placer, event)
     else:
         offers = tuple(placer.offer(ask) for ask in event.asks)
-    told = tuple(offered(offer) for offer in offers)
+    told = tuple(bid_to_external(offer) for offer in offers)
     placer.send(ids.QUEUE, m.RegionBids(event.batch, placer.region, placer.state.version, told))
     announce(placer)
 

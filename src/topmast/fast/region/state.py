@@ -138,11 +138,12 @@ class RegionState(EventMachine):
         self.columns = self._columns_of(region)
         self.holds.forget()
         for allocation in self.state.allocations.values():
-            self.columns.take(allocation.plan.seats, allocation.needs())
+            plan = allocation.plan
+            self.columns.take(plan.seats, allocation.needs(), plan.in_slice)
         for place in self.state.places.values():
-            self.columns.take(place.plan.seats, place.needs)
-        for spec in self.columns.hosts[: self.columns.places]:
-            self.columns.set_state(spec.name, self.host_state(spec.name))
+            self.columns.take(place.plan.seats, place.needs, place.plan.in_slice)
+        for host in self.columns.index:
+            self.columns.set_state(host, self.host_state(host))
         self.pool.put(self.columns)
 
     def snapshot(self) -> bytes:

@@ -256,7 +256,7 @@ def test_people_see_gpus_once_and_names_that_they_know() -> None:
     assert sorted(job for host in hosts for job in host.jobs) == jobs
     assert {host for job in jobs for host in world.jobs[job].hosts} == {"east-a-0", "east-a-1"}
     assert {world.jobs[job].cluster for job in jobs} == {"east-a"}
-    assert world.jobs[jobs[2]].plan.layer == 1  # type: ignore[union-attr]
+    assert world.jobs[jobs[2]].plan.time_slice == 1  # type: ignore[union-attr]
 
 
 TRIES: dict[str, Any] = {

@@ -11,7 +11,6 @@ from topmast.fast.preemption_cost import gpu_seconds, points
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
-from topmast.fast.region.inventory.slices import outer
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of
@@ -81,12 +80,12 @@ class Verdicts:
 
     @cached_property
     def _stage(self) -> Ints:
-        """How many of the questions each host passes, by the group and in the layer for which it gets furthest (places)."""
+        """How many of the questions each host passes, by the group and in the time slice for which it gets furthest (places)."""
         best: Ints = np.zeros(len(self.columns.hosts), dtype=np.int64)
         for group in self.ask.groups:
             passes = np.array(_passes(self.columns, self.ask, group))
             np.maximum(best, np.cumprod(passes, axis=0).sum(axis=0), out=best)
-        return np.asarray(best.reshape(self.columns.layers, -1).max(axis=0), dtype=np.int64)
+        return np.asarray(best.reshape(self.columns.slices, -1).max(axis=0), dtype=np.int64)
 
     def _count_hosts(
         self, rows: Ints, roomy: Bools, found: Plan | None
@@ -107,7 +106,7 @@ class Verdicts:
         if not self.preempt:
             return ()
         held = self.search.allocations.values()
-        reasons = Counter(self._spares(a) for a in held if outer(a.plan.cluster) == cluster)
+        reasons = Counter(self._spares(a) for a in held if a.plan.cluster == cluster)
         return tuple(Count(r, reasons[r]) for r in sorted(r for r in reasons if r is not None))
 
     def _spares(self, allocation: Allocation) -> Rejection | None:
@@ -232,7 +231,7 @@ def _passes(columns: Columns, ask: PlacementRequest, group: GroupRequest) -> lis
             may |= usable
             free |= usable & _has_slots(columns, milli)
     avoided = np.zeros(count, dtype=np.bool_)
-    avoided[[columns.index[host] for host in ask.avoid_hosts if host in columns.index]] = True
+    avoided[columns.rows_of(ask.avoid_hosts)] = True
     cpus = columns.free_cpus + 1e-9 >= cpus_of(resources)
     memory = columns.free_memory >= resources.memory_bytes
     return [has, may, columns.available, ~avoided, free, cpus, memory]

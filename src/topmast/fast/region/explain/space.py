@@ -24,7 +24,7 @@ class Space:
     """Columns, without hosts to avoid, and what each host could take of tasks seen before."""
 
     def __init__(self, columns: Columns, avoid_hosts: Sequence[str] = ()) -> None:
-        rows = [columns.index[host] for host in avoid_hosts if host in columns.index]
+        rows = columns.rows_of(avoid_hosts)
         if rows:
             available = columns.available.copy()
             available[rows] = False
@@ -83,5 +83,5 @@ def without_attempts(columns: Columns, gone: Sequence[Allocation]) -> Columns:
     """The columns once some attempts have let go."""
     trial = columns.trial()
     for allocation in gone:
-        trial.give_back(allocation.plan.seats, allocation.needs())
+        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
     return trial

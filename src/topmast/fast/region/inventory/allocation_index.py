@@ -23,12 +23,13 @@ class Part(Protocol):
     """The hosts of one region, as far as entries need to know them (see `columns.Columns`)."""
 
     region: str
-    index: dict[str, int]
-    """The row of each host by name."""
     gpus: I64
     """(hosts)"""
     first_row: int
     """The number of the first host in the index."""
+
+    def find(self, host: str, time_slice: int) -> int | None:
+        """The row of a host in a slice."""
 
 
 class AllocationIndex:
@@ -76,7 +77,7 @@ class AllocationIndex:
         mains: dict[int, int] = {}
         shares: dict[int, list[int]] = {}
         for seat in allocation.plan.seats:
-            local = columns.index.get(seat.host)
+            local = columns.find(seat.host, allocation.plan.in_slice)
             if local is None:
                 continue
             host = columns.first_row + local

@@ -1,5 +1,9 @@
 """The hosts of one region in columns: what is free, and where it stands in the topology.
 
+Where gangs share GPUs in turns, every host has a row for each time slice: that of host h in slice s is
+``s * places + h``. A gang lies whole in one slice of one cluster, so that its tasks always run at the same time
+(the matrix of Ousterhout, *Scheduling Techniques for Concurrent Systems*, ICDCS '82, with slices for rows).
+
 Owned by the regional placer, changed only through the methods here. GPUs are counted by slot in
 thousandths. A slot may go below zero: then a preemptor has claimed what a victim still holds, and
 nobody else can take it when it comes free.
@@ -10,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
-from topmast.fast.region.inventory.slices import inner, layer_of, layered
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import Seat
@@ -62,21 +66,24 @@ class CountsOfPool(Protocol):
 
 
 class Columns:
-    """Arrays over the hosts of a region, in the order of clusters and hosts of its configuration.
+    """Arrays over the hosts of a region, in the order of slices, clusters and hosts of its configuration.
 
     ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots) holds
     every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
     """
 
-    def __init__(self, region: RegionSpec, layers: int = 1) -> None:
-        """``layers``: how often each host stands here, once for every time slice (see layers)."""
-        self.region = region.name
-        self.layers = layers
+    def __init__(self, region: RegionSpec, slices: int = 1) -> None:
+        """``slices``: how often each host stands here, once for every time slice."""
+        self.region, self.slices = region.name, slices
         self._known = [h for c in region.clusters for h in c.hosts]
-        region = layered(region, layers)
-        self.hosts: list[HostSpec] = [h for c in region.clusters for h in c.hosts]
-        self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts]
-        self.index = {host.name: i for i, host in enumerate(self.hosts)}
+        self.places = len(self._known)
+        """How many hosts there are, and rows in each slice."""
+        self.hosts: list[HostSpec] = [_in_slices(h, slices) for h in self._known] * slices
+        """By row."""
+        self.cluster_of: list[str] = [c.name for c in region.clusters for _ in c.hosts] * slices
+        """By row."""
+        self.index = {host.name: i for i, host in enumerate(self._known)}
+        """By host, its row in the first slice."""
         self.models = np.array([h.model if h.gpus else "" for h in self.hosts], dtype=object)
         self.gpus: Ints = np.array([h.gpus for h in self.hosts], dtype=np.int64)
         self.width = int(self.gpus.max(initial=0)) + 1
@@ -91,24 +98,24 @@ class Columns:
         self.memory: Floats = np.array(
             [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
         )
-        sizes: dict[tuple[int, float, int], int] = {}
-        self.size_of: Ints = np.array(
-            [sizes.setdefault((h.gpus, h.cpus, h.memory_bytes), len(sizes)) for h in self.hosts],
-            dtype=np.int64,
-        )
+        self.size_of = _sizes_of(self.hosts)
         """Hosts of one number have as many GPUs and CPUs and as much memory."""
         self.domain = self._domains()
-        ends = np.cumsum([0, *(len(c.hosts) for c in region.clusters)], dtype=np.int64).tolist()
-        self.clusters: dict[str, Ints] = {
-            c.name: np.arange(ends[at], ends[at + 1]) for at, c in enumerate(region.clusters)
-        }
+        self.clusters = _rows_of_clusters(region)
+        """By cluster, the rows of its hosts in the first slice."""
+        self.parts = [(name, number) for name in sorted(self.clusters) for number in range(slices)]
+        """Each cluster in each slice, in the order of the index."""
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
         self.free_cpus = self.cpus.copy()
         self.free_memory = self.memory.copy()
         self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
         self.sections = Sections(
-            sorted(self.clusters), self.cluster_of, self.models, self.gpus, self.domain
+            self.parts,
+            [(name, row // self.places) for row, name in enumerate(self.cluster_of)],
+            self.models,
+            self.gpus,
+            self.domain,
         )
         self.reasons: dict[object, PendingReason] = {}
         """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
@@ -141,76 +148,89 @@ class Columns:
         for level in Level:
             numbers: dict[tuple[str, ...], int] = {}
             for i, host in enumerate(self.hosts):
-                path = (self.cluster_of[i], host.datacenter, host.pod, host.rack, host.name)
+                path = (
+                    str(i // self.places), self.cluster_of[i],
+                    host.datacenter, host.pod, host.rack, host.name,
+                )  # fmt: skip
                 key = path[: len(path) - level]
                 domain[level, i] = numbers.setdefault(key, len(numbers))
         return domain
-
-    @property
-    def places(self) -> int:
-        """How many hosts there are: those of the first layer, which come first."""
-        return len(self.hosts) // self.layers
-
-    def has(self, host: str) -> bool:
-        """Whether people know a host by this name."""
-        return host in self.index and not layer_of(host)
 
     def known(self, host: str) -> HostSpec:
         """A host as the fleet file has it, with all of its memory."""
         return self._known[self.index[host]]
 
-    def cluster_names(self) -> list[str]:
-        """The clusters that people know, by name."""
-        return sorted(name for name in self.clusters if not layer_of(name))
+    def rows_in(self, cluster: str, time_slice: int) -> Ints:
+        """The rows of a cluster's hosts in a slice."""
+        return self.clusters[cluster] + time_slice * self.places
+
+    def rows_of(self, hosts: Iterable[str]) -> list[int]:
+        """The rows of these hosts in every slice, of those that are there. O(hosts x slices)."""
+        known = [self.index[host] for host in hosts if host in self.index]
+        return [row + number * self.places for row in known for number in range(self.slices)]
+
+    def row(self, host: str, time_slice: int) -> int:
+        """The row of a host in a slice."""
+        return self.index[host] + time_slice * self.places
+
+    def find(self, host: str, time_slice: int) -> int | None:
+        """The row of a host in a slice; None if either has left the configuration."""
+        row = self.index.get(host)
+        return None if row is None or time_slice >= self.slices else self.row(host, time_slice)
+
+    def take_work(self, hosts: Iterable[str], time_slice: int = 0) -> bool:
+        """Whether all of these hosts are there, with this slice, and take work. O(hosts)."""
+        rows = [self.find(host, time_slice) for host in hosts]
+        return all(row is not None and bool(self.available[row]) for row in rows)
 
     def unheld_by_host(self) -> Ints:
-        """Thousandths of the GPUs of each host that nobody holds in any layer (places). O(slots)."""
-        if self.layers == 1:
+        """Thousandths of the GPUs of each host that are held in no slice (places). O(slots)."""
+        if self.slices == 1:
             return self.free_by_host()
-        least = np.clip(self.free_milli, 0, None).reshape(self.layers, -1).min(axis=0)
+        least = np.clip(self.free_milli, 0, None).reshape(self.slices, -1).min(axis=0)
         total = np.concatenate([[0], np.cumsum(least)])
         ends = self.offset[1 : self.places + 1]
         return np.asarray(total[ends] - total[self.offset[: self.places]], dtype=np.int64)
 
     def set_state(self, host: str, state: HostState) -> None:
-        """Note a host's state; only a healthy one takes work. O(layers)."""
-        for layer in range(self.layers):
-            self._set_state(inner(host, layer), state)
-
-    def _set_state(self, host: str, state: HostState) -> None:
-        row = self.index[host]
-        self.states[row] = state
+        """Note a host's state; only a healthy one takes work. O(slices)."""
+        for row in self.rows_of((host,)):
+            self.states[row] = state
+            if self.counts is not None:
+                self.counts.serve(self.first_row + row, state is HostState.HEALTHY)
+            else:
+                self.available[row] = state is HostState.HEALTHY
         if state is HostState.HEALTHY:
-            self.grown[self.cluster_of[row]] = None
-        if self.counts is not None:
-            self.counts.serve(self.first_row + row, state is HostState.HEALTHY)
-        else:
-            self.available[row] = state is HostState.HEALTHY
+            self.grown[self.cluster_of[self.index[host]]] = None
 
-    def take(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
-        """Subtract what the seats hold; ``needs`` by group name. O(slots held)."""
-        self._move(seats, needs, -1)
+    def take(self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0) -> None:
+        """Subtract what the seats hold in a slice; ``needs`` by group name. O(slots held)."""
+        self._move(seats, needs, time_slice, -1)
 
-    def give_back(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
-        """Add what the seats held. O(slots held)."""
-        self._move(seats, needs, +1)
+    def give_back(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0
+    ) -> None:
+        """Add what the seats held in a slice. O(slots held)."""
+        self._move(seats, needs, time_slice, +1)
 
     def hold(self, allocation: Allocation) -> None:
         """An attempt takes its seats; it is among the ``allocations`` already. O(slots of its hosts)."""
+        plan, needs = allocation.plan, allocation.needs()
         if not self.watched:
-            self.take(allocation.plan.seats, allocation.needs())
+            self.take(plan.seats, needs, plan.in_slice)
             return
-        self._add(allocation.plan.seats, allocation.needs(), -1)
+        self._add(plan.seats, needs, plan.in_slice, -1)
         if self.counts is not None:
             self.counts.hold(self, allocation)
 
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""
-        self.grown[allocation.plan.cluster] = None
+        plan, needs = allocation.plan, allocation.needs()
+        self.grown[plan.cluster] = None
         if not self.watched:
-            self.give_back(allocation.plan.seats, allocation.needs())
+            self.give_back(plan.seats, needs, plan.in_slice)
             return
-        self._add(allocation.plan.seats, allocation.needs(), +1)
+        self._add(plan.seats, needs, plan.in_slice, +1)
         if self.counts is not None:
             self.counts.let_go(self, allocation.job)
 
@@ -219,20 +239,24 @@ class Columns:
         if self.watched and self.counts is not None:
             self.counts.note(self, allocation)
 
-    def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
-        rows = self._add(seats, needs, sign)
+    def _move(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
+    ) -> None:
+        rows = self._add(seats, needs, time_slice, sign)
         if self.counts is not None:
             count = self.counts.refresh if self.watched else self.counts.recount
             for row in rows:
                 count(self.first_row + row)
 
-    def _add(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> list[int]:
-        """Change what is free; returns the hosts that are there, each once."""
+    def _add(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
+    ) -> list[int]:
+        """Change what is free; returns the rows of the hosts that are there, each once."""
         rows: dict[int, None] = {}
         for seat in seats:
-            row = self.index.get(seat.host)
+            row = self.find(seat.host, time_slice)
             if row is None:
-                continue  # the host left the fleet
+                continue  # the host left the fleet, or the profile has fewer slices now
             free, gpus, change = self.free_milli, self._gpus_of[row], sign * seat.slot_milli
             base = self._first_slot[row]
             for slot in seat.slots:
@@ -247,9 +271,9 @@ class Columns:
             rows[row] = None
         return list(rows)
 
-    def overdrawn(self, seat: Seat, needs: Resources) -> bool:
+    def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
         """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
-        row = self.index[seat.host]
+        row = self.row(seat.host, time_slice)
         free = self.slots(row)
         return (
             any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
@@ -258,7 +282,7 @@ class Columns:
         )
 
     def free_gpus_milli(self, rows: Ints) -> int:
-        """Thousandths that nobody holds on hosts that take work, which are of the first layer."""
+        """Thousandths that are held in no slice, on hosts that take work; ``rows``: of the first slice."""
         return int(self.unheld_by_host()[rows][self.available[rows]].sum())
 
     def slots(self, row: int) -> Ints:
@@ -307,6 +331,28 @@ class Columns:
         twin.pool, twin.counts, twin.first_row = None, None, 0
         twin.allocations = {}
         return twin
+
+
+def _sizes_of(hosts: Sequence[HostSpec]) -> Ints:
+    """Numbers by which hosts of one size have the same (hosts)."""
+    sizes: dict[tuple[int, float, int], int] = {}
+    numbers = [sizes.setdefault((h.gpus, h.cpus, h.memory_bytes), len(sizes)) for h in hosts]
+    return np.array(numbers, dtype=np.int64)
+
+
+def _rows_of_clusters(region: RegionSpec) -> dict[str, Ints]:
+    ends = np.cumsum([0, *(len(c.hosts) for c in region.clusters)], dtype=np.int64).tolist()
+    return {c.name: np.arange(ends[at], ends[at + 1]) for at, c in enumerate(region.clusters)}
+
+
+def _in_slices(host: HostSpec, slices: int) -> HostSpec:
+    """A host as each slice has it: with all GPUs and CPUs, for these are used in turns, and a part of the memory.
+
+    Work that is suspended keeps its memory.
+    """
+    if slices == 1:
+        return host
+    return msgspec.structs.replace(host, memory_bytes=host.memory_bytes // slices)
 
 
 def cpus_of(resources: Resources) -> float:

@@ -17,7 +17,6 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.arrays import I64, Arrays, recount
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.slices import layer_of
 from topmast.model.job import Band
 
 Workspace = TypeVar("Workspace")
@@ -49,7 +48,7 @@ class Index:
     """`Arrays` over the columns of some regions; ``parts`` are in the order of their names.
 
     Hosts, clusters and GPU models have numbers of their own here: clusters in the order of (region,
-    cluster), models in that of their names. The columns keep views of their parts of the arrays.
+    cluster, time slice), models in that of their names. The columns keep views of their parts of the arrays.
     """
 
     def __init__(self, parts: Sequence[Columns]) -> None:
@@ -63,20 +62,23 @@ class Index:
         self.first_row = _starts([len(p.hosts) for p in parts])
         names = sorted({name for p in parts for name in p.sections.models})
         self.models = {name: number for number, name in enumerate(names)}
-        self.clusters = [(p.region, name) for p in parts for name in sorted(p.clusters)]
-        self.cluster_number = {key: number for number, key in enumerate(self.clusters)}
-        ends = np.cumsum([0, *(len(p.clusters) for p in parts)]).tolist()
+        self.clusters = [(p.region, *part) for p in parts for part in p.parts]
+        """Region, cluster and time slice."""
+        self._numbers: dict[tuple[str, str], list[int]] = {}
+        for number, (region, name, _) in enumerate(self.clusters):
+            self._numbers.setdefault((region, name), []).append(number)
+        ends = np.cumsum([0, *(len(p.parts) for p in parts)]).tolist()
         self.spans = {p.region: (ends[n], ends[n + 1]) for n, p in enumerate(parts)}
         """By region, which clusters are its own: the first, and after the last."""
-        numbers = np.repeat(np.arange(len(parts)), [len(p.clusters) for p in parts])
+        numbers = np.repeat(np.arange(len(parts)), [len(p.parts) for p in parts])
         self.region_bits: I64 = np.int64(1) << np.minimum(numbers, LAST_BIT).astype(np.int64)
         """(C) the bit of each cluster's region; regions beyond the last bit share it."""
         self.nowhere = np.full(len(self.clusters), np.inf)
         """(C) the cost of clusters that are not asked about."""
-        self.layers: I64 | None = None
-        """(C) the layer of each cluster; None where there is only one."""
-        if any(p.layers > 1 for p in parts):
-            self.layers = np.array([layer_of(name) for _, name in self.clusters], np.int64)
+        self.slices: I64 | None = None
+        """(C) the time slice of each cluster; None where there is only one."""
+        if any(p.slices > 1 for p in parts):
+            self.slices = np.array([number for _, _, number in self.clusters], np.int64)
         self.of_model = self._of_model(names)
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""
@@ -108,11 +110,13 @@ class Index:
         number = int(np.searchsorted(self.first_row, row, side="right")) - 1
         return self.parts[number], row - int(self.first_row[number])
 
+    def numbers_of(self, region: str, cluster: str) -> list[int]:
+        """The numbers of a cluster, one for each time slice; none if it is not known. O(slices)."""
+        return self._numbers.get((region, cluster), [])
+
     def rows_of(self, hosts: Sequence[str]) -> list[int]:
-        """The hosts of these names. O(names * regions)."""
-        return [
-            p.first_row + p.index[name] for name in hosts for p in self.parts if name in p.index
-        ]
+        """The rows of these hosts, in every slice. O(names * regions)."""
+        return [p.first_row + row for p in self.parts for row in p.rows_of(hosts)]
 
     def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:
         models = _joined([p.models for p in self.parts], object)

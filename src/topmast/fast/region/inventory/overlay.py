@@ -14,7 +14,7 @@ class Overlay:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.index = columns.index
+        self.row = columns.row
         self.width = columns.width
         self._slots: dict[int, Ints] = {}
         self._cpus: dict[int, float] = {}
@@ -25,17 +25,21 @@ class Overlay:
         found = self._slots.get(row)
         return self.columns.slots(row) if found is None else found
 
-    def take(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
-        """Subtract what the seats hold; ``needs`` by group name. O(slots of their hosts)."""
-        self._move(seats, needs, -1)
+    def take(self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0) -> None:
+        """Subtract what the seats hold in a slice; ``needs`` by group name. O(slots of their hosts)."""
+        self._move(seats, needs, time_slice, -1)
 
-    def give_back(self, seats: Iterable[Seat], needs: dict[str, Resources]) -> None:
-        """Add what the seats held. O(slots of their hosts)."""
-        self._move(seats, needs, +1)
+    def give_back(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0
+    ) -> None:
+        """Add what the seats held in a slice. O(slots of their hosts)."""
+        self._move(seats, needs, time_slice, +1)
 
-    def _move(self, seats: Iterable[Seat], needs: dict[str, Resources], sign: int) -> None:
+    def _move(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
+    ) -> None:
         for seat in seats:
-            row = self.index.get(seat.host)
+            row = self.columns.find(seat.host, time_slice)
             if row is None:
                 continue  # the host left the fleet
             if row not in self._slots:
@@ -50,9 +54,9 @@ class Overlay:
             self._cpus[row] = round(self._cpus[row] + sign * cpus_of(resources), CPU_DECIMALS)
             self._memory[row] += sign * resources.memory_bytes
 
-    def overdrawn(self, seat: Seat, needs: Resources) -> bool:
+    def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
         """Whether more is taken than is there, of that which a seat taken here uses. O(its slots)."""
-        row = self.index[seat.host]
+        row = self.row(seat.host, time_slice)
         free = self.slots(row)
         return (
             any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)

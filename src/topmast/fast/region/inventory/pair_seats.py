@@ -1,21 +1,29 @@
-"""The seats of guests, who have the GPUs of others at the same time: in the books they take none (see guests)."""
+"""The seats of a secondary, which has the GPUs of its primary at the same time: here it takes none of them (see pairs)."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.plan import Plan, Seat
 
 
-def booked(plan: Plan) -> Plan:
-    """A plan as the books have it. O(seats); the same plan for one without a host."""
+def to_internal(plan: Plan) -> Plan:
+    """A plan as the region keeps it. O(seats); the same plan for one that is no secondary's."""
     return _with_milli(plan, 0) if plan.beside else plan
 
 
-def shown(plan: Plan) -> Plan:
-    """A plan as people know it. O(seats)."""
+def to_external(plan: Plan) -> Plan:
+    """A plan as it leaves the region. O(seats)."""
     return _with_milli(plan, MILLI) if plan.beside else plan
+
+
+def bid_to_external(bid: m.Bid) -> m.Bid:
+    """A bid as it leaves the region."""
+    if bid.plan is None or not bid.plan.beside:
+        return bid
+    return replace(bid, plan=to_external(bid.plan))
 
 
 def _with_milli(plan: Plan, milli: int) -> Plan:

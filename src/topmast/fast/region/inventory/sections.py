@@ -21,18 +21,21 @@ class Sections:
 
     def __init__(
         self,
-        clusters: Sequence[str],
-        cluster_of: Sequence[str],
+        clusters: Sequence[tuple[str, int]],
+        cluster_of: Sequence[tuple[str, int]],
         models: I64,
         gpus: I64,
         domain: I64,
     ) -> None:
-        """``models`` (H): names; ``domain`` (levels x H): numbers. O(H log H)."""
+        """``cluster_of`` (H): cluster and slice; ``models`` (H): names; ``domain`` (levels x H): numbers.
+
+        O(H log H).
+        """
         count = len(gpus)
         self.models: list[str] = sorted(set(models[gpus > 0].tolist()))
         number = {name: at for at, name in enumerate(self.models)}
-        place = {name: at for at, name in enumerate(clusters)}
-        cluster: I64 = np.array([place[name] for name in cluster_of], dtype=np.int64)
+        place = {part: at for at, part in enumerate(clusters)}
+        cluster: I64 = np.array([place[part] for part in cluster_of], dtype=np.int64)
         model: I64 = np.array([number.get(name, 0) for name in models.tolist()], dtype=np.int64)
         group = (cluster * max(1, len(self.models)) + model) * len(LEVELS)
         keys = np.stack([(group + at) * (count + 1) + domain[lv] for at, lv in enumerate(LEVELS)])

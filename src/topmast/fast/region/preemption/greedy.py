@@ -80,7 +80,8 @@ class Chooser:
     def _cleared(self, gone: Sequence[int]) -> Columns:
         trial = self.columns.trial()
         for number in gone:
-            trial.give_back(self.victims[number].plan.seats, self.victims[number].needs())
+            victim = self.victims[number]
+            trial.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
         return trial
 
     def _spare(
@@ -93,14 +94,15 @@ class Chooser:
     ) -> tuple[list[int], tuple[Seat, ...]]:
         """Spare those whose room is not used; of the others, try the dearest with the gang seated anew."""
         trial = self._cleared(gone)
-        trial.take(seats, {group.name: group.resources for group in groups})
+        at = int(rows[0]) // trial.places
+        trial.take(seats, {group.name: group.resources for group in groups}, at)
         for number in sorted(gone, key=lambda n: (-self.cost[n], n)):
             needs = self.victims[number].needs()
-            held = self.victims[number].plan.seats
-            trial.take(held, needs)
-            here = [seat for seat in held if seat.host in trial.index]
-            if any(trial.overdrawn(seat, needs[seat.group]) for seat in here):
-                trial.give_back(held, needs)
+            held, own = self.victims[number].plan.seats, self.victims[number].plan.in_slice
+            trial.take(held, needs, own)
+            here = [seat for seat in held if trial.find(seat.host, own) is not None]
+            if any(trial.overdrawn(seat, needs[seat.group], own) for seat in here):
+                trial.give_back(held, needs, own)
             else:
                 gone = [other for other in gone if other != number]
         for number in sorted(gone, key=lambda n: (-self.cost[n], n))[:SPARED_ANEW]:
@@ -114,7 +116,7 @@ class Chooser:
 def _held_milli(columns: Columns, allocation: Allocation) -> dict[int, int]:
     held: dict[int, int] = {}
     for seat in allocation.plan.seats:
-        row = columns.index.get(seat.host)
+        row = columns.find(seat.host, allocation.plan.in_slice)
         if row is not None:
             held[row] = held.get(row, 0) + len(seat.slots) * seat.slot_milli
     return held

@@ -226,7 +226,7 @@ class MixedPreemption:
         victims = [self.attempts.victims[n] for n in sorted(chosen)]
         free = Overlay(self.columns)
         for victim in victims:
-            free.give_back(victim.plan.seats, victim.needs())
+            free.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
         choice, hosts, tasks = domain.choice, seated.hosts, seated.tasks
         return self.plan_of(placed(free, self.ask, self.q, choice, hosts, tasks), free, victims)
 
@@ -250,7 +250,7 @@ def without(columns: Columns, victims: Sequence[Allocation]) -> Columns:
         return columns
     trial = columns.trial()
     for victim in victims:
-        trial.give_back(victim.plan.seats, victim.needs())
+        trial.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
     return trial
 
 
@@ -264,7 +264,7 @@ def attempts_of(columns: Columns, victims: list[Allocation], costs: list[float])
         needs = victim.needs()
         sizes = {name: (micro(cpus_of(r)), r.memory_bytes) for name, r in needs.items()}
         for seat in victim.plan.seats:
-            row = columns.index.get(seat.host)
+            row = columns.find(seat.host, victim.plan.in_slice)
             if row is None:
                 continue  # the host left the fleet
             key = (row, number)

@@ -111,10 +111,10 @@ def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
 
 def is_whole(columns: Columns, allocation: Allocation) -> bool:
     """Whether all that an attempt holds is still there: a new configuration may have taken some."""
-    index, gpus = columns.index, columns.gpus
+    rows = [(columns.find(s.host, allocation.plan.in_slice), s) for s in allocation.plan.seats]
     return all(
-        seat.host in index and all(slot < gpus[index[seat.host]] for slot in seat.slots)
-        for seat in allocation.plan.seats
+        row is not None and all(slot < columns.gpus[row] for slot in seat.slots)
+        for row, seat in rows
     )
 
 
@@ -124,9 +124,10 @@ def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocati
     if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
         return True
     overlay = Overlay(columns)
-    overlay.give_back(allocation.plan.seats, allocation.needs())
-    for host in allocation.plan.hosts:
-        row = columns.index[host]
+    plan = allocation.plan
+    overlay.give_back(plan.seats, allocation.needs(), plan.in_slice)
+    for host in plan.hosts:
+        row = columns.row(host, plan.in_slice)
         before = int((columns.slots(row) == MILLI).sum())
         after = int((overlay.slots(row) == MILLI).sum())
         sizes = (a.gpus_milli // MILLI for a in needs.accelerators)
@@ -177,14 +178,15 @@ def _with_places(
     """The plan with a place for each who moves, the largest first; or who finds none."""
     profile, now = search.profile, search.now
     trial = search.columns.trial()
-    trial.take(cleared.seats, {group.name: group.resources for group in ask.groups})
+    needs = {group.name: group.resources for group in ask.groups}
+    trial.take(cleared.seats, needs, cleared.in_slice)
     moves, change = [], 0.0
     for victim in sorted(cleared.victims, key=lambda v: size_of(search.allocations[v.job])):
         allocation = search.allocations[victim.job]
         to = place_for(search, trial, allocation)
         if to is None:
             return None, victim.job
-        trial.take(to.seats, allocation.needs())
+        trial.take(to.seats, allocation.needs(), to.in_slice)
         change += to.score - _score_now(search, allocation)
         lost_gpu_s = cost_gpu_s(allocation, profile, now)
         moves.append(msgspec.structs.replace(victim, lost_gpu_s=lost_gpu_s, to=to))
@@ -212,11 +214,11 @@ def place_for(search: PreemptiveSearch, trial: Columns, allocation: Allocation) 
 
     Its own seats count as taken again afterwards. O(a search).
     """
-    needs = allocation.needs()
-    trial.give_back(allocation.plan.seats, needs)
+    needs, plan = allocation.needs(), allocation.plan
+    trial.give_back(plan.seats, needs, plan.in_slice)
     there = PreemptiveSearch(search.region, trial, {}, search.profile, search.version, search.now)
     found = there.best(as_it_runs(search.columns, allocation)).plan
-    trial.take(allocation.plan.seats, needs)
+    trial.take(plan.seats, needs, plan.in_slice)
     return found
 
 
@@ -250,9 +252,10 @@ def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat
 def _score_now(search: PreemptiveSearch, allocation: Allocation) -> float:
     """The score of the place that an attempt has, as `place_for` would see it."""
     there = search.columns.trial()
-    there.give_back(allocation.plan.seats, allocation.needs())
     ask, plan = as_it_runs(search.columns, allocation), allocation.plan
-    terms = score_terms(ask, search.profile.score, there, plan.seats, plan.level, 0, 0.0)
+    there.give_back(plan.seats, allocation.needs(), plan.in_slice)
+    weights, level, at = search.profile.score, plan.level, plan.in_slice
+    terms = score_terms(ask, weights, there, plan.seats, level, 0, 0.0, at)
     return total(terms)
 
 
@@ -277,7 +280,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
             if to is None:
                 why = f"no other hosts in region {search.region} have room for it now"
             else:
-                trial.take(to.seats, allocation.needs())
+                trial.take(to.seats, allocation.needs(), to.in_slice)
         found.append(
             Departure(
                 job=allocation.job,
@@ -306,7 +309,5 @@ def _stays(allocation: Allocation) -> str:
 def _without_hosts(columns: Columns, hosts: set[str]) -> Columns:
     """A copy of the columns with these hosts out of service."""
     trial = columns.trial()
-    for host in sorted(hosts):
-        if host in columns.index:
-            trial.available[columns.index[host]] = False
+    trial.available[columns.rows_of(sorted(hosts))] = False
     return trial

@@ -74,7 +74,7 @@ class PreemptiveSearch(Search):
     def _without(self, gone: Iterable[Allocation]) -> Overlay:
         overlay = Overlay(self.columns)
         for allocation in gone:
-            overlay.give_back(allocation.plan.seats, allocation.needs())
+            overlay.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
         return overlay
 
     def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
@@ -100,7 +100,7 @@ class PreemptiveSearch(Search):
         chooser = Chooser(columns, eligible, costs, by_band=not by_name)
         cleared = columns.trial()
         for allocation in eligible:
-            cleared.give_back(allocation.plan.seats, allocation.needs())
+            cleared.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
         table = stranded_table(ask.mix, columns.width)
         tasks = sum(group.count for group in ask.groups)

@@ -23,7 +23,7 @@ from topmast.fast.region.search.search import Search, choices_of
 from topmast.fast.region.search.sizes import largest
 from topmast.model.bisection import fewest_with
 from topmast.model.job import Band, TaskGroup, speed_of_size
-from topmast.model.plan import Free, More, PlacementRequest, Plan, Seat, Victim
+from topmast.model.plan import Free, More, PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile
 
 SINGLES_TRIED = 32
@@ -100,26 +100,28 @@ def _with_smaller(
     """The gang's best plan when these have given tasks away, each as few as need be; None if it finds no room."""
     trial = search.columns.trial()
     for allocation in among:
-        trial.give_back(allocation.plan.seats, allocation.needs())
+        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
     found = there.best(replace(ask, mode=Free())).plan
     if found is None:
         return None
-    trial.take(found.seats, {group.name: group.resources for group in ask.groups})
+    needs = {group.name: group.resources for group in ask.groups}
+    trial.take(found.seats, needs, found.in_slice)
     places: dict[str, Plan] = {}
     ordered = sorted(among, key=size_of)
     for allocation in ordered:
         place = there.best(_sized(search.columns, allocation, ask.band)).plan
         if place is None:
             return None
-        trial.take(place.seats, allocation.needs())
+        trial.take(place.seats, allocation.needs(), place.in_slice)
         places[allocation.job] = place
     for allocation in ordered:
-        trial.give_back(places[allocation.job].seats, allocation.needs())
+        place = places[allocation.job]
+        trial.give_back(place.seats, allocation.needs(), place.in_slice)
         kept = _sized(search.columns, allocation, ask.band, up_to_now=True)
         place = largest(kept, lambda question: there.best(question).plan)
         assert place is not None, "what it sat on is free"
-        trial.take(place.seats, allocation.needs())
+        trial.take(place.seats, allocation.needs(), place.in_slice)
         places[allocation.job] = place
     return _priced(search, found, among, places)
 
@@ -141,7 +143,7 @@ def _priced(
     search: Search, found: Plan, among: Sequence[Allocation], places: dict[str, Plan]
 ) -> Plan:
     """The plan with those who change their seats, and what that costs in the terms of preemption."""
-    changed = [a for a in among if _where(places[a.job].seats) != _where(a.plan.seats)]
+    changed = [a for a in among if _where(places[a.job]) != _where(a.plan)]
     smaller = tuple(
         Victim(a.job, a.epoch, cost_gpu_s(a, search.profile, search.now), places[a.job])
         for a in sorted(changed, key=lambda a: a.job)
@@ -152,8 +154,8 @@ def _priced(
     return replace(found, victims=smaller, terms=terms, score=total(terms))
 
 
-def _where(seats: Sequence[Seat]) -> list[tuple[str, str, tuple[int, ...]]]:
-    return sorted((seat.group, seat.host, seat.slots) for seat in seats)
+def _where(plan: Plan) -> tuple[int, list[tuple[str, str, tuple[int, ...]]]]:
+    return plan.in_slice, sorted((seat.group, seat.host, seat.slots) for seat in plan.seats)
 
 
 # --- larger ---------------------------------------------------------------------------------------------

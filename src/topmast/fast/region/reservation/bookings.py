@@ -27,17 +27,17 @@ class Booking(Struct):
 def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     """Whether a job can have the place that is kept for it. O(its seats)."""
     plan = place.plan
-    rows = [columns.index.get(host) for host in plan.hosts]
-    if not all(row is not None and columns.available[row] for row in rows):
+    if not columns.take_work(plan.hosts, plan.in_slice):
         return False
     if any(host in ask.avoid_hosts for host in plan.hosts) or not _may_use(ask, plan.model):
         return False
     if ask.held is not None and _overlap(ask.held, plan):
         return False
     trial = Overlay(columns)
-    trial.give_back(plan.seats, place.needs)
-    trial.take(plan.seats, place.needs)
-    return not any(trial.overdrawn(seat, place.needs[seat.group]) for seat in plan.seats)
+    needs, at = place.needs, plan.in_slice
+    trial.give_back(plan.seats, needs, at)
+    trial.take(plan.seats, needs, at)
+    return not any(trial.overdrawn(seat, needs[seat.group], at) for seat in plan.seats)
 
 
 def _may_use(ask: PlacementRequest, model: str) -> bool:

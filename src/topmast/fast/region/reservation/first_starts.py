@@ -147,9 +147,11 @@ def first_start(
         """The plan once the first ``count`` attempts have ended."""
         nonlocal gone
         for _, job in ends[gone:count]:
-            trial.give_back(allocations[job].plan.seats, allocations[job].needs())
+            plan = allocations[job].plan
+            trial.give_back(plan.seats, allocations[job].needs(), plan.in_slice)
         for _, job in ends[count:gone]:
-            trial.take(allocations[job].plan.seats, allocations[job].needs())
+            plan = allocations[job].plan
+            trial.take(plan.seats, allocations[job].needs(), plan.in_slice)
         gone = count
         return find(trial)
 

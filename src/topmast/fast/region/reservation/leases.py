@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Resources
-from topmast.model.plan import PlacementRequest, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan
 
 
 class _Held(Struct, frozen=True):
     id: str
-    seats: tuple[Seat, ...]
+    plan: Plan
     needs: dict[str, Resources]
     victims: tuple[str, ...]
     expires_s: float
@@ -38,15 +38,15 @@ class OfferLeases:
         """Keep the seats of a plan for its job until ``expires_s``. O(slots)."""
         needs = {group.name: group.resources for group in ask.groups}
         victims = tuple(victim.job for victim in plan.victims)
-        self._held[ask.job] = _Held(hold_id, plan.seats, needs, victims, expires_s)
-        columns.take(plan.seats, needs)
+        self._held[ask.job] = _Held(hold_id, plan, needs, victims, expires_s)
+        columns.take(plan.seats, needs, plan.in_slice)
 
     def drop(self, columns: Columns, job: str) -> str:
         """Let go of what is held for a job; the id of that hold, empty if there was none. O(slots)."""
         held = self._held.pop(job, None)
         if held is None:
             return ""
-        columns.give_back(held.seats, held.needs)
+        columns.give_back(held.plan.seats, held.needs, held.plan.in_slice)
         return held.id
 
     def claim(self, columns: Columns, hold_id: str, job: str) -> str:

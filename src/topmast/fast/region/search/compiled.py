@@ -48,6 +48,7 @@ class Seated(Struct, frozen=True, gc=False):
     choice: int
     level: Level
     seats: tuple[Seat, ...]
+    time_slice: int
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -82,18 +83,21 @@ def costs_in(
     ask: PlacementRequest,
     weights: ScoreWeights,
     cluster: str | None,
-    per_layer: float = 0.0,
+    per_slice: float = 0.0,
 ) -> Floats:
     """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
 
-    ``per_layer``: what each layer above the first costs.
+    ``per_slice``: what each time slice above the first costs.
     """
     index = index_of(columns)
     costs = np.full(len(index.clusters), kernels.INFINITE)
-    for name in columns.clusters if cluster is None else (cluster,):
-        costs[index.cluster_number[columns.region, name]] = fixed_cost(ask.terms, weights)
-    if index.layers is not None:
-        costs += per_layer * index.layers
+    if cluster is None:
+        first, last = index.spans[columns.region]
+        costs[first:last] = fixed_cost(ask.terms, weights)
+    else:
+        costs[index.numbers_of(columns.region, cluster)] = fixed_cost(ask.terms, weights)
+    if index.slices is not None:
+        costs += per_slice * index.slices
     return costs
 
 
@@ -122,7 +126,7 @@ def best_seats(
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
         rows, tasks = [int(place)], [question.tasks]
-        if index.layers is not None and room is None:
+        if index.slices is not None and room is None:
             rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
     else:
         if room is None:
@@ -133,12 +137,12 @@ def best_seats(
 
 def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
     """Of the hosts that are as good for the gang, the one where it would have a twin, if there is one."""
-    region, name = index.clusters[cluster]
+    region, name, time_slice = index.clusters[cluster]
     columns, a = index.part_of[region], index.arrays
     alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
     own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
     outside = np.ones(len(own), np.bool_)
-    outside[columns.clusters[name]] = False
+    outside[columns.rows_in(name, time_slice)] = False
     own[outside] = False
     return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
 
@@ -257,7 +261,7 @@ def seated(
     tasks: list[int],
 ) -> Seated:
     """Seats in the order of hosts, each task on the lowest GPUs that are free (in the ``overlay``)."""
-    region, name = index.clusters[cluster]
+    region, name, time_slice = index.clusters[cluster]
     columns = index.part_of[region]
     slots_of = columns.slots if overlay is None else overlay.slots
     own = [row - columns.first_row for row in rows]
@@ -265,12 +269,13 @@ def seated(
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
         free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
-        if columns.layers > 1:
+        if columns.slices > 1:
             free = beside_twins(columns, row, slots_of(row), free)
         for first in range(0, count * gpus, gpus):
             slots = tuple(free[first : first + gpus])
             seats.append(Seat(group, len(seats), host, slots, MILLI))
-    return Seated(region, name, choice.index, level_of(columns, own), tuple(seats))
+    level = level_of(columns, own)
+    return Seated(region, name, choice.index, level, tuple(seats), time_slice)
 
 
 def _lowest_whole(free_milli: Ints, count: int) -> list[int]:

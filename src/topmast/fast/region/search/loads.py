@@ -84,6 +84,7 @@ def allocation_cost(
     ask: PlacementRequest,
     weights: ScoreWeights,
     seats: tuple[Seat, ...],
+    time_slice: int = 0,
 ) -> float:
     """The mean over the tasks of what their hosts cost, as `Loads` has it. O(tasks + slots of their hosts)."""
     if isinstance(columns, Overlay):
@@ -92,7 +93,7 @@ def allocation_cost(
     needs = {group.name: group.resources for group in ask.groups}
     added: dict[int, list[float]] = {}
     for seat in seats:
-        on = added.setdefault(columns.index[seat.host], [0.0, 0.0, 0.0, 0.0])
+        on = added.setdefault(columns.row(seat.host, time_slice), [0.0, 0.0, 0.0, 0.0])
         on[0] += 1
         on[1] += len(seat.slots) * seat.slot_milli
         on[2] += cpus_of(needs[seat.group])

@@ -20,7 +20,6 @@ from topmast.fast.region.inventory.columns import (
     level_of,
 )
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.search import loads
 from topmast.fast.region.search import mixed_kernels as gangs
 from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Hosts, Kinds, Places
@@ -52,13 +51,14 @@ class Placed(Struct, frozen=True):
     choice: int
     level: Level
     seats: tuple[Seat, ...]
+    time_slice: int
 
 
 class Question(Struct, frozen=True):
     """A question as arrays. ``order``: the groups as the kernels number them; the last may be none."""
 
     choices: tuple[int, ...]
-    clusters: tuple[str, ...]
+    clusters: tuple[tuple[str, int], ...]
     order: tuple[int | None, ...]
     gang: Gang
     places: Places
@@ -100,10 +100,10 @@ def best_seats(
     weights: ScoreWeights,
     allowed: tuple[int, ...],
     cluster: str | None,
-    per_layer: float = 0.0,
+    per_slice: float = 0.0,
 ) -> Placed | None:
     """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
-    q = question_of(columns, ask, weights, allowed, cluster, per_layer)
+    q = question_of(columns, ask, weights, allowed, cluster, per_slice)
     kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
         kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
@@ -120,18 +120,19 @@ def question_of(
     weights: ScoreWeights,
     allowed: tuple[int, ...],
     cluster: str | None,
-    per_layer: float = 0.0,
+    per_slice: float = 0.0,
 ) -> Question:
-    """What the kernels need to know of the gang and the topology; ``per_layer``: the cost of each above the first."""
-    clusters = tuple(sorted(name for name, rows in columns.clusters.items() if len(rows)))
+    """What the kernels need to know of the gang and the topology; ``per_slice``: the cost of each above the first."""
+    clusters = tuple(part for part in columns.parts if len(columns.clusters[part[0]]))
     fixed = fixed_cost(ask.terms, weights)
-    costs = [fixed if cluster in (None, name) else gangs.INFINITE for name in clusters]
-    if columns.layers > 1:
-        costs = [cost + per_layer * layer_of(n) for cost, n in zip(costs, clusters, strict=True)]
+    costs = [
+        (fixed if cluster in (None, name) else gangs.INFINITE) + per_slice * time_slice
+        for name, time_slice in clusters
+    ]
     places = Places(
         domain=columns.domain,
-        first=np.array([columns.clusters[name][0] for name in clusters], np.int64),
-        last=np.array([columns.clusters[name][-1] + 1 for name in clusters], np.int64),
+        first=np.array([columns.rows_in(*part)[0] for part in clusters], np.int64),
+        last=np.array([columns.rows_in(*part)[-1] + 1 for part in clusters], np.int64),
         hosts=np.arange(len(columns.hosts)),
         cost=np.array(costs, np.float64),
     )
@@ -216,7 +217,7 @@ def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...
 def hosts_of(columns: Columns, ask: PlacementRequest) -> Hosts:
     """What is free, in whole numbers; hosts that the job avoids are out of service."""
     usable = columns.available
-    avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
+    avoided = columns.rows_of(ask.avoid_hosts)
     if avoided:
         usable = usable.copy()
         usable[avoided] = False
@@ -301,8 +302,9 @@ def placed(
         milli = min(gpus_of_task(asked.resources, q.choices[choice]), MILLI) or MILLI
         for name, slots in places:
             seats.append(Seat(asked.name, len(seats), name, slots, milli))
-    cluster = columns.cluster_of[rows[0]]
-    return Placed(cluster, q.choices[choice], level_of(columns, rows), tuple(seats))
+    cluster, time_slice = columns.cluster_of[rows[0]], rows[0] // columns.places
+    level = level_of(columns, rows)
+    return Placed(cluster, q.choices[choice], level, tuple(seats), time_slice)
 
 
 def _slots_on(

@@ -30,6 +30,7 @@ def score_terms(
     level: Level,
     choice: int,
     lost_gpu_s: float,
+    time_slice: int = 0,
 ) -> dict[str, float]:
     """The weighted terms of one plan, for ``columns`` from which victims are gone already.
 
@@ -37,7 +38,8 @@ def score_terms(
     """
     price, fragmentation = weights.fragmentation, 0.0
     if price:
-        change = stranded_change(columns, stranded_table(ask.mix, columns.width), seats)
+        table = stranded_table(ask.mix, columns.width)
+        change = stranded_change(columns, table, seats, time_slice)
         fragmentation = price * change
     terms = {
         "preemption": points(lost_gpu_s, weights.preemption),
@@ -50,7 +52,7 @@ def score_terms(
     if weights.models:
         terms["model"] = model_cost(ask, weights, choice)
     if loads.counts(ask, weights):
-        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats)
+        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats, time_slice)
     return terms
 
 
@@ -117,16 +119,19 @@ def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
     return table
 
 
-def stranded_change(columns: Columns | Overlay, table: Floats, seats: tuple[Seat, ...]) -> float:
+def stranded_change(
+    columns: Columns | Overlay, table: Floats, seats: tuple[Seat, ...], time_slice: int = 0
+) -> float:
     """How many more GPUs are expected to be stranded once ``seats`` are taken from ``columns``.
 
     A GPU in shares is half stranded by what is free of it. O(slots of the hosts used).
     """
     if len(seats) == 1 and seats[0].slot_milli == MILLI:
-        return _whole_change(columns.slots(columns.index[seats[0].host]), table, seats[0].slots)
+        row = columns.row(seats[0].host, time_slice)
+        return _whole_change(columns.slots(row), table, seats[0].slots)
     taken: dict[int, dict[int, int]] = {}
     for seat in seats:
-        slots = taken.setdefault(columns.index[seat.host], {})
+        slots = taken.setdefault(columns.row(seat.host, time_slice), {})
         for slot in seat.slots:
             slots[slot] = slots.get(slot, 0) + seat.slot_milli
     change = 0.0

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.slices import layer_of
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
@@ -32,6 +31,7 @@ class Domain(Struct, frozen=True):
     level: Level
     rows: Ints
     choice: int
+    time_slice: int
 
 
 class Found(Struct, frozen=True, gc=False):
@@ -61,8 +61,8 @@ def domains(
     ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
     vectorised: O(clusters x choices x levels x hosts).
     """
-    for cluster in sorted(columns.clusters):
-        rows = columns.clusters[cluster]
+    for cluster, time_slice in columns.parts:
+        rows = columns.rows_in(cluster, time_slice)
         if not len(rows):
             continue
         for choice, by_group in capacities.items():
@@ -73,7 +73,12 @@ def domains(
                 for group, capacity in zip(ask.groups, by_group, strict=True):
                     enough &= np.bincount(numbers - low, weights=capacity[rows]) >= group.count
                 for number in np.flatnonzero(enough).tolist():
-                    yield Domain(cluster, level, rows[numbers == number + low], choice)
+                    here = rows[numbers == number + low]
+                    yield Domain(cluster, level, here, choice, time_slice)
+
+
+def _order_of(plan: Plan) -> tuple[float, str, int]:
+    return plan.score, plan.cluster, plan.in_slice
 
 
 class Search:
@@ -96,20 +101,20 @@ class Search:
         self.now = now
 
     def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
-        """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, then order.
+        """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, time slice, then order.
 
         Only free capacity counts here; `preemption.search` also finds plans for which victims make room.
         """
         cluster = ask.cluster if cluster is None else cluster
         best: Plan | None = None
         for plan in self._plans(ask, cluster):
-            if best is None or (plan.score, plan.cluster) < (best.score, best.cluster):
+            if best is None or _order_of(plan) < _order_of(best):
                 best = plan
         return Found(best)
 
     def _usable(self, ask: PlacementRequest, columns: Columns) -> Columns:
         """The columns with the hosts that the job avoids out of service."""
-        avoided = [columns.index[h] for h in ask.avoid_hosts if h in columns.index]
+        avoided = columns.rows_of(ask.avoid_hosts)
         if not avoided:
             return columns
         usable = columns.trial()
@@ -168,7 +173,8 @@ class Search:
                 # Hosts with the same free shares of GPUs score alike; ties go to the first that
                 # takes the gang: groups that fit one by one may not fit together.
                 free = sorted(columns.slots(int(domain.rows[0])).tolist())
-                kind = (domain.cluster, domain.choice, tuple(free), *alike(int(domain.rows[0])))
+                where = (domain.cluster, domain.time_slice)
+                kind = (*where, domain.choice, tuple(free), *alike(int(domain.rows[0])))
                 if kind in seen:
                     continue
             elif one_task:
@@ -197,14 +203,15 @@ class Search:
     ) -> Plan:
         """The plan with its score; in ``columns`` those who are ``stopped`` are gone already."""
         lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
+        weights, time_slice = self.profile.score, domain.time_slice
         terms = score_terms(
-            ask, self.profile.score, columns, seats, domain.level, domain.choice, lost_gpu_s
+            ask, weights, columns, seats, domain.level, domain.choice, lost_gpu_s, time_slice
         )
-        if self.columns.layers > 1 and (layer := layer_of(domain.cluster)):
-            terms["layer"] = self.profile.slices.price * layer
+        if time_slice:
+            terms["layer"] = self.profile.slices.price * time_slice
         held = sum([g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups])
         with_gpus = next((seat.host for seat in seats if seat.slots), None)
-        model = str(self.columns.models[columns.index[with_gpus]]) if with_gpus else ""
+        model = str(self.columns.models[self.columns.index[with_gpus]]) if with_gpus else ""
         return Plan(
             job=ask.job,
             region=self.region,
@@ -219,4 +226,5 @@ class Search:
             region_version=self.version,
             data_s=ask.terms.data_s,
             data_bytes=ask.terms.data_bytes,
+            time_slice=time_slice or UNSET,
         )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints
-from topmast.fast.region.inventory.slices import outer
 from topmast.model.job import MILLI
 
 GROWN, TWIN, PLAIN = range(3)
@@ -22,12 +21,12 @@ def twin_row(columns: Columns, alike: Bools, row: int, count: int) -> int:
     """Of hosts that are ``alike`` (hosts) the one where others could give way to a gang on so many GPUs, or where it
     has a twin; else ``row``.
 
-    O(attempts + layers x slots of the hosts of twins).
+    O(attempts + slices x slots of the hosts of twins).
     """
-    layer = row // columns.places
+    first = row - row % columns.places
     best = (_crowd_of(columns, row, count), PLAIN, row)
     for place, rank, slots in _liked(columns, count):
-        there = layer * columns.places + place
+        there = first + place
         if alike[there] and bool((columns.slots(there)[slots] == MILLI).all()):
             crowd = _crowd(columns, place)
             best = min(best, (max(crowd[slot] for slot in slots), rank, there))
@@ -41,8 +40,8 @@ def _crowd_of(columns: Columns, row: int, count: int) -> int:
 
 
 def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
-    """As many slots as the ``lowest`` that are wholly free, on which fewest gangs lie in any layer; of equally
-    crowded ones those that a gang grew onto, then those of a single gang of the same size. O(attempts + layers x slots).
+    """As many slots as the ``lowest`` that are wholly free, on which fewest gangs lie in any slice; of equally
+    crowded ones those that a gang grew onto, then those of a single gang of the same size. O(attempts + slices x slots).
     """
     count, place = len(lowest), row % columns.places
     crowd = _crowd(columns, place)
@@ -56,10 +55,10 @@ def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]
 
 
 def _crowd(columns: Columns, place: int) -> list[int]:
-    """By slot of a host, in how many layers somebody has it."""
+    """By slot of a host, in how many slices it is taken."""
     rows = range(place, len(columns.hosts), columns.places)
     taken = [(columns.slots(row) != MILLI).tolist() for row in rows]
-    return [sum(layer) for layer in zip(*taken, strict=True)]
+    return [sum(each) for each in zip(*taken, strict=True)]
 
 
 def _liked(columns: Columns, count: int) -> Iterator[tuple[int, int, list[int]]]:
@@ -84,18 +83,18 @@ def _grown_onto(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]
         slots: dict[str, list[int]] = {}
         for seat in reversed(plan.seats):
             if seat.group == elastic.name and seat.slot_milli == MILLI:
-                slots.setdefault(outer(seat.host), []).extend(seat.slots)
+                slots.setdefault(seat.host, []).extend(seat.slots)
         for host, own in slots.items():
             if len(own) >= count and host in columns.index:
                 yield columns.index[host], sorted(own[:count])
 
 
 def _gangs_of(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
-    """The host and slots of each gang that sits, in any layer, on one host alone and on so many of its GPUs."""
+    """The host and slots of each gang that sits, in any slice, on one host alone and on so many of its GPUs."""
     for allocation in columns.allocations.values() if count else ():
         seats = allocation.plan.seats
-        host = outer(seats[0].host)
+        host = seats[0].host
         if sum(len(seat.slots) for seat in seats) != count or host not in columns.index:
             continue
-        if all(outer(seat.host) == host and seat.slot_milli == MILLI for seat in seats):
+        if all(seat.host == host and seat.slot_milli == MILLI for seat in seats):
             yield columns.index[host], sorted(slot for seat in seats for slot in seat.slots)

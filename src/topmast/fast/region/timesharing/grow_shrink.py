@@ -1,6 +1,6 @@
-"""Elastic gangs where gangs share GPUs: larger onto GPUs that nobody has in any layer, smaller so that each has its own.
+"""Elastic gangs where gangs share GPUs: larger onto GPUs that nobody has in any time slice, smaller so that each has its own.
 
-Gandiva (OSDI '18): grow-shrink. GPUs are idle only if no layer has them, so that a gang grows over nobody. A grown gang over which
+Gandiva (OSDI '18): grow-shrink. GPUs are idle only if they are free in every slice, so that a gang grows over nobody. A grown gang over which
 others are laid goes on with fewer tasks, on GPUs that it has for itself, and the others have theirs for themselves: two that
 take turns on the same GPUs do the work of one, and two on halves of them that of both.
 """
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.slices import asked
 from topmast.fast.region.preemption.moving import GOING, as_it_runs
 from topmast.fast.region.search.search import Search
 from topmast.fast.region.search.sizes import largest
@@ -42,14 +41,14 @@ class Resize(Struct, frozen=True):
 
 
 def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns:
-    """A copy in which only those GPUs are free that nobody, or nobody but one gang, holds in any layer, all of them in the first.
+    """A copy in which only those GPUs are free that nobody, or nobody but one gang, holds in any slice, all of them in the first.
 
     O(slots).
     """
     trial = columns.trial()
     if allocation is not None:
-        trial.give_back(allocation.plan.seats, allocation.needs())
-    free = trial.free_milli.reshape(columns.layers, -1)
+        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
+    free = trial.free_milli.reshape(columns.slices, -1)
     idle = (free == MILLI).all(axis=0)
     free[0] = np.where(idle, MILLI, 0)
     free[1:] = 0
@@ -68,8 +67,7 @@ def place_of_size(
     groups = list(ask.groups)
     groups[at] = replace(groups[at], count=fewest)
     ask = replace(ask, groups=tuple(groups), mode=Free(More(at, ((0, most),))), avoid_hosts=avoid)
-    question = asked(ask, search.columns.layers)
-    return largest(question, lambda one: search.best(one).plan)
+    return largest(ask, lambda one: search.best(one).plan)
 
 
 def larger(

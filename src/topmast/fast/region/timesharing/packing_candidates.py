@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.slices import inner, outer
 from topmast.model.job import MILLI
 from topmast.model.plan import Plan, Seat
 
@@ -113,7 +112,7 @@ def _best_for(
         speed = part * spec.speed_on(other.plan.model)
         if other.job in gone or other.job == mover.job or speed < least:
             continue
-        if any(outer(host) in slow for host in other.plan.hosts):
+        if any(host in slow for host in other.plan.hosts):
             continue
         if (best is None or speed > best[0]) and scene.may_try(mover, other):
             to = place_beside(scene.columns, mover, other)
@@ -123,34 +122,31 @@ def _best_for(
 
 
 def place_beside(columns: Columns, mover: Allocation, other: Allocation) -> Plan | None:
-    """The seats of the other in a layer where nobody has them, if CPUs and memory suffice there. O(layers x seats)."""
+    """The seats of the other in a time slice where they are free, if CPUs and memory suffice there. O(slices x seats)."""
     resources = mover.spec.groups[0].resources
     listed = {a.model: a.gpus_milli // MILLI for a in resources.accelerators}
     model, each = other.plan.model, len(other.plan.seats[0].slots)
     if listed.get(model, listed.get(None)) != each:
         return None
     name = mover.spec.groups[0].name
-    for layer in range(columns.layers):
-        seats = tuple(
-            Seat(name, rank, inner(outer(seat.host), layer), seat.slots)
-            for rank, seat in enumerate(other.plan.seats)
-        )
-        if _is_free(columns, seats, mover):
-            cluster = inner(outer(other.plan.cluster), layer)
+    seats = tuple(
+        Seat(name, rank, seat.host, seat.slots) for rank, seat in enumerate(other.plan.seats)
+    )
+    for number in range(columns.slices):
+        if _is_free(columns, seats, number, mover):
             return replace(
-                other.plan, job=mover.job, cluster=cluster, seats=seats, score=0.0, terms={},
-                victims=(), data_s=0.0, data_bytes=0, layer=UNSET, beside=UNSET,
+                other.plan, job=mover.job, seats=seats, score=0.0, terms={}, victims=(),
+                data_s=0.0, data_bytes=0, time_slice=number or UNSET, beside=UNSET,
             )  # fmt: skip
     return None
 
 
-def _is_free(columns: Columns, seats: tuple[Seat, ...], mover: Allocation) -> bool:
-    rows = [columns.index.get(seat.host) for seat in seats]
-    if not all(row is not None and columns.available[row] for row in rows):
+def _is_free(columns: Columns, seats: tuple[Seat, ...], time_slice: int, mover: Allocation) -> bool:
+    if not columns.take_work(seat.host for seat in seats):
         return False
     trial, needs = Overlay(columns), mover.needs()
-    trial.take(seats, needs)
-    return not any(trial.overdrawn(seat, needs[seat.group]) for seat in seats)
+    trial.take(seats, needs, time_slice)
+    return not any(trial.overdrawn(seat, needs[seat.group], time_slice) for seat in seats)
 
 
 def _is_plain(allocation: Allocation) -> bool:
@@ -169,7 +165,5 @@ def _form(allocation: Allocation) -> tuple[int, int]:
 
 
 def slots_of(allocation: Allocation) -> tuple[Slot, ...]:
-    """The GPUs of a gang as people know them, in order."""
-    return tuple(
-        sorted((outer(seat.host), slot) for seat in allocation.plan.seats for slot in seat.slots)
-    )
+    """The GPUs of a gang, in order; two that lie there in different slices have the same."""
+    return tuple(sorted((s.host, slot) for s in allocation.plan.seats for slot in s.slots))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.pair_seats import shown
+from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.reason import PendingReason
@@ -69,8 +69,7 @@ def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
         return f"{plan.beside} has other GPUs"
     if any(seat.host in avoided for seat in plan.seats):
         return f"{plan.beside} is on a host to be avoided"
-    rows = [placer.columns.index.get(seat.host) for seat in plan.seats]
-    there = all(row is not None and placer.columns.available[row] for row in rows)
+    there = placer.columns.take_work(plan.hosts, plan.in_slice)
     return "" if there else f"a host of {plan.beside} takes no work"
 
 
@@ -84,6 +83,6 @@ def inherit(placer: RegionState, gone: str) -> None:
     for guest in placer.state.allocations.values():
         if guest.plan.beside == gone:
             placer.columns.give_back(guest.plan.seats, guest.needs())
-            guest.plan = replace(shown(guest.plan), beside=UNSET)
+            guest.plan = replace(to_external(guest.plan), beside=UNSET)
             placer.columns.take(guest.plan.seats, guest.needs())
             return

@@ -17,7 +17,6 @@ from msgspec import Struct
 from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.slices import asked, outer
 from topmast.fast.region.preemption.moving import as_it_runs
 from topmast.fast.region.search.search import Search
 from topmast.fast.region.timesharing.grow_shrink import (
@@ -39,7 +38,7 @@ from topmast.fast.region.timesharing.packing_candidates import (
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
 from topmast.model.job import MILLI, Resources
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class SharingRebalancer:
 
     def moves(self, placer: RegionState) -> list[Going]:
         """Who is to move, and where to. O(attempts x slots), and a search for each that is tried."""
-        if placer.rebalance is None or placer.columns.layers == 1:
+        if placer.rebalance is None or placer.columns.slices == 1:
             return []
         scene = self._scene(placer)
         found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
@@ -156,8 +155,8 @@ class SharingRebalancer:
             return None
         left = self._left_to_movers(placer, scene)
         idle = idle_only(placer.columns, allocation)
-        for seats, needs in left:
-            idle.take(seats, needs)
+        for to, needs in left:
+            idle.take(to.seats, needs, to.in_slice)
         slow = self._moves.slow_hosts(allocation.job)
         resize = larger(_search(placer, idle), allocation, most, slow)
         found = self._resized(placer, [] if resize is None else [resize])
@@ -170,7 +169,7 @@ class SharingRebalancer:
         """
         options = placer.profile.elastic
         due = placer.now >= self._sizes_s + options.every_s
-        if not (due and options.shrink) or placer.rebalance is None or placer.columns.layers == 1:
+        if not (due and options.shrink) or placer.rebalance is None or placer.columns.slices == 1:
             return []
         settled_s = placer.now - options.settle_s
         held = placer.state.allocations.values()
@@ -199,7 +198,7 @@ class SharingRebalancer:
 
     def _left_to_movers(
         self, placer: RegionState, scene: SharingSnapshot
-    ) -> list[tuple[tuple[Seat, ...], dict[str, Resources]]]:
+    ) -> list[tuple[Plan, dict[str, Resources]]]:
         """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
         if placer.rebalance is None or not placer.profile.rebalancing.migrate:
             return []
@@ -212,8 +211,8 @@ class SharingRebalancer:
             mover, sharing = scene.able[row], int(view.sharing[row])
             to = _place(placer, idle, mover, sharing, self._moves.slow_hosts(mover.job))
             if to is not None:
-                idle.take(to.seats, mover.needs())
-                found.append((to.seats, mover.needs()))
+                idle.take(to.seats, mover.needs(), to.in_slice)
+                found.append((to, mover.needs()))
         return found
 
     def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
@@ -248,7 +247,7 @@ class SharingRebalancer:
             allocation, sharing = scene.able[row], int(view.sharing[row])
             to = _place(placer, idle, allocation, sharing, self._moves.slow_hosts(allocation.job))
             if to is not None:
-                idle.take(to.seats, allocation.needs())
+                idle.take(to.seats, allocation.needs(), to.in_slice)
                 self._note(placer, allocation, sharing, 1)
                 found.append(Going(allocation, to, TO_IDLE if sharing > 1 else TO_FASTER))
         return found
@@ -315,7 +314,7 @@ class SharingRebalancer:
         for place in state.places.values():
             _count(place.plan, sharing)
             for seat in place.plan.seats:
-                awaited.update(dict.fromkeys([(outer(seat.host), s) for s in seat.slots], True))
+                awaited.update(dict.fromkeys([(seat.host, s) for s in seat.slots], True))
         able = [a for a in state.allocations.values() if _may_move(a)]
 
         options = placer.profile.rebalancing
@@ -362,13 +361,13 @@ def _kind(allocation: Allocation) -> Kind | None:
 def _count(plan: Plan, sharing: dict[tuple[str, int], int]) -> None:
     for seat in plan.seats:
         for slot in seat.slots:
-            key = (outer(seat.host), slot)
+            key = (seat.host, slot)
             sharing[key] = sharing.get(key, 0) + 1
 
 
 def _idle_by_model(idle: Columns) -> dict[str, int]:
-    """How many GPUs of each model are free in the first layer. O(slots)."""
-    free = idle.free_milli.reshape(idle.layers, -1)[0] == MILLI
+    """How many GPUs of each model are free in the first time slice. O(slots)."""
+    free = idle.free_milli.reshape(idle.slices, -1)[0] == MILLI
     models = np.repeat(idle.models[: idle.places], idle.gpus[: idle.places])[free]
     names, counts = np.unique(models.astype(np.str_), return_counts=True)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
@@ -413,7 +412,7 @@ def _place(
         allocation.job, groups, spec.topology, allocation.band, avoid_hosts=tuple(slow),
     )  # fmt: skip
     search = _search(placer, idle)
-    to = search.best(asked(ask, placer.columns.layers)).plan
+    to = search.best(ask).plan
     if to is None:
         return None
     here = spec.speed_on(allocation.plan.model) / sharing

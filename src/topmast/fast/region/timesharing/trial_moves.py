@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.slices import outer
 from topmast.model.plan import Plan
 from topmast.policies.base import MovedView
 
@@ -74,13 +73,13 @@ class TrialMoves:
         if good:
             return None
         slow = self._slow.setdefault(job, {})
-        slow.update(dict.fromkeys(map(outer, here.hosts), True))
-        for host in map(outer, move.plan.hosts):
+        slow.update(dict.fromkeys(here.hosts, True))
+        for host in move.plan.hosts:
             slow.pop(host, None)
         return move
 
     def slow_hosts(self, job: str) -> tuple[str, ...]:
-        """Where the job is not to be moved again, as people know the hosts."""
+        """Where the job is not to be moved again."""
         return tuple(self._slow.get(job, ()))
 
     def forget(self, attempts: int) -> None:

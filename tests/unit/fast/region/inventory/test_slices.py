@@ -1,16 +1,17 @@
-"""Layers: names inside the placer and outside of it, room and memory by layer, and twins."""
+"""Time slices: rows of hosts, what a plan says of its slice, room and memory by slice, and twins."""
 
+import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tests.support.build import ask, cluster, fleet, job, needs, profile
 from tests.support.world import World
-from topmast.fast.region.inventory import slices as layers
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.model.job import Level
-from topmast.model.plan import Plan, Seat, Victim
+from topmast.model.plan import Plan, Seat
 from topmast.model.reason import Rejection
 from topmast.model.states import HostState, JobState
 from topmast.policies.options import Preemption, SliceOptions
@@ -23,49 +24,45 @@ def world_of(*clusters: ClusterSpec, k: int = 2) -> World:
     return World(fleet(*clusters), chosen)
 
 
-def plan_on(host: str, cluster_name: str, victims: tuple[Victim, ...] = ()) -> Plan:
+def plan_on(host: str, time_slice: int | UnsetType = UNSET) -> Plan:
     """A plan of one seat."""
     seats = (Seat("main", 0, host, (0,)),)
-    return Plan("j1", "east", cluster_name, "H100", 1000, seats, Level.HOST, 0.0, {}, victims)
+    return Plan("j1", "east", "a", "H100", 1000, seats, Level.HOST, 0.0, {}, time_slice=time_slice)
 
 
-def test_a_plan_goes_out_and_comes_in_as_it_was() -> None:
-    """Outside it has the names that people know, and its layer; a mover's place too."""
-    moved = Victim("j2", 1, 0.0, plan_on("a-1#1", "a#1"))
-    for inner in (
-        plan_on("a-0", "a"),
-        plan_on("a-0#2", "a#2"),
-        plan_on("a-0", "a", (moved,)),
-        plan_on("a-0#2", "a#2", (moved,)),
-    ):
-        outer = layers.outside(inner)
-        assert (
-            "#"
-            not in f"{outer.cluster} {outer.hosts} {[v.to and v.to.hosts for v in outer.victims]}"
-        )
-        assert layers.inside(outer) == inner
+def test_a_plan_says_its_slice_only_where_that_is_not_the_first() -> None:
+    """The journal and snapshots call it ``layer``, and have none in the plans of most fleets."""
+    first, third = plan_on("a-0"), plan_on("a-0", 2)
+    assert (first.in_slice, third.in_slice) == (0, 2)
+    assert "layer" not in msgspec.to_builtins(first)
+    assert msgspec.to_builtins(third)["layer"] == 2
+    assert msgspec.json.decode(msgspec.json.encode(third), type=Plan) == third
 
 
-def test_one_layer_is_what_there_always_was() -> None:
-    """The region is the same object, and plans are left alone."""
-    region = fleet(cluster("east-a")).regions[0]
-    assert layers.layered(region, 1) is region
-    plan = plan_on("east-a-0", "east-a")
-    assert layers.outside(plan) is plan
-    assert layers.inside(plan) is plan
+def test_what_a_gang_takes_is_taken_in_its_slice_alone() -> None:
+    """Its host has a row for each slice."""
+    columns = Columns(fleet(cluster("a", 2, 4)).regions[0], 3)
+    plan = plan_on("a-1", 2)
+    columns.take(plan.seats, {"main": needs(1)}, plan.in_slice)
+    assert [columns.slots(row).tolist()[0] for row in range(6)] == [1000] * 5 + [0]
+    assert columns.unheld_by_host().tolist() == [4000, 3000]
+    columns.give_back(plan.seats, {"main": needs(1)}, plan.in_slice)
+    assert columns.unheld_by_host().tolist() == [4000, 4000]
 
 
 def test_a_host_has_all_gpus_and_a_part_of_its_memory_in_each_layer() -> None:
     """Memory stays with who is suspended; GPUs and CPUs do not."""
     region = fleet(cluster("east-a", 2, 4, cpus=16.0, memory_bytes=90)).regions[0]
     columns = Columns(region, 3)
-    assert [host.name for host in columns.hosts[:3]] == ["east-a-0", "east-a-1", "east-a-0#1"]
+    assert [host.name for host in columns.hosts[:3]] == ["east-a-0", "east-a-1", "east-a-0"]
     assert columns.gpus.tolist() == [4] * 6
     assert columns.cpus.tolist() == [16.0] * 6
     assert columns.memory.tolist() == [30.0] * 6
     assert columns.places == 2
     assert columns.known("east-a-0").memory_bytes == 90
-    assert columns.cluster_names() == ["east-a"]
+    assert columns.parts == [("east-a", 0), ("east-a", 1), ("east-a", 2)]
+    assert columns.rows_in("east-a", 2).tolist() == [4, 5]
+    assert columns.rows_of(("east-a-1", "gone")) == [1, 3, 5]
 
 
 def test_memory_limits_how_many_are_placed() -> None:
@@ -130,11 +127,19 @@ def test_a_drain_moves_work_of_every_layer() -> None:
     assert {world.state(name) for name in jobs} == {JobState.RUNNING, JobState.SUSPENDED}
 
 
-def test_hosts_to_avoid_are_avoided_in_every_layer() -> None:
-    """A question names hosts as people do."""
-    question = replace(ask(job()), avoid_hosts=("east-a-0",))
-    assert layers.asked(question, 1) is question
-    assert layers.asked(question, 3).avoid_hosts == ("east-a-0", "east-a-0#1", "east-a-0#2")
+def test_a_host_to_avoid_is_avoided_in_every_slice() -> None:
+    """With the other host full in both slices there is no place; else there is one on the other."""
+    world = world_of(cluster("east-a", 2, 2), k=2)
+    question = replace(ask(job("next", 2)), avoid_hosts=("east-a-0",))
+    ((_, plan),) = world.placer("east").verdicts(question, world.now)
+    assert plan is not None
+    assert plan.hosts == ("east-a-1",)
+    world.set_host("east-a-0", HostState.CORDONED)
+    for number in range(2):
+        world.submit(job(f"j{number}", 2))
+    world.set_host("east-a-0", HostState.HEALTHY)
+    ((_, plan),) = world.placer("east").verdicts(question, world.now)
+    assert plan is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +169,7 @@ def test_explain_counts_a_host_by_the_layer_that_gets_furthest() -> None:
     ((found, plan),) = world.placer("east").verdicts(ask(job("next", 4)), world.now)
     assert plan is not None
     assert plan.hosts == ("east-a-1",)
-    assert plan.layer == 1
+    assert plan.time_slice == 1
     assert (found.hosts, found.fitting_hosts) == (2, 1)
     assert [(count.reason, count.count) for count in found.rejections] == [
         (Rejection.TOO_FEW_GPUS, 1)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, needs
 from tests.support.world import World
 from topmast.fast.queue.facts import PackedWith
-from topmast.fast.region.inventory.pair_seats import booked, shown
+from topmast.fast.region.inventory.pair_seats import to_external, to_internal
 from topmast.fast.region.timesharing import pairs as guests
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
@@ -169,9 +169,9 @@ def test_seats_in_the_books_and_outside() -> None:
     alone, guest = world.jobs[first].plan, world.jobs[second].plan
     assert alone is not None
     assert guest is not None
-    assert {seat.slot_milli for seat in booked(guest).seats} == {0}
-    assert shown(booked(guest)) == guest
-    assert booked(alone) is alone
+    assert {seat.slot_milli for seat in to_internal(guest).seats} == {0}
+    assert to_external(to_internal(guest)) == guest
+    assert to_internal(alone) is alone
 
 
 def test_people_are_told() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from topmast.fast.region.explain.changes.trials import Trials, count_of, listed
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.columns import Bools, Ints
-from topmast.fast.region.inventory.slices import outer
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.search import choices_of, levels_of
 from topmast.model.job import MILLI, Level
@@ -20,7 +19,7 @@ HOSTS_NAMED = 64
 
 def more_hosts(trials: Trials) -> Iterator[Change]:
     """Hosts of each cluster, as few as possible. O(clusters x choices x hosts log hosts)."""
-    for cluster in trials.search.columns.cluster_names():
+    for cluster in sorted(trials.search.columns.clusters):
         yield from _hosts_freed(trials, cluster)
         yield from _hosts_back(trials, cluster)
 
@@ -112,7 +111,7 @@ def _size_of_hosts(trials: Trials, cluster: str, count: int) -> float:
 def _domain_name(trials: Trials, row: int) -> str:
     """The domain that the gang must stay in, by a host of it."""
     host, level = trials.search.columns.hosts[row], levels_of(trials.ask)[-1]
-    cluster = outer(trials.search.columns.cluster_of[row])
+    cluster = trials.search.columns.cluster_of[row]
     names = {
         Level.HOST: cluster,
         Level.RACK: f"rack {host.rack} of {cluster}",
