@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw, Struct
 
-from topmast.fast.cluster.machine import RECONCILE_S, ClusterManager
-from topmast.fast.cluster.packing import Packing, PackingManager
+from topmast.fast.cluster.gangs import RECONCILE_S
+from topmast.fast.cluster.machine import ClusterManager
+from topmast.fast.cluster.packing import Packing
 from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.region.inventory.index import Pool
@@ -88,7 +89,7 @@ class Machines:
             )
             self.known[address] = self.placers[name]
         elif kind == "cluster":
-            self.clusters[name] = PackingManager(
+            self.clusters[name] = ClusterManager(
                 name, self.reconcile_s, self.profile.slices, self._packing
             )
             self.known[address] = self.clusters[name]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.cluster.facts import ClusterFact
-from topmast.fast.cluster.packing import PackingManager
+from topmast.fast.cluster.machine import ClusterManager
 from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.queue.facts import QueueFact
@@ -23,7 +23,7 @@ from topmast.runtime.relay import Relay, RelayFact
 MACHINES: dict[str, tuple[Callable[[], EventMachine], Any]] = {
     "queue": (lambda: Machines(profile()).queue, QueueFact),
     "placer": (lambda: RegionalPlacer("east", profile(), policies_of(profile()).score), PlacerFact),
-    "cluster": (lambda: PackingManager("east-1"), ClusterFact),
+    "cluster": (lambda: ClusterManager("east-1"), ClusterFact),
     "relay": (lambda: Relay("east"), RelayFact),
 }
 

@@ -173,6 +173,23 @@ class Attempt(Struct, gc=False):
         """Whether every task ended by itself with status 0."""
         return all(task.code == 0 for task in self.tasks)
 
+    def suspended_until_s(self, at_s: float) -> float | UnsetType:
+        """How long it stood still up to a time since the last checkpoint, if it takes turns."""
+        return UNSET if isinstance(self.turn, UnsetType) else self.turn.paused_until_s(at_s)
+
+    def keep(self, at_s: float, step: int | None) -> None:
+        """What was done up to a time is kept."""
+        self.kept_until_s, self.step = at_s, step
+        if not isinstance(self.turn, UnsetType):
+            self.turn.forget_before(at_s)
+
     def limit_s(self) -> float | None:
         """When the job's time limit strikes, if it has one."""
         return None if self.time_left_s is None else self.opened_s + self.time_left_s
+
+
+def turns_of(attempt: Attempt) -> Turn:
+    """The turns of a gang that takes turns."""
+    turns = attempt.turns
+    assert turns is not None, attempt.job
+    return turns

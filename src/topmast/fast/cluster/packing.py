@@ -7,17 +7,15 @@ says who is tried, the policy `rebalance` who stays together; nothing else is kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Turn
-from topmast.fast.cluster.facts import Closed, Measured, Packed, PackKept, Unpacked
-from topmast.fast.cluster.machine import RECONCILE_S
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, turns_of
+from topmast.fast.cluster.facts import Measured, Packed, PackKept, Unpacked
+from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.room import slots_of
-from topmast.fast.cluster.turns import SlicingManager
 from topmast.fast.machine import Fact
 from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
 from topmast.model import ids
@@ -25,7 +23,6 @@ from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
 from topmast.model.job import MILLI
 from topmast.policies.base import PackPolicy, PackView, PairsView, RebalancePolicy
-from topmast.policies.options import SliceOptions
 
 SHORTEST = 0.4
 """A rate is taken over at least so much of a quantum."""
@@ -58,18 +55,16 @@ class Packing(Struct, frozen=True):
     retry_s: float
 
 
-class PackingManager(SlicingManager):
-    """A cluster manager that tries gangs beside one another; without ``packing`` it does not."""
+class PackingJudge:
+    """Measures gangs that take turns, and tries two on the same GPUs at the same time; without ``packing`` it does neither.
 
-    def __init__(
-        self,
-        name: str,
-        reconcile_s: float | None = RECONCILE_S,
-        slices: SliceOptions | None = None,
-        packing: Packing | None = None,
-    ) -> None:
-        super().__init__(name, reconcile_s, slices)
-        self.packing = packing
+    Pairs from before a restart are judged by nothing then, and last as long as both.
+    """
+
+    def __init__(self, gangs: GangLifecycle, quantum_s: float, packing: Packing | None) -> None:
+        self._gangs = gangs
+        self._quantum_s = quantum_s
+        self._packing = packing
         self._windows: dict[str, Window] = {}
         """What is being measured; lost with the process, and measured again."""
         self._pairs = 0
@@ -83,47 +78,45 @@ class PackingManager(SlicingManager):
 
     # --- measuring ------------------------------------------------------------------------------
 
-    def _measure(self, attempt: Attempt) -> None:
+    def measure(self, attempt: Attempt) -> None:
         """Ask how far a gang has come: one window ends, and the next begins."""
-        if self.packing is not None and attempt.phase is AttemptPhase.RUNNING:
-            self.send(ids.engine(self.name), m.ReadProgress(attempt.job, attempt.epoch))
+        if self._packing is not None and attempt.phase is AttemptPhase.RUNNING:
+            ask = m.ReadProgress(attempt.job, attempt.epoch)
+            self._gangs.send(ids.engine(self._gangs.name), ask)
 
-    def _stand_still(self, attempt: Attempt) -> None:
-        self._measure(attempt)
-        super()._stand_still(attempt)
-
-    def _go_on(self, attempt: Attempt) -> None:
-        if self.packing is not None and attempt.held:
+    def goes_on(self, attempt: Attempt) -> None:
+        """A gang gets its GPUs, perhaps for the first time: what was measured before is no window any more."""
+        if self._packing is not None and attempt.held:
             self._looks[attempt.job] = LOOKS
         self._windows.pop(attempt.job, None)
-        super()._go_on(attempt)
-        self._measure(attempt)
 
-    def _paced(self, event: m.ProgressReport) -> None:
-        attempt = self._attempt(event.job, event.epoch)
+    def progress(self, event: m.ProgressReport) -> bool:
+        """A gang has come to a step. Whether a pair was parted for it."""
+        attempt = self._gangs.attempt(event.job, event.epoch)
         turns = None if attempt is None else attempt.turns
         if attempt is None or turns is None or attempt.phase is not AttemptPhase.RUNNING:
-            return
+            return False
         window = self._windows.pop(event.job, None)
         if not attempt.still:
             self._windows[event.job] = Window(event.step, event.at_s, turns.partner)
-        if window is None or event.at_s - window.at_s < SHORTEST * self.slices.quantum_s:
-            return
+        if window is None or event.at_s - window.at_s < SHORTEST * self._quantum_s:
+            return False
+        parted = False
         rate = max(0, event.step - window.step) / (event.at_s - window.at_s)
         beside = window.partner is not None
         if (rate > 0 or beside) and window.partner == turns.partner:
-            self.decide(Measured(event.job, event.epoch, rate, beside))
-            if beside:
-                self._judge(attempt)
+            self._gangs.decide(Measured(event.job, event.epoch, rate, beside))
+            parted = beside and self._judge(attempt)
         elif rate > 0 and not beside:
-            self.decide(Measured(event.job, event.epoch, rate, beside=False))
+            self._gangs.decide(Measured(event.job, event.epoch, rate, beside=False))
         if rate > 0 and not beside and self._is_seasoned(attempt, window.at_s):
             self._tell_rate(attempt, rate)
+        return parted
 
     def _is_seasoned(self, attempt: Attempt, at_s: float) -> bool:
         """Whether it had had its GPUs for a while by then: its start does not count any more."""
         had_s = at_s - attempt.opened_s - turns_of(attempt).paused_until_s(at_s)
-        return had_s >= SEASONED * self.slices.quantum_s
+        return had_s >= SEASONED * self._quantum_s
 
     def _tell_rate(self, attempt: Attempt, rate: float) -> None:
         """Tell the placer how fast a gang is, the first time and whenever that has changed."""
@@ -131,42 +124,40 @@ class PackingManager(SlicingManager):
         if known is None or abs(rate - known) > NOTABLE * known:
             self._told[attempt.job] = rate
             self._looks.pop(attempt.job, None)
-            self._tell(m.AttemptPaced(attempt.job, attempt.epoch, rate))
+            self._gangs.tell(m.AttemptPaced(attempt.job, attempt.epoch, rate))
 
     # --- trials ---------------------------------------------------------------------------------
 
-    def _wake(self, event: m.Wake) -> None:
-        turn_s = self._next_turn_s()
-        if self.packing is not None and turn_s is not None and turn_s <= self.now:
-            for attempt in self.state.attempts.values():
-                if attempt.turns is not None and not attempt.still:
-                    self._measure(attempt)
-            self._looks = {job: left - 1 for job, left in self._looks.items() if left > 1}
-            self._end_trials(self.packing)
-            self._try_pairs(self.packing)
-        super()._wake(event)
+    @property
+    def looks(self) -> bool:
+        """Whether some gang is looked at in each quantum, though none waits: it is one of a pair, or was never measured."""
+        return bool(self._pairs or self._looks)
 
-    def _next_turn_s(self) -> float | None:
-        """Who is beside another, or was never measured, is looked at in each quantum, whether or not anybody waits."""
-        turn_s = super()._next_turn_s()
-        if turn_s is None and (self._pairs or self._looks):
-            return (self._turn_s or 0.0) + self.slices.quantum_s
-        return turn_s
+    def ends_quantum(self) -> None:
+        """A quantum is over: those that ran are measured, and others tried together."""
+        if self._packing is None:
+            return
+        for attempt in self._gangs.state.attempts.values():
+            if attempt.turns is not None and not attempt.still:
+                self.measure(attempt)
+        self._looks = {job: left - 1 for job, left in self._looks.items() if left > 1}
+        self._end_trials(self._packing)
+        self._try_pairs(self._packing)
 
     def _end_trials(self, packing: Packing) -> None:
         """Part those of whom nothing was measured."""
-        for attempt in list(self.state.attempts.values()):
+        for attempt in list(self._gangs.state.attempts.values()):
             turns = attempt.turns
             if turns is None or turns.partner is None or turns.trial_s is None:
                 continue
-            if turns.trial_s + 2 * self.slices.quantum_s < self.now:
+            if turns.trial_s + 2 * self._quantum_s < self._gangs.now:
                 self._part(attempt.job, turns.partner, "nothing was measured", packing)
 
     def _try_pairs(self, packing: Packing) -> None:
         """Put on trial whom the policy suggests, if nothing speaks against it."""
         if packing.pack is None:
             return
-        able = [a for a in self.state.attempts.values() if self._may_be_tried(a)]
+        able = [a for a in self._gangs.state.attempts.values() if self._may_be_tried(a)]
         if len(able) < 2:
             return
         view = self._view(able)
@@ -183,7 +174,7 @@ class PackingManager(SlicingManager):
             return False
         return (
             turns.rate is not None
-            and self._is_seasoned(attempt, self.now)
+            and self._is_seasoned(attempt, self._gangs.now)
             and all(t.seat.slot_milli == MILLI and t.seat.slots for t in attempt.tasks)
         )
 
@@ -218,21 +209,25 @@ class PackingManager(SlicingManager):
     def _untried(self, one: Attempt, two: Attempt) -> bool:
         """Either may have begun anew since they were tried."""
         until_s = turns_of(one).refused.get(two.job, 0.0), turns_of(two).refused.get(one.job, 0.0)
-        return max(until_s) <= self.now
+        return max(until_s) <= self._gangs.now
 
     def _gain_expected(self, one: Attempt, two: Attempt) -> float | None:
         return self._gains.expected(_kind(one), _kind(two), self._model(one))
 
     def _model(self, attempt: Attempt) -> str:
         """The GPU model that a gang runs on."""
-        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        hosts = self._gangs.state.cluster.hosts if self._gangs.state.cluster is not None else ()
         if self._models_of is not hosts:
             self._models, self._models_of = {host.name: host.model for host in hosts}, hosts
         return self._models.get(attempt.tasks[0].seat.host, "")
 
     def _memory_used(self, attempt: Attempt) -> float:
         """Of the memory of a GPU, the fullest; 0 where the fleet file or the job does not say."""
-        hosts = {h.name: h for h in self.state.cluster.hosts} if self.state.cluster else {}
+        hosts = (
+            {h.name: h for h in self._gangs.state.cluster.hosts}
+            if self._gangs.state.cluster
+            else {}
+        )
         asked = {g.name: g.resources.gpu_memory_bytes for g in attempt.spec.groups}
         parts = [0.0]
         for seat in (task.seat for task in attempt.tasks):
@@ -242,21 +237,21 @@ class PackingManager(SlicingManager):
         return max(parts)
 
     def _put_together(self, first: Attempt, second: Attempt, packing: Packing) -> None:
-        self.decide(Packed(first.job, second.job, self.now + packing.trial_s))
+        self._gangs.decide(Packed(first.job, second.job, self._gangs.now + packing.trial_s))
         for attempt, other in ((first, second), (second, first)):
-            self._tell(m.AttemptPacked(attempt.job, attempt.epoch, other.job, "on trial"))
+            self._gangs.tell(m.AttemptPacked(attempt.job, attempt.epoch, other.job, "on trial"))
 
-    def _judge(self, attempt: Attempt) -> None:
-        """Both were measured beside the other: do they stay together?"""
-        turns, packing = turns_of(attempt), self.packing
-        other = self.state.attempts.get(turns.partner or "")
+    def _judge(self, attempt: Attempt) -> bool:
+        """Both were measured beside the other: do they stay together? Whether they were parted."""
+        turns, packing = turns_of(attempt), self._packing
+        other = self._gangs.state.attempts.get(turns.partner or "")
         if other is None or packing is None:
-            return
+            return False
         its = turns_of(other)
         if turns.beside is None or its.beside is None or not turns.rate or not its.rate:
-            return
-        if turns.trial_s is not None and self.now < turns.trial_s - SHORTEST:
-            return
+            return False
+        if turns.trial_s is not None and self._gangs.now < turns.trial_s - SHORTEST:
+            return False
         columns = [np.array([x]) for x in (turns.rate, turns.beside, its.rate, its.beside)]
         first, second = turns.beside / turns.rate, its.beside / its.rate
         told = f"{first:.2f} and {second:.2f} of their speeds alone"
@@ -264,107 +259,80 @@ class PackingManager(SlicingManager):
         self._gains.note(_kind(attempt), _kind(other), self._model(attempt), gain)
         if packing.rebalance.keep(PairsView(*columns))[0]:
             if turns.trial_s is not None:
-                self.decide(PackKept(attempt.job, other.job))
+                self._gangs.decide(PackKept(attempt.job, other.job))
                 for one, two in ((attempt, other), (other, attempt)):
                     why = f"kept, {told}"
-                    self._tell(m.AttemptPacked(one.job, one.epoch, two.job, why, gain))
-        else:
-            self._part(attempt.job, other.job, f"taken back, {told}", packing, gain)
-            self._give_turns()
+                    self._gangs.tell(m.AttemptPacked(one.job, one.epoch, two.job, why, gain))
+            return False
+        self._part(attempt.job, other.job, f"taken back, {told}", packing, gain)
+        return True
 
     def _part(
         self, job: str, other: str, why: str, packing: Packing, gain: float | UnsetType = UNSET
     ) -> None:
-        self.decide(Unpacked(job, other, self.now + packing.retry_s))
+        self._gangs.decide(Unpacked(job, other, self._gangs.now + packing.retry_s))
         for name in (job, other):
-            attempt = self.state.attempts[name]
-            self._tell(m.AttemptPacked(name, attempt.epoch, "", why, gain))
+            attempt = self._gangs.state.attempts[name]
+            self._gangs.tell(m.AttemptPacked(name, attempt.epoch, "", why, gain))
             self._windows.pop(name, None)
-            self._measure(attempt)
+            self.measure(attempt)
 
-    def _close(self, attempt: Attempt) -> None:
+    def closed(self, attempt: Attempt) -> None:
+        """A gang is over: the other of its pair goes on alone."""
         turns = attempt.turns
-        partner = self.state.attempts.get((turns.partner or "") if turns is not None else "")
-        super()._close(attempt)
+        partner = self._gangs.state.attempts.get((turns.partner or "") if turns is not None else "")
         self._windows.pop(attempt.job, None)
         self._told.pop(attempt.job, None)
         self._looks.pop(attempt.job, None)
         if partner is not None:
-            self._tell(m.AttemptPacked(partner.job, partner.epoch, "", "the other is over"))
+            self._gangs.tell(m.AttemptPacked(partner.job, partner.epoch, "", "the other is over"))
             self._windows.pop(partner.job, None)
-            self._measure(partner)
-
-    def _in_turn(self, anew: bool) -> Callable[[Attempt], tuple[Any, ...]]:
-        """Who is on trial goes first, so that both can be measured."""
-        usual = super()._in_turn(anew)
-
-        def key(attempt: Attempt) -> tuple[Any, ...]:
-            turns = attempt.turns
-            return (turns is None or turns.trial_s is None, *usual(attempt))
-
-        return key
+            self.measure(partner)
 
     # --- facts ----------------------------------------------------------------------------------
 
-    def _apply_measured(self, fact: Measured, event: m.Message) -> None:
-        turns = turns_of(self.state.attempts[fact.job])
-        if fact.beside:
-            turns.beside = fact.rate
-        else:
-            turns.rate = fact.rate
+    def apply(self, fact: Fact) -> None:
+        """Change the state by a fact about rates and pairs."""
+        attempts, now = self._gangs.state.attempts, self._gangs.now
+        match fact:
+            case Measured(beside=True):
+                turns_of(attempts[fact.job]).beside = fact.rate
+            case Measured():
+                turns_of(attempts[fact.job]).rate = fact.rate
+            case Packed():
+                for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
+                    turns_of(attempts[job]).pair(other, fact.until_s, now)
+                self._pairs += 1
+            case PackKept():
+                for job in (fact.job, fact.other):
+                    turns_of(attempts[job]).trial_s = None
+            case Unpacked():
+                self._apply_unpacked(fact)
+            case _:
+                raise KeyError(type(fact))
 
-    def _apply_packed(self, fact: Packed, event: m.Message) -> None:
+    def _apply_unpacked(self, fact: Unpacked) -> None:
+        now = self._gangs.now
         for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
-            turns_of(self.state.attempts[job]).pair(other, fact.until_s, self.now)
-        self._pairs += 1
-
-    def _apply_kept(self, fact: PackKept, event: m.Message) -> None:
-        for job in (fact.job, fact.other):
-            turns_of(self.state.attempts[job]).trial_s = None
-
-    def _apply_unpacked(self, fact: Unpacked, event: m.Message) -> None:
-        for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
-            turns = turns_of(self.state.attempts[job])
-            turns.part(self.now)
-            turns.refused = {j: s for j, s in turns.refused.items() if s > self.now}
+            turns = turns_of(self._gangs.state.attempts[job])
+            turns.part(now)
+            turns.refused = {j: s for j, s in turns.refused.items() if s > now}
             turns.refused[other] = fact.not_before_s
         self._pairs -= 1
 
-    def _apply_closed(self, fact: Closed, event: m.Message) -> None:
-        turns = self.state.attempts[fact.job].turns
-        other = self.state.attempts.get((turns.partner or "") if turns is not None else "")
+    def apply_closed(self, attempt: Attempt) -> None:
+        """The other of its pair has its turns for itself."""
+        turns = attempt.turns
+        other = self._gangs.state.attempts.get((turns.partner or "") if turns is not None else "")
         if other is not None:
-            turns_of(other).part(self.now)
+            turns_of(other).part(self._gangs.now)
             self._pairs -= 1
-        super()._apply_closed(fact, event)
 
-    def restore(self, blob: bytes) -> None:
-        """Take up a state written by ``snapshot``."""
-        super().restore(blob)
+    def restored(self) -> None:
+        """The state was read from a snapshot."""
         self._windows = {}
-        turns = [attempt.turns for attempt in self.state.attempts.values()]
+        turns = [attempt.turns for attempt in self._gangs.state.attempts.values()]
         self._pairs = sum(t is not None and t.partner is not None for t in turns) // 2
-
-    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
-        **SlicingManager.handlers,
-        m.Wake: _wake,
-        m.ProgressReport: _paced,
-    }
-    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
-        **SlicingManager.appliers,
-        Closed: _apply_closed,
-        Measured: _apply_measured,
-        Packed: _apply_packed,
-        PackKept: _apply_kept,
-        Unpacked: _apply_unpacked,
-    }
-
-
-def turns_of(attempt: Attempt) -> Turn:
-    """The turns of a gang that takes turns."""
-    turns = attempt.turns
-    assert turns is not None, attempt.job
-    return turns
 
 
 def _kind(attempt: Attempt) -> Kind | None:

@@ -1,7 +1,7 @@
 """Time slices: gangs that were placed on the same GPUs run in turns (Gandiva, OSDI '18: suspend and resume).
 
-The placer puts each gang whole into one layer; gangs of different layers may lie over one another. At the end of each
-quantum those who had the least service run, each with all of its tasks, as many as have room; the others are
+The placer puts each gang whole into one time slice; gangs of different slices may lie over one another. At the end of
+each quantum those with the least service run, each with all of its tasks, as many as have room; the others are
 suspended. A newcomer starts with the least service of those that it lies over, and at once. Who stops or starts cannot
 be suspended: the others wait, also those that stand still and are to stop.
 """
@@ -9,105 +9,87 @@ be suspended: the others wait, also those that stand still and are to stop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
-from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Turn
-from topmast.fast.cluster.facts import (
-    Closed,
-    Continued,
-    Joined,
-    Suspended,
-    TaskDown,
-)
-from topmast.fast.cluster.machine import (
-    LAUNCH_DEADLINE_S,
-    RECONCILE_S,
-    STOP_MARGIN_S,
-)
-from topmast.fast.cluster.pairing import PairedManager
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Turn, turns_of
+from topmast.fast.cluster.facts import Continued, Joined, Suspended, TaskDown
+from topmast.fast.cluster.gangs import LAUNCH_DEADLINE_S, STOP_MARGIN_S, GangLifecycle
+from topmast.fast.cluster.hooks import GangHooks
+from topmast.fast.cluster.packing import PackingJudge
 from topmast.fast.cluster.room import Room, slots_of
 from topmast.fast.machine import Fact
 from topmast.model import messages as m
 from topmast.policies.options import SliceOptions
 
 
-class SlicingManager(PairedManager):
-    """A cluster manager whose gangs may take turns; where nobody does, the plain one."""
+class TurnTaker(GangHooks):
+    """Gives turns to the gangs of a cluster; its ``judge`` says which two have one together."""
 
-    def __init__(
-        self,
-        name: str,
-        reconcile_s: float | None = RECONCILE_S,
-        slices: SliceOptions | None = None,
-    ) -> None:
-        super().__init__(name, reconcile_s)
-        self.slices = slices or SliceOptions()
-        self._in_turns = 0
-        """Attempts that take turns."""
+    def __init__(self, gangs: GangLifecycle, slices: SliceOptions, judge: PackingJudge) -> None:
+        self._gangs = gangs
+        self._slices = slices
+        self._judge = judge
         self._turn_s: float | None = None
         """When turns were given last, all of them; None: not since this process began."""
         self._waits = False
-        """Whether anybody stands still."""
-
-    @property
-    def _shares(self) -> bool:
-        return self.slices.layers > 1 or self._in_turns > 0
+        """Whether any gang stands still."""
 
     # --- launching ------------------------------------------------------------------------------
 
-    def _start(self, attempt: Attempt) -> None:
-        """Start a gang when it is its turn: a newcomer's is now, if its GPUs can be freed at once."""
+    def may_start(self, attempt: Attempt) -> bool:
+        """A gang starts when it is its turn: a newcomer's is now, if its GPUs can be freed at once."""
         if attempt.held:
-            return
-        if attempt.turns is not None or self.slices.layers == 1:
-            super()._start(attempt)
-            return
-        self.decide(Joined(attempt.job, attempt.epoch, self._least_served_s(attempt)))
+            return False
+        if attempt.turns is not None or self._slices.layers == 1:
+            return True
+        self._gangs.decide(Joined(attempt.job, attempt.epoch, self._least_served_s(attempt)))
         self._give_turns()
+        return False
 
     def _least_served_s(self, attempt: Attempt) -> float:
         """The least service of those that lie on the same GPUs, so that nobody gains by coming late."""
         mine = slots_of(attempt)
         found = [
-            turns.served_s(self.now)
-            for other in self.state.attempts.values()
+            turns.served_s(self._gangs.now)
+            for other in self._gangs.state.attempts.values()
             if (turns := other.turns) is not None
             and other is not attempt
             and not mine.isdisjoint(slots_of(other))
         ]
         return min(found, default=0.0)
 
-    def _note_up(self, attempt: Attempt) -> None:
-        super()._note_up(attempt)
+    def on_up(self, attempt: Attempt) -> None:
+        """Once a gang is up, it may be suspended."""
         if self._waits and attempt.phase is AttemptPhase.RUNNING:
-            self._give_turns()  # it may be suspended now, and some may wait for that
+            self._give_turns()  # some may wait for that
 
     # --- stopping -------------------------------------------------------------------------------
 
-    def _stop_tasks(self, attempt: Attempt, grace_s: float | None = None) -> None:
-        """What was never started has nothing to stop; who stands still needs its GPUs to checkpoint, and waits for them."""
+    def may_stop(self, attempt: Attempt) -> bool:
+        """What was never started has nothing to stop; a gang that stands still needs its GPUs to checkpoint, and waits for them."""
         if attempt.held:
             for rank in range(len(attempt.tasks)):
-                self.decide(TaskDown(attempt.job, attempt.epoch, rank, None))
-            self._close(attempt)
-            return
+                self._gangs.decide(TaskDown(attempt.job, attempt.epoch, rank, None))
+            self._gangs.close(attempt)
+            return False
         if attempt.still:
             self._give_turns()  # it goes first, and stops when it goes on
-            return
-        super()._stop_tasks(attempt, grace_s)
+            return False
+        return True
 
-    def _close(self, attempt: Attempt) -> None:
-        super()._close(attempt)
+    def on_closed(self, attempt: Attempt) -> None:
+        """There is room for those that wait."""
         if self._waits:
             self._give_turns()
+        self._judge.closed(attempt)
 
     # --- turns ----------------------------------------------------------------------------------
 
     def _give_turns(self, *, anew: bool = False) -> None:
         """Let run who may; ``anew``: all change places, else those who run stay. O(attempts log attempts + slots)."""
-        waited = self._waits
-        attempts = [a for a in self.state.attempts.values() if not a.ended]
-        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        waited, state = self._waits, self._gangs.state
+        attempts = [a for a in state.attempts.values() if not a.ended]
+        hosts = state.cluster.hosts if state.cluster is not None else ()
         going = who_run(attempts, Room(hosts), self._in_turn(anew))
         for attempt in attempts:
             if not attempt.still and attempt.job not in going:
@@ -117,133 +99,131 @@ class SlicingManager(PairedManager):
                 self._go_on(attempt)
         self._waits = any(attempt.still for attempt in attempts)
         if self._waits and not waited:
-            self._turn_s = self.now
+            self._turn_s = self._gangs.now
 
     def _in_turn(self, anew: bool) -> Callable[[Attempt], tuple[Any, ...]]:
-        """Who goes first: those who wait for their start; then, if not ``anew``, who runs; then by service."""
-        now = self.now
+        """The order: pairs on trial, so that both can be measured; gangs that wait for their start; then, if not ``anew``,
+        those that run; then by service.
+        """
+        now = self._gangs.now
 
         def key(attempt: Attempt) -> tuple[Any, ...]:
             turns = attempt.turns
             served_s = now - attempt.opened_s if turns is None else turns.served_s(now)
-            return (not attempt.held, not anew and attempt.still, served_s, attempt.job)
+            tried = turns is not None and turns.trial_s is not None
+            waits = not anew and attempt.still
+            return (not tried, not attempt.held, waits, served_s, attempt.job)
 
         return key
 
     def _stand_still(self, attempt: Attempt) -> None:
-        job, epoch = attempt.job, attempt.epoch
+        gangs, job, epoch = self._gangs, attempt.job, attempt.epoch
+        self._judge.measure(attempt)
         if attempt.turns is None:
-            self.decide(Joined(job, epoch, self.now - attempt.opened_s))
-        self.decide(Suspended(job, epoch))
-        self._order(attempt, m.SuspendGang(job, epoch))
-        self._tell(m.AttemptSuspended(job, epoch))
+            gangs.decide(Joined(job, epoch, gangs.now - attempt.opened_s))
+        gangs.decide(Suspended(job, epoch))
+        gangs.order(attempt, m.SuspendGang(job, epoch))
+        gangs.tell(m.AttemptSuspended(job, epoch))
 
     def _go_on(self, attempt: Attempt) -> None:
-        job, epoch, first = attempt.job, attempt.epoch, attempt.held
-        self.decide(Continued(job, epoch))
+        gangs, job, epoch = self._gangs, attempt.job, attempt.epoch
+        first = attempt.held
+        self._judge.goes_on(attempt)
+        gangs.decide(Continued(job, epoch))
         if first:
-            super()._start(attempt)
+            gangs.start_tasks(attempt)
         else:
-            self._order(attempt, m.ResumeGang(job, epoch))
-        self._tell(m.AttemptContinued(job, epoch))
+            gangs.order(attempt, m.ResumeGang(job, epoch))
+        gangs.tell(m.AttemptContinued(job, epoch))
         if attempt.phase is AttemptPhase.STOPPING:
-            self._stop_tasks(attempt)
+            gangs.stop_tasks(attempt)
+        self._judge.measure(attempt)
+
+    def progress(self, event: m.ProgressReport) -> None:
+        """The engine says how far a gang has come: two that do not go well together take turns again."""
+        if self._judge.progress(event):
+            self._give_turns()
 
     # --- time -----------------------------------------------------------------------------------
 
     def next_wakeup_s(self) -> float | None:
-        """As the plain one, or the next turn."""
-        first_s = super().next_wakeup_s()
-        turn_s = self._next_turn_s()
-        if turn_s is None:
-            return first_s
-        return turn_s if first_s is None else min(first_s, turn_s)
-
-    def _next_turn_s(self) -> float | None:
-        """When all change places, if anybody waits for that."""
-        if not self._waits:
+        """When all change places, if any gang waits for that or is to be measured."""
+        if not (self._waits or self._judge.looks):
             return None
-        return (self._turn_s or 0.0) + self.slices.quantum_s
+        return (self._turn_s or 0.0) + self._slices.quantum_s
 
-    def _wake(self, event: m.Wake) -> None:
-        super()._wake(event)
-        turn_s = self._next_turn_s()
-        if turn_s is not None and turn_s <= self.now:
-            self._turn_s = self.now
+    def _is_due(self) -> bool:
+        turn_s = self.next_wakeup_s()
+        return turn_s is not None and turn_s <= self._gangs.now
+
+    def before_wake(self) -> None:
+        """At the end of a quantum those that ran are measured."""
+        if self._is_due():
+            self._judge.ends_quantum()
+
+    def on_wake(self) -> None:
+        """At the end of a quantum all change places."""
+        if self._is_due():
+            self._turn_s = self._gangs.now
             self._give_turns(anew=True)
 
-    def _last_too_long(self, attempt: Attempt) -> None:
-        """Nothing lasts too long that has not its turn: its time counts when it goes on."""
-        if not attempt.still:
-            super()._last_too_long(attempt)
-
-    def _recovered(self, event: m.Recovered) -> None:
-        """Say again who stands still and who does not."""
-        super()._recovered(event)
-        for attempt in self.state.attempts.values():
+    def on_recovered(self) -> None:
+        """Say again which gangs stand still and which do not."""
+        in_turns = self._slices.layers > 1
+        for attempt in self._gangs.state.attempts.values():
+            in_turns = in_turns or attempt.turns is not None
             if attempt.turns is None or attempt.held or attempt.phase is AttemptPhase.STOPPING:
                 continue
             order = m.SuspendGang if attempt.still else m.ResumeGang
-            self._order(attempt, order(attempt.job, attempt.epoch))
-        if self._shares:
+            self._gangs.order(attempt, order(attempt.job, attempt.epoch))
+        if in_turns:
             self._give_turns()
 
     # --- facts ----------------------------------------------------------------------------------
 
-    def _apply_joined(self, fact: Joined, event: m.Message) -> None:
-        attempt = self.state.attempts[fact.job]
+    def apply(self, fact: Fact) -> None:
+        """Change the state by a fact about gangs that share GPUs."""
+        match fact:
+            case Joined():
+                self._apply_joined(fact)
+            case Suspended():
+                turns_of(self._gangs.state.attempts[fact.job]).stop(self._gangs.now)
+                self._waits = True
+            case Continued():
+                self._apply_continued(fact)
+            case _:
+                self._judge.apply(fact)
+
+    def _apply_joined(self, fact: Joined) -> None:
+        attempt, now = self._gangs.state.attempts[fact.job], self._gangs.now
         waits = attempt.phase is AttemptPhase.STARTING
-        attempt.turn = Turn(
-            fact.service_s, self.now, held=waits, still_s=self.now if waits else None
-        )
-        self._in_turns += 1
+        attempt.turn = Turn(fact.service_s, now, held=waits, still_s=now if waits else None)
 
-    def _apply_suspended(self, fact: Suspended, event: m.Message) -> None:
-        turns = self.state.attempts[fact.job].turns
-        assert turns is not None
-        turns.stop(self.now)
-        self._waits = True
-
-    def _apply_continued(self, fact: Continued, event: m.Message) -> None:
+    def _apply_continued(self, fact: Continued) -> None:
         """The launch, the stop and the time limit count the time that the gang has its GPUs."""
-        attempt = self.state.attempts[fact.job]
-        turns = attempt.turns
-        assert turns is not None
+        attempt, now = self._gangs.state.attempts[fact.job], self._gangs.now
+        turns = turns_of(attempt)
         assert turns.still_s is not None
-        passed_s = self.now - turns.still_s
+        passed_s = now - turns.still_s
         if attempt.held:
-            attempt.deadline_s = self.now + LAUNCH_DEADLINE_S
+            attempt.deadline_s = now + LAUNCH_DEADLINE_S
         elif attempt.phase is AttemptPhase.STOPPING:
-            attempt.deadline_s = self.now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
+            attempt.deadline_s = now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
         if attempt.time_left_s is not None:
             attempt.time_left_s += passed_s
-        turns.go(self.now)
-        self._watch(attempt)
+        turns.go(now)
+        self._gangs.deadlines.watch(attempt)
 
-    def _apply_closed(self, fact: Closed, event: m.Message) -> None:
-        self._in_turns -= self.state.attempts[fact.job].turns is not None
-        super()._apply_closed(fact, event)
+    def apply_closed(self, attempt: Attempt) -> None:
+        """The gang that was on its GPUs with it has its turns for itself."""
+        self._judge.apply_closed(attempt)
 
-    def restore(self, blob: bytes) -> None:
-        """Take up a state written by ``snapshot``."""
-        super().restore(blob)
-        attempts = self.state.attempts.values()
-        self._in_turns = sum(attempt.turns is not None for attempt in attempts)
-        self._waits = any(attempt.still for attempt in attempts) or self.slices.layers > 1
+    def restored(self) -> None:
+        """The state was read from a snapshot."""
+        attempts = self._gangs.state.attempts.values()
+        self._waits = any(attempt.still for attempt in attempts) or self._slices.layers > 1
         self._turn_s = None
-
-    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
-        **PairedManager.handlers,
-        m.Recovered: _recovered,
-        m.Wake: _wake,
-    }
-    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
-        **PairedManager.appliers,
-        Joined: _apply_joined,
-        Suspended: _apply_suspended,
-        Continued: _apply_continued,
-        Closed: _apply_closed,
-    }
+        self._judge.restored()
 
 
 def who_run(

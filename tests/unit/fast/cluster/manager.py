@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tests.support.build import cluster, job
-from topmast.fast.cluster.machine import RECONCILE_S, ClusterManager
+from topmast.fast.cluster.gangs import RECONCILE_S
+from topmast.fast.cluster.machine import ClusterManager
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import JobSpec

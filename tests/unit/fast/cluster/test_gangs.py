@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import cluster
 from tests.unit.fast.cluster.manager import Manager, exited, lost, started
-from topmast.fast.cluster import machine as cluster_machine
+from topmast.fast.cluster import gangs as cluster_machine
 from topmast.fast.cluster.attempt import AttemptPhase
 from topmast.model import messages as m
 from topmast.model.states import Outcome

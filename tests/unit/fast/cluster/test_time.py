@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.fast.cluster.manager import Manager, exited, lost, started
-from topmast.fast.cluster.machine import LAUNCH_DEADLINE_S, RECONCILE_S, STOP_MARGIN_S
+from topmast.fast.cluster.gangs import LAUNCH_DEADLINE_S, RECONCILE_S, STOP_MARGIN_S
 from topmast.model import messages as m
 from topmast.model.job import Checkpoint
 from topmast.model.states import Outcome

@@ -1,0 +1,499 @@
+"""The lifecycle of gangs in one cluster: a gang starts whole or not at all, and ends whole (MAST: CM).
+
+It tells an engine what to start and stop, hears what became of each task, and reports to the
+region's placer: running, checkpointed, stopping, ended. It never chooses hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
+from topmast.fast.cluster.deadlines import Deadlines
+from topmast.fast.cluster.facts import (
+    CheckpointRecorded,
+    Closed,
+    ClusterSet,
+    GangStopping,
+    GangUp,
+    Opened,
+    Refused,
+    StopRepeated,
+    TaskDown,
+    TaskUp,
+)
+from topmast.fast.cluster.hooks import GangHooks
+from topmast.fast.machine import EventMachine, Fact
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.fleet import ClusterSpec
+from topmast.model.states import Outcome, status_text
+
+LAUNCH_DEADLINE_S = 120.0
+STOP_MARGIN_S = 15.0
+RECONCILE_S = 60.0
+"""How often the engine is asked what it runs, while anything runs or a host is down."""
+FENCES_KEPT = 100_000
+
+
+class _State(Struct):
+    region: str = ""
+    cluster: ClusterSpec | None = None
+    attempts: dict[str, Attempt] = {}
+    fences: dict[str, int] = {}
+
+
+class GangLifecycle(EventMachine):
+    """The gangs of one cluster; who lets them share GPUs takes part by ``hooks``.
+
+    All handlers cost O(tasks of the attempt) or less, and what the hooks cost. ``reconcile_s`` None: the engine never
+    loses news, and need not be asked what it runs.
+    """
+
+    def __init__(self, name: str, reconcile_s: float | None = RECONCILE_S) -> None:
+        super().__init__()
+        self.name = name
+        self.reconcile_s = reconcile_s
+        self.hooks: tuple[GangHooks, ...] = ()
+        self.state = _State()
+        self._truth_asked_s = 0.0
+        # Orders are counted, to tell which a truth was asked after.
+        self._orders = 0
+        self._ordered: dict[str, int] = {}
+        self._asked_after = 0
+        self.deadlines = Deadlines()
+        self._hosts: frozenset[str] = frozenset()
+        # Hosts that may be down, until a truth does not name them.
+        self._down: dict[str, bool] = {}
+
+    # --- configuration and recovery -----------------------------------------------------------
+
+    def _configure(self, event: m.ConfigureCluster) -> None:
+        before = self.state.cluster
+        if (self.state.region, before) != (event.region, event.cluster):
+            self.decide(ClusterSet())
+            if before is not None and before.hosts != event.cluster.hosts:
+                self._down = {host: True for host in self._down if host in self._hosts}
+                self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
+
+    def _recovered(self, event: m.Recovered) -> None:
+        """Say again what the engine may not have heard, then compare with what it runs, if it may lose news."""
+        for attempt in self.state.attempts.values():
+            if attempt.phase is AttemptPhase.STARTING:
+                self._start(attempt)
+            elif attempt.phase is AttemptPhase.STOPPING:
+                self.stop_tasks(attempt)
+        if self.reconcile_s is not None:
+            hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+            self._down = {host.name: True for host in hosts}
+            self._ask_truth()
+        for hook in self.hooks:
+            hook.on_recovered()
+
+    def _ask_truth(self) -> None:
+        self._truth_asked_s = self.now
+        self._asked_after = self._orders
+        self.send(ids.engine(self.name), m.ListTasks())
+
+    # --- launching ----------------------------------------------------------------------------
+
+    def _launch(self, event: m.LaunchGang) -> None:
+        if event.epoch > self.state.fences.get(event.job, 0):
+            self.decide(Opened(self.now + LAUNCH_DEADLINE_S))
+            self._start(self.state.attempts[event.job])
+        # else it is a repetition, or an attempt that was stopped before it arrived here
+        if (attempt := self.attempt(event.job, event.epoch)) is not None:
+            for hook in self.hooks:
+                hook.on_launched(attempt)
+
+    def _start(self, attempt: Attempt) -> None:
+        if all(hook.may_start(attempt) for hook in self.hooks):
+            self.start_tasks(attempt)
+
+    def start_tasks(self, attempt: Attempt) -> None:
+        """Tell the engine to start a gang."""
+        seats = tuple(task.seat for task in attempt.tasks)
+        order = m.StartGang(
+            attempt.job, attempt.epoch, attempt.spec, attempt.region, self.name, seats
+        )
+        self.order(attempt, order)
+
+    def order(self, attempt: Attempt, order: m.Message) -> None:
+        """Tell the engine something about a gang."""
+        self._orders += 1
+        self._ordered[attempt.job] = self._orders
+        self.send(ids.engine(self.name), order)
+
+    def _task_started(self, event: m.TaskStarted) -> None:
+        task = self._task(event.job, event.epoch, event.rank)
+        if task is None or task.phase is not TaskPhase.WAITING:
+            return
+        self.decide(TaskUp(event.job, event.epoch, event.rank))
+        self._note_up(self.state.attempts[event.job])
+
+    def _note_up(self, attempt: Attempt) -> None:
+        """The gang runs once every task was started, or has already done its work."""
+        if attempt.phase is AttemptPhase.STARTING and attempt.up:
+            self.decide(GangUp(attempt.job, attempt.epoch))
+            self.tell(m.AttemptRunning(attempt.job, attempt.epoch))
+        for hook in self.hooks:
+            hook.on_up(attempt)
+
+    # --- news of tasks ------------------------------------------------------------------------
+
+    def _task_exited(self, event: m.TaskExited) -> None:
+        key, report = (event.job, event.epoch, event.rank), event.report
+        at_s = self._when(event)
+        self._task_ended(
+            TaskDown(*key, event.code, report.step, report.metrics, at_s),
+            cause=event.error or f"task {event.rank} exited with {status_text(event.code)}",
+        )
+
+    def _when(self, event: m.TaskExited) -> float | UnsetType:
+        """When a task ended: as its engine says, while nobody listened, or now if that cannot be."""
+        attempt = self.attempt(event.job, event.epoch)
+        if attempt is not None and attempt.opened_s < event.at_s < self.now:
+            return event.at_s
+        return UNSET
+
+    def _task_lost(self, event: m.TaskLost) -> None:
+        self._task_ended(
+            TaskDown(event.job, event.epoch, event.rank, None),
+            cause=f"task {event.rank} was lost: {event.error}",
+            blameless=event.blameless is True,
+        )
+
+    def _task_ended(self, fact: TaskDown, cause: str, *, blameless: bool = False) -> None:
+        """One task is over: the gang goes on, stops for it, or is over as well."""
+        task = self._task(fact.job, fact.epoch, fact.rank)
+        if task is None or task.phase is TaskPhase.ENDED:
+            return
+        attempt = self.state.attempts[fact.job]
+        was_waiting = task.phase is TaskPhase.WAITING
+        self.decide(fact)
+        if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:
+            suspects = () if blameless or fact.code is not None else (task.seat.host,)
+            self._stop_for_failure(attempt, fact, suspects, cause, was_waiting)
+        self._note_up(attempt)
+        if attempt.ended:
+            self.close(attempt)
+
+    def _stop_for_failure(
+        self,
+        attempt: Attempt,
+        fact: TaskDown,
+        suspects: tuple[str, ...],
+        cause: str,
+        was_waiting: bool,
+    ) -> None:
+        if fact.code is not None:
+            why = Outcome.FAILED
+        else:
+            why = Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
+        self._stop(attempt, why, cause, exit_code=fact.code, suspects=suspects)
+
+    def _checkpointed(self, event: m.Checkpointed) -> None:
+        attempt = self.attempt(event.job, event.epoch)
+        if attempt and (attempt.kept_until_s is None or event.at_s > attempt.kept_until_s):
+            self.decide(CheckpointRecorded(event.job, event.epoch, event.step, event.at_s))
+            self.tell(m.AttemptCheckpointed(event.job, event.epoch, event.step, event.at_s))
+
+    def _resumed(self, event: m.Resumed) -> None:
+        if self.attempt(event.job, event.epoch):
+            self.tell(m.AttemptResumed(event.job, event.epoch, event.step))
+
+    def _host_down(self, event: m.HostDown) -> None:
+        """Stop the gangs of the host; that its tasks are gone the engine says of each.
+
+        The news may be older than a task that runs there by now, for hosts come back.
+        """
+        if event.host not in self._hosts:
+            return  # it belongs to another cluster by now, which speaks for it
+        self._down[event.host] = True
+        self.tell(m.HostChanged(event.host, up=False))
+        for attempt in list(self.state.attempts.values()):
+            here = [task for task in attempt.tasks if task.seat.host == event.host]
+            over = all(task.phase is TaskPhase.ENDED for task in here)
+            if not over and attempt.phase is not AttemptPhase.STOPPING:
+                cause = f"host {event.host} was lost"
+                self._stop(attempt, Outcome.HOST_LOST, cause, suspects=(event.host,))
+
+    def _host_up(self, event: m.HostUp) -> None:
+        if event.host in self._hosts:
+            self._down.pop(event.host, None)
+            self.tell(m.HostChanged(event.host, up=True))
+
+    # --- stopping -----------------------------------------------------------------------------
+
+    def _stop_gang(self, event: m.StopGang) -> None:
+        attempt = self.attempt(event.job, event.epoch)
+        if attempt is None:
+            if event.epoch > self.state.fences.get(event.job, 0):
+                self.decide(Refused(event.job, event.epoch))
+                self.tell(
+                    m.AttemptEnded(
+                        event.job, event.epoch, event.why, self.now, self.now, 0.0, event.cause
+                    )
+                )
+            return
+        if attempt.phase is not AttemptPhase.STOPPING:
+            self._stop(attempt, event.why, event.cause, announce=False)
+
+    def _stop(
+        self,
+        attempt: Attempt,
+        why: Outcome,
+        cause: str,
+        *,
+        exit_code: int | None = None,
+        suspects: tuple[str, ...] = (),
+        announce: bool = True,
+    ) -> None:
+        deadline_s = self.now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
+        self.decide(
+            GangStopping(attempt.job, attempt.epoch, why, cause, deadline_s, exit_code, suspects)
+        )
+        self.stop_tasks(attempt)
+        if announce:
+            self.tell(m.AttemptStopping(attempt.job, attempt.epoch, why, cause))
+
+    def stop_tasks(self, attempt: Attempt, grace_s: float | None = None) -> None:
+        """Tell the engine to stop a gang, if that may be now."""
+        if all(hook.may_stop(attempt) for hook in self.hooks):
+            grace_s = attempt.spec.checkpoint.grace_s if grace_s is None else grace_s
+            self.order(attempt, m.StopTasks(attempt.job, attempt.epoch, grace_s))
+
+    def close(self, attempt: Attempt) -> None:
+        """Report the end; what was never stopped has succeeded, for every status was 0."""
+        outcome = attempt.why or Outcome.SUCCEEDED
+        end_s = attempt.ended_s
+        kept_until_s = attempt.kept_until_s or attempt.opened_s
+        if outcome is Outcome.SUCCEEDED:
+            kept_until_s = end_s
+        self.decide(Closed(attempt.job, attempt.epoch))
+        self._ordered.pop(attempt.job, None)
+        self.tell(
+            m.AttemptEnded(
+                job=attempt.job,
+                epoch=attempt.epoch,
+                outcome=outcome,
+                start_s=attempt.opened_s,
+                end_s=end_s,
+                kept_s=attempt.ran_s(min(kept_until_s, end_s)),
+                cause=attempt.cause,
+                exit_code=attempt.exit_code,
+                step=attempt.step,
+                metrics=attempt.metrics,
+                suspects=attempt.suspects,
+                suspended_s=attempt.suspended_until_s(end_s),
+            )
+        )
+        for hook in self.hooks:
+            hook.on_closed(attempt)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def next_wakeup_s(self) -> float | None:
+        """The earliest deadline of any attempt, or the next reconciliation. Amortised O(log attempts)."""
+        times = [self.deadlines.first_s(self.state.attempts)]
+        if self.reconcile_s is not None and (self.state.attempts or self._down):
+            times.append(self._truth_asked_s + self.reconcile_s)
+        times += [hook.next_wakeup_s() for hook in self.hooks]
+        return min([at_s for at_s in times if at_s is not None], default=None)
+
+    def _wake(self, event: m.Wake) -> None:
+        for hook in self.hooks:
+            hook.before_wake()
+        if self.reconcile_s is not None and self._truth_asked_s + self.reconcile_s <= self.now:
+            self._ask_truth()
+        due = self.deadlines.due(self.now)
+        for attempt in [a for a in self.state.attempts.values() if a.job in due] if due else ():
+            if not attempt.still:  # while others have its GPUs, its time does not count
+                self._last_too_long(attempt)
+        for hook in self.hooks:
+            hook.on_wake()
+
+    def _last_too_long(self, attempt: Attempt) -> None:
+        limit_s = attempt.limit_s()
+        if attempt.phase is AttemptPhase.STOPPING:
+            if attempt.deadline_s <= self.now:
+                self.decide(StopRepeated(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
+                self.stop_tasks(attempt, grace_s=0.0)
+        elif limit_s is not None and limit_s <= self.now:
+            limit = attempt.spec.time_limit_s
+            self._stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
+        elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
+            late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
+            cause = f"the gang did not start within {LAUNCH_DEADLINE_S:g} s"
+            self._stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
+
+    # --- the engine's truth -------------------------------------------------------------------
+
+    def _truth(self, event: m.TaskList) -> None:
+        """Reconcile: account what ended unheard, fail what the engine lost, reap what nobody owns."""
+        for host in event.down_hosts:
+            self._host_down(m.HostDown(host))
+        for host in [host for host in self._down if host not in event.down_hosts]:
+            self._host_up(m.HostUp(host))
+        known = {(t.job, t.epoch, t.rank): t for t in event.tasks}
+        for task in event.tasks:
+            attempt = self.attempt(task.job, task.epoch)
+            if attempt is None:
+                if task.running:
+                    self.send(ids.engine(self.name), m.StopTasks(task.job, task.epoch, 0.0))
+            elif task.running:
+                self._task_started(m.TaskStarted(task.job, task.epoch, task.rank, task.at_s))
+            elif task.code is None:
+                self._task_lost(m.TaskLost(task.job, task.epoch, task.rank, "no exit status"))
+            else:
+                self._task_exited(
+                    m.TaskExited(task.job, task.epoch, task.rank, task.code, task.at_s, task.report)
+                )
+        for attempt in list(self.state.attempts.values()):
+            if attempt.phase is not AttemptPhase.STARTING:
+                self._fail_missing(attempt, known)
+
+    def _fail_missing(self, attempt: Attempt, known: dict[Any, Any]) -> None:
+        """What the engine does not know is gone, if it was asked after our last order for it."""
+        if self._ordered.get(attempt.job, 0) > self._asked_after:
+            return
+        for task in list(attempt.tasks):
+            key = (attempt.job, attempt.epoch, task.seat.rank)
+            if task.phase is not TaskPhase.ENDED and key not in known:
+                self._task_lost(m.TaskLost(*key, "the engine does not know it"))
+
+    # --- helpers ------------------------------------------------------------------------------
+
+    def attempt(self, job: str, epoch: int) -> Attempt | None:
+        attempt = self.state.attempts.get(job)
+        return attempt if attempt is not None and attempt.epoch == epoch else None
+
+    def _task(self, job: str, epoch: int, rank: int) -> Task | None:
+        attempt = self.attempt(job, epoch)
+        if attempt is None or not 0 <= rank < len(attempt.tasks):
+            return None
+        return attempt.tasks[rank]
+
+    def tell(self, message: m.Message) -> None:
+        """Tell the placer something."""
+        self.send(ids.placer(self.state.region), message)
+
+    # --- facts --------------------------------------------------------------------------------
+
+    def _apply_cluster(self, fact: ClusterSet, event: m.ConfigureCluster) -> None:
+        self.state.region = event.region
+        self.state.cluster = event.cluster
+        self._hosts = frozenset(host.name for host in event.cluster.hosts)
+
+    def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
+        self.state.attempts[event.job] = Attempt(
+            job=event.job,
+            epoch=event.epoch,
+            spec=event.spec,
+            region=event.region,
+            tasks=[Task(seat) for seat in event.seats],
+            opened_s=self.now,
+            deadline_s=fact.deadline_s,
+            time_left_s=event.time_left_s,
+        )
+        self.deadlines.watch(self.state.attempts[event.job])
+        self._fence(event.job, event.epoch)
+        for hook in self.hooks:
+            hook.apply_opened(self.state.attempts[event.job], event)
+
+    def _apply_up(self, fact: TaskUp, event: m.Message) -> None:
+        self.state.attempts[fact.job].tasks[fact.rank].phase = TaskPhase.RUNNING
+
+    def _apply_down(self, fact: TaskDown, event: m.Message) -> None:
+        attempt = self.state.attempts[fact.job]
+        task = attempt.tasks[fact.rank]
+        task.phase = TaskPhase.ENDED
+        task.code = fact.code
+        task.ended_s = self.now if isinstance(fact.at_s, UnsetType) else fact.at_s
+        if fact.step is not None:
+            attempt.step = fact.step
+        if fact.metrics and (fact.rank == 0 or not attempt.metrics):
+            attempt.metrics = fact.metrics
+
+    def _apply_gang_up(self, fact: GangUp, event: m.Message) -> None:
+        self.state.attempts[fact.job].phase = AttemptPhase.RUNNING
+
+    def _apply_stopping(self, fact: GangStopping, event: m.Message) -> None:
+        attempt = self.state.attempts[fact.job]
+        attempt.phase = AttemptPhase.STOPPING
+        attempt.why, attempt.cause = fact.why, fact.cause
+        attempt.deadline_s = fact.deadline_s
+        attempt.exit_code, attempt.suspects = fact.exit_code, fact.suspects
+        self.deadlines.watch(attempt)
+
+    def _apply_prodded(self, fact: StopRepeated, event: m.Message) -> None:
+        attempt = self.state.attempts[fact.job]
+        attempt.deadline_s = fact.deadline_s
+        self.deadlines.watch(attempt)
+
+    def _apply_marked(self, fact: CheckpointRecorded, event: m.Message) -> None:
+        attempt = self.state.attempts[fact.job]
+        attempt.keep(fact.at_s, fact.step)
+
+    def _apply_closed(self, fact: Closed, event: m.Message) -> None:
+        for hook in self.hooks:
+            hook.apply_closed(self.state.attempts[fact.job])
+        del self.state.attempts[fact.job]
+
+    def _apply_refused(self, fact: Refused, event: m.Message) -> None:
+        self._fence(fact.job, fact.epoch)
+
+    def _fence(self, job: str, epoch: int) -> None:
+        """Remember the newest epoch of a job; of the longest-unseen jobs no more is to be feared."""
+        fences = self.state.fences
+        fences.pop(job, None)
+        fences[job] = epoch
+        if len(fences) > FENCES_KEPT:
+            del fences[next(iter(fences))]
+
+    # --- snapshots ----------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state as JSON. O(attempts)."""
+        return msgspec.json.encode(self.state)
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a state written by ``snapshot``."""
+        self.state = msgspec.json.decode(blob, type=_State)
+        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
+        self._hosts = frozenset(host.name for host in hosts)
+        self.deadlines = Deadlines()
+        for attempt in self.state.attempts.values():
+            self.deadlines.watch(attempt)
+
+    handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
+        m.ConfigureCluster: _configure,
+        m.Recovered: _recovered,
+        m.Wake: _wake,
+        m.LaunchGang: _launch,
+        m.StopGang: _stop_gang,
+        m.TaskStarted: _task_started,
+        m.TaskExited: _task_exited,
+        m.TaskLost: _task_lost,
+        m.Checkpointed: _checkpointed,
+        m.Resumed: _resumed,
+        m.HostDown: _host_down,
+        m.HostUp: _host_up,
+        m.TaskList: _truth,
+    }
+    appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
+        ClusterSet: _apply_cluster,
+        Opened: _apply_opened,
+        TaskUp: _apply_up,
+        TaskDown: _apply_down,
+        GangUp: _apply_gang_up,
+        GangStopping: _apply_stopping,
+        StopRepeated: _apply_prodded,
+        CheckpointRecorded: _apply_marked,
+        Closed: _apply_closed,
+        Refused: _apply_refused,
+    }
