@@ -6,6 +6,7 @@ machines: before it the job waits, after it the job is placed (or its data is on
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.properties.test_search import used_columns
-from tests.support.build import ask, profile
+from tests.support.build import ask, cluster, fleet, job, profile
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
+from topmast.fast.queue.facts import Planned
 from topmast.fast.region.explain.changes.hosts import fewest_to_gain
 from topmast.fast.region.explain.rejections import verdict
 from topmast.fast.region.explain.space import Space
@@ -26,8 +28,9 @@ from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Level, TaskGroup
 from topmast.model.reason import Change, ChangeKind
-from topmast.model.states import WAITING, HostState
+from topmast.model.states import WAITING, HostState, JobState
 from topmast.model.views import Explanation
+from topmast.policies.options import Preemption
 from topmast.service.explain import explain_spec
 
 # --- hosts ------------------------------------------------------------------------------------------------
@@ -40,9 +43,9 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
     avoid_hosts = (columns.hosts[0].name,) if avoids else ()
     question = ask(spec, avoid_hosts=avoid_hosts)
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
-    for cluster, rows in columns.clusters.items():
-        found = search.best(question, cluster).plan
-        told = verdict(search, question, cluster, found)
+    for name, rows in columns.clusters.items():
+        found = search.best(question, name).plan
+        told = verdict(search, question, name, found)
         assert sum(count.count for count in told.rejections) + told.fitting_hosts == told.hosts
         assert told.hosts == len(rows)
         assert (told.fitting_hosts > 0) is (found is not None)
@@ -98,9 +101,9 @@ class Story:
     spec: JobSpec
     after_s: float
 
-    def world(self) -> World:
-        """The fleet with all that runs; nobody waits, so that what comes free is the last one's."""
-        world = World(self.fleet, profile(min_runtime_s=100.0))
+    def world(self, **options: Any) -> World:
+        """The fleet with all that runs; no job waits, so that what comes free is the last one's."""
+        world = World(self.fleet, profile(**{"min_runtime_s": 100.0, **options}))
         for spec in self.before:
             world.submit(spec)
         world.advance(self.after_s)
@@ -265,3 +268,57 @@ def test_the_prices_of_victims_add_up(story: Story) -> None:
         assert sum(v["price"] for v in plan.victims) == (pytest.approx(plan.terms["preemption"]))
         for victim in plan.victims:
             assert set(victim) == {"job", "tenant", "band", "lost_gpu_s", "restart_gpu_s", "price"}
+
+
+MOVING: dict[str, Any] = {
+    "defragment": True,
+    "defragment_after_s": 30.0,
+    "defragment_gain": 0.1,
+    "min_runtime_s": 1.0,
+    "preemption": Preemption.NONE,
+}
+
+
+@st.composite
+def fragmented(draw: st.DrawFn) -> Callable[[], World]:
+    """A region whose free GPUs are spread over its hosts, as a story that can be told twice."""
+    hosts = draw(st.integers(2, 4))
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3]), min_size=2 * hosts, max_size=4 * hosts))
+    stays = draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes)))
+    over = draw(st.lists(st.sampled_from(range(1, len(sizes) + 1)), unique=True, min_size=hosts))
+    saved = draw(st.lists(st.sampled_from(range(1, len(sizes) + 1)), unique=True))
+
+    def tell() -> World:
+        world = World(fleet(cluster("east-1", hosts=hosts, gpus=4)), profile(**MOVING))
+        for gpus, must in zip(sizes, stays, strict=True):
+            world.submit(job(gpus=gpus, preemptible=not must))
+        world.advance(50.0)
+        for number in over:
+            world.cancel(f"j{number}")
+        for name in [name for name, record in world.jobs.items() if record.state in WAITING]:
+            world.cancel(name)
+        for number in saved:
+            if world.jobs[f"j{number}"].state is JobState.RUNNING:
+                world.checkpoint(f"j{number}", 1)
+        return world
+
+    return tell
+
+
+@bounded(200)
+@given(fragmented(), st.sampled_from([(1, 4), (1, 3), (2, 2), (2, 3), (2, 4)]))
+def test_moves_that_are_foretold_are_made(
+    tell: Callable[[], World], wanted: tuple[int, int]
+) -> None:
+    """The job waits, and when the time has come these very jobs make room for it; else none moves."""
+    spec = job(count=wanted[0], gpus=wanted[1])
+    foretold = [c for c in _told(tell(), spec).changes if c.kind is ChangeKind.MOVES]
+    event(f"{len(foretold)} foretold")
+    world = tell()
+    (name,) = world.submit(spec)
+    waits = world.jobs[name].epoch == 0
+    world.advance(MOVING["defragment_after_s"])
+    made = [f for f in world.facts(Planned) if f.job == name] if waits else []
+    assert [[v.job for v in one.plan.victims] for one in made] == [list(c.jobs) for c in foretold]
+    for change in foretold:
+        assert change.at_s == world.now

@@ -126,6 +126,7 @@ class ChangeKind(StrEnum):
 
     COPY = "copy"
     PATIENCE = "min_runtime"
+    MOVES = "moves"
     ENDS = "jobs_end"
     KEPT = "reservation"
     TOPOLOGY = "topology"

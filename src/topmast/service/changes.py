@@ -19,6 +19,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.region.explain.changes.trials import Spot
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model.dataset import ReplicaState
+from topmast.model.decided import named
 from topmast.model.job import Accelerator, Band, JobSpec
 from topmast.model.plan import Binding, PlacementRequest, Plan
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection, by_size
@@ -157,6 +158,19 @@ def told(kind: ChangeKind, text: str, size: float, start: Start, **more: object)
         kind, said, size, place.region, place.cluster, preempting=stops,
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def moved(plan: Plan, at_s: float, now: float) -> Change:
+    """The moves of running jobs that a plan makes, and the wait until then."""
+    jobs, wait_s = tuple(victim.job for victim in plan.victims), max(0.0, at_s - now)
+    move = "moves" if len(jobs) == 1 else "move"
+    text = (
+        f"a wait of {format_duration(wait_s)}: then {named(jobs)} {move} to other hosts, "
+        f"and there is room in {plan.region}/{plan.cluster}"
+    )
+    return Change(
+        ChangeKind.MOVES, text, wait_s / 3600.0, plan.region, plan.cluster, jobs=jobs, at_s=at_s
+    )
 
 
 # --- the job ------------------------------------------------------------------------------------

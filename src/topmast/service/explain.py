@@ -35,8 +35,15 @@ from topmast.model.reason import (
 from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 from topmast.service import sentences
-from topmast.service.changes import World, copied, in_regions, of_data, of_the_job
-from topmast.service.foresight import Foreseen, as_of, foresee, newcomer, waits_behind
+from topmast.service.changes import World, copied, in_regions, moved, of_data, of_the_job
+from topmast.service.foresight import (
+    Foreseen,
+    as_of,
+    foresee,
+    foresee_moves,
+    newcomer,
+    waits_behind,
+)
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
 from topmast.service.warnings import too_large
@@ -221,7 +228,7 @@ def _explanation(
     reservation = queue.backfill.reservation
     mine = reservation is not None and record.id != "" and reservation.job == record.id
     kept = reservation if mine else None
-    changes = _changes(world, inquiry)
+    changes = _changes(world, inquiry, reason, record)
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
@@ -253,7 +260,9 @@ def _explanation(
     )
 
 
-def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
+def _changes(
+    world: World, inquiry: _Inquiry, reason: PendingReason | None, record: JobRecord
+) -> tuple[Change, ...]:
     """What would let a waiting job start, the smallest change first; nothing if it could start.
 
     O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a
@@ -267,7 +276,17 @@ def _changes(world: World, inquiry: _Inquiry) -> tuple[Change, ...]:
         cost = inquiry.costs.get(best, DataCost())
         return (copied(best, cost, world.now),) if cost.missing else ()
     found = [*of_data(world), *of_the_job(world), *quota_changes(world), *in_regions(world)]
+    if seen is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
+        found += _moves(world, inquiry.over_quota, record)
     return tuple(sorted(found, key=by_size))
+
+
+def _moves(world: World, over_quota: bool, record: JobRecord) -> list[Change]:
+    """The moves of running jobs that the queue will find for this one, if nothing else changes."""
+    queue, spec = world.queue, world.spec
+    choices = queue.allowed(spec, world.record, queue.choices(spec, over_quota))
+    moves = foresee_moves(queue, world.placers, record, over_quota, choices)
+    return [] if moves is None else [moved(moves.plan, moves.at_s, world.now)]
 
 
 def _stays(placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -24,7 +25,7 @@ from topmast.fast.queue.data.copies_on_demand import Wait
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.region.machine import RegionalPlacer
-from topmast.model.decided import Decided
+from topmast.model.decided import Decided, Rule
 from topmast.model.job import JobSpec
 from topmast.model.messages import Bid
 from topmast.model.plan import Plan
@@ -100,6 +101,31 @@ def foresee(
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     wait = waits_near(queue, record, decision) if plan is None else None
     return Foreseen(step.phase, chosen, plan is not None, decided, wait, reasons)
+
+
+class Moves(Struct, frozen=True):
+    """Running jobs that will be moved for a waiting one, if nothing else changes before."""
+
+    at_s: float
+    plan: Plan
+
+
+def foresee_moves(
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    record: JobRecord,
+    over_quota: bool,
+    choices: tuple[int, ...],
+) -> Moves | None:
+    """Run the pipeline at the time when moves are due for a job without room. As `foresee`."""
+    later = copy.copy(queue)
+    later.defragmentation, at_s = queue.defragmentation.refused(record.id, queue.now)
+    if at_s is None:
+        return None
+    with as_of(later, placers, at_s):
+        seen = foresee(later, placers, record, over_quota, choices)
+    moves = seen.decided is not None and seen.decided.rule is Rule.MOVES_JOBS
+    return Moves(at_s, seen.plan) if moves and seen.plan is not None else None
 
 
 def waits_behind(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> str:

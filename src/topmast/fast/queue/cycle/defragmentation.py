@@ -5,6 +5,8 @@ Working memory, never journalled: after a restart a job waits once more before o
 
 from __future__ import annotations
 
+import copy
+
 from topmast.fast.preemption_cost import gpu_seconds, weight_of
 from topmast.fast.queue.record import JobRecord
 from topmast.model.job import Band
@@ -40,6 +42,14 @@ class Defragmentation:
         self._refused_s.setdefault(job, now)
         due_s = self._due_s(job)
         return due_s if due_s is not None and due_s > now else now + ASK_EVERY_S
+
+    def refused(self, job: str, now: float) -> tuple[Defragmentation, float | None]:
+        """As it would be once a job found no room now, and when it would look for moves: to foretell them."""
+        other = copy.copy(self)
+        other._refused_s, other._asked_s = dict(self._refused_s), dict(self._asked_s)
+        if self.may_ask(job, now):
+            other.asked(job, now)
+        return other, other.found_no_room(job, now)
 
     def let_go(self, job: str) -> None:
         """A job waits no more."""

@@ -14,8 +14,10 @@ from topmast.fast.region.facts import PlaceBooked, PlaceGivenUp
 from topmast.model import messages as m
 from topmast.model.job import Band, Checkpoint
 from topmast.model.plan import Move
+from topmast.model.reason import ChangeKind
 from topmast.model.states import HostState, JobState, Outcome
 from topmast.policies.options import Preemption
+from topmast.service.explain import explain_job, explain_spec
 
 AFTER_S = 100.0
 
@@ -66,6 +68,26 @@ def test_a_fragmented_region_is_made_whole() -> None:
     assert (state.places, state.places_used, state.places_missed) == ({}, 1, 0)
     invariants.check_rest(world)
     invariants.check_rebuilds(world)
+
+
+def test_moves_are_foretold() -> None:
+    """Before the gang is submitted, and while it waits: which job will move, and when."""
+    world = _world()
+    _fragmented(world)
+    world.advance(50)
+    placers, gang = world.machines.placers, job("gang", gpus=8)
+    told = [explain_spec(world.queue, placers, gang, world.now)]
+    world.submit(gang)
+    world.advance(AFTER_S / 2)
+    told.append(explain_job(world.queue, placers, world.jobs["j5"], world.now))
+    moves = [change for one in told for change in one.changes if change.kind is ChangeKind.MOVES]
+    assert [change.jobs for change in moves] == [("j1",)] * 2
+    assert [change.at_s for change in moves] == [50 + AFTER_S] * 2
+    assert "then j1 moves to other hosts, and there is room in east/east-1" in moves[0].text
+    assert world.jobs["j1"].epoch == 1
+    world.advance(AFTER_S / 2)
+    assert world.state("j5") is JobState.RUNNING
+    assert (world.jobs["j1"].migrations, world.jobs["j3"].migrations) == (1, 0)
 
 
 @dataclass
