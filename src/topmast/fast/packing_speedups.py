@@ -6,8 +6,7 @@ A kind is what the job says its work is, and how many GPUs its gang has: people 
 
 from __future__ import annotations
 
-from msgspec import UnsetType
-
+from topmast.model.absent import given
 from topmast.model.job import JobSpec
 
 KINDS_KEPT = 65_536
@@ -61,4 +60,5 @@ class PackingSpeedups:
 
 def kind_of(spec: JobSpec, gpus: int) -> Kind | None:
     """The kind of a job on so many GPUs; None if it does not say what it does."""
-    return None if isinstance(spec.work, UnsetType) or not spec.work else (spec.work, gpus)
+    work = given(spec.work, "")
+    return (work, gpus) if work else None

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType
 
+from topmast.model.absent import given
 from topmast.model.job import JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import Outcome
@@ -135,21 +136,21 @@ class Attempt(Struct, gc=False):
     @property
     def turns(self) -> Turn | None:
         """Its turns, if it takes turns."""
-        return None if isinstance(self.turn, UnsetType) else self.turn
+        return given(self.turn, None)
 
     @property
     def held(self) -> bool:
         """Whether it has to wait for its GPUs before it is started."""
-        return not isinstance(self.turn, UnsetType) and self.turn.held
+        return self.turns is not None and self.turns.held
 
     @property
     def still(self) -> bool:
         """Whether others have its GPUs."""
-        return not isinstance(self.turn, UnsetType) and self.turn.still_s is not None
+        return self.turns is not None and self.turns.still_s is not None
 
     def ran_s(self, until_s: float) -> float:
         """How long it had its GPUs up to a time since the last checkpoint."""
-        still_s = 0.0 if isinstance(self.turn, UnsetType) else self.turn.paused_until_s(until_s)
+        still_s = 0.0 if self.turns is None else self.turns.paused_until_s(until_s)
         return max(0.0, until_s - self.opened_s - still_s)
 
     @property
@@ -160,8 +161,8 @@ class Attempt(Struct, gc=False):
     @property
     def ended_s(self) -> float:
         """When the last of its tasks ended that did; its start if none did."""
-        times = (task.ended_s for task in self.tasks)
-        return max((t for t in times if not isinstance(t, UnsetType)), default=self.opened_s)
+        times = (given(task.ended_s, None) for task in self.tasks)
+        return max((t for t in times if t is not None), default=self.opened_s)
 
     @property
     def up(self) -> bool:

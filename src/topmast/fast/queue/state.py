@@ -32,6 +32,7 @@ from topmast.fast.queue.rounds.kinds import Kinds
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.model.absent import given
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, speed_of_size
@@ -266,8 +267,8 @@ class QueueState(EventMachine):
         self.next_copy = state.next_copy
         self.homes = state.homes
         self.fetches.noted = state.fetches
-        self.skipped = {} if isinstance(state.skipped, UnsetType) else state.skipped
-        deletions = [] if isinstance(state.deletions, UnsetType) else state.deletions
+        self.skipped = given(state.skipped, {})
+        deletions = given(state.deletions, [])
         self.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType, field
 
+from topmast.model.absent import given
 from topmast.model.fleet import ClusterSpec
 from topmast.model.job import JobSpec
 from topmast.model.messages.base import Message
@@ -148,8 +149,7 @@ class AttemptEnded(Message, frozen=True):
     @property
     def held_s(self) -> float:
         """How long the attempt had its GPUs."""
-        still_s = 0.0 if isinstance(self.suspended_s, UnsetType) else self.suspended_s
-        return self.end_s - self.start_s - still_s
+        return self.end_s - self.start_s - given(self.suspended_s, 0.0)
 
 
 class HostChanged(Message, frozen=True):

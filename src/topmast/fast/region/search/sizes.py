@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from msgspec import UnsetType
 from msgspec.structs import replace
 
+from topmast.model.absent import given
+from topmast.model.bisection import most_with
 from topmast.model.plan import Free, More, PlacementRequest, Plan
 
 Found = TypeVar("Found")
@@ -55,23 +56,19 @@ def largest(
         found = find(with_tasks(ask, high))
         if found is not None:
             return found
-    best = find(with_tasks(ask, low))
-    while best is not None and high - low > 1:
-        middle = (low + high) // 2
-        found = find(with_tasks(ask, middle))
-        if found is None:
-            high = middle
-        else:
-            low, best = middle, found
-    return best
+    smallest = find(with_tasks(ask, low))
+    if smallest is None:
+        return None
+    larger = most_with(lambda tasks: find(with_tasks(ask, tasks)), low, high)
+    return smallest if larger is None else larger[1]
 
 
 def anywhere(ask: PlacementRequest) -> PlacementRequest:
     """The question of a gang for which no place is kept: about as many tasks as it may have anywhere."""
     more = ask.more
-    if more is None or isinstance(more.anywhere, UnsetType):
+    most = None if more is None else given(more.anywhere, None)
+    if more is None or most is None:
         return ask
-    most = more.anywhere
     fewer = tuple((choice, min(tasks, most)) for choice, tasks in more.tasks)
     return replace(ask, mode=Free(More(more.group, fewer)))
 
