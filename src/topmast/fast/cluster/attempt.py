@@ -176,13 +176,13 @@ class Attempt(Struct, gc=False):
 
     def suspended_until_s(self, at_s: float) -> float | UnsetType:
         """How long it stood still up to a time since the last checkpoint, if it takes turns."""
-        return UNSET if isinstance(self.turn, UnsetType) else self.turn.paused_until_s(at_s)
+        return UNSET if self.turns is None else self.turns.paused_until_s(at_s)
 
     def keep(self, at_s: float, step: int | None) -> None:
         """What was done up to a time is kept."""
         self.kept_until_s, self.step = at_s, step
-        if not isinstance(self.turn, UnsetType):
-            self.turn.forget_before(at_s)
+        if self.turns is not None:
+            self.turns.forget_before(at_s)
 
     def limit_s(self) -> float | None:
         """When the job's time limit strikes, if it has one."""

@@ -30,6 +30,7 @@ from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.machine import EventMachine, Fact
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.fleet import ClusterSpec
 from topmast.model.states import Outcome, status_text
 
@@ -413,7 +414,7 @@ class GangLifecycle(EventMachine):
         task = attempt.tasks[fact.rank]
         task.phase = TaskPhase.ENDED
         task.code = fact.code
-        task.ended_s = self.now if isinstance(fact.at_s, UnsetType) else fact.at_s
+        task.ended_s = given(fact.at_s, self.now)
         if fact.step is not None:
             attempt.step = fact.step
         if fact.metrics and (fact.rank == 0 or not attempt.metrics):

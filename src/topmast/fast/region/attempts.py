@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import UnsetType
 
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.facts import (
@@ -24,6 +23,7 @@ from topmast.fast.region.preemption.moving import GOING
 from topmast.fast.region.preemption.shrinking import larger_place
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.job import MILLI
 from topmast.model.owners import owners_of
 from topmast.model.plan import Plan
@@ -254,8 +254,9 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
         return
     placer.send(ids.QUEUE, event)
     other = placer.state.allocations.get(event.beside or allocation.paired or "")
-    if other is not None and not isinstance(event.gain, UnsetType):
-        placer.crowd.note_gain(allocation, other, event.gain)
+    gain = given(event.gain, None)
+    if other is not None and gain is not None:
+        placer.crowd.note_gain(allocation, other, gain)
     if placer.columns.slices == 1 or (allocation.paired or "") == event.beside:
         return
     placer.decide(PairedWith(event.job, event.beside))
