@@ -183,7 +183,7 @@ class Filled:
         }
 
     def decide(self, question: m.RequestFleetBids) -> Plan | None:
-        """The answer of the desk: the best plan over all regions, if there is one."""
+        """The answer of the fleet placer: the best plan over all regions, if there is one."""
         (send,) = self.machines.fleet_placer.handle(question, self.now_s).sends
         assert isinstance(send.message, m.FleetBids)
         return best_of(send.message)

@@ -13,7 +13,7 @@ REMEDY = "start one with `topmast up`"
 
 
 def default_state() -> Path:
-    """The state folder of a server that was told nothing else."""
+    """The state folder of a server without options."""
     base = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not base.is_absolute():
         base = Path.home() / ".local" / "state"

@@ -46,9 +46,9 @@ class _Item(Struct):
 class Runtime:
     """Runs the machines of one process.
 
-    ``release`` carries a message out of the process; ``observe`` is shown the audit rows of every
-    commit; ``fail`` ends the process: memory must never be ahead of the disk. ``dropped`` is told
-    of each event that no journal can hold: it is not handled, so it harms its sender alone.
+    ``release`` carries a message out of the process. ``observe`` gets the audit rows of every
+    commit. ``fail`` ends the process: memory must never be ahead of the disk. ``dropped`` gets each
+    event that no journal can hold: it is not handled, so it harms its sender alone.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Runtime:
         return rebuilt
 
     def start(self) -> None:
-        """Begin to work; machines first say again what may not have been heard."""
+        """Begin to work; machines first repeat what may not have been delivered."""
         for address, _ in self.machines.addressed():
             self.post(address, Recovered())
         self._thread = threading.Thread(target=self._run, name="topmast-runtime", daemon=True)

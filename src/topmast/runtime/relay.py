@@ -46,13 +46,13 @@ class StreamOpened(Fact, frozen=True):
 
 
 class Paired(Fact, frozen=True):
-    """The other end is known, and no other one is heard from now on."""
+    """The other end is known, and no other one is accepted from now on."""
 
     peer: str
 
 
 class Severed(Fact, frozen=True):
-    """One of the two journals lacks what was exchanged: nothing is said or heard any more."""
+    """One of the two journals lacks what was exchanged: the link is closed for good."""
 
     why: str
 
@@ -94,7 +94,7 @@ class Relay(EventMachine):
         self._speaks = False
 
     def handle(self, event: m.Message, now: float) -> Decision:
-        """Take what concerns the link itself; any other event is for the machine elsewhere."""
+        """Handle what concerns the link itself; any other event is for the machine elsewhere."""
         if type(event) in self.handlers:
             return super().handle(event, now)
         self.now, self._event, self._facts, self._sends = now, event, [], []

@@ -59,7 +59,7 @@ class Blobs:
         return self._locks.setdefault(digest, threading.Lock())
 
     def _keep(self, digest: str, data: bytes) -> bool:
-        """Put a checked archive in its place, whole: no reader ever finds another thing there."""
+        """Put a checked archive in its place as a whole: readers never see a part of it."""
         if self.path(digest) is not None:
             return False
         number, name = tempfile.mkstemp(".part", dir=self.root)

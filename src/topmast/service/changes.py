@@ -47,7 +47,7 @@ class Start(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a region is asked about a job, and what the job's data costs there."""
+    """A request to a region about a job, and what the job's data costs there."""
 
     region: str
     ask: PlacementRequest
@@ -60,7 +60,7 @@ class Question(Struct, frozen=True):
 
 
 class World(Struct, frozen=True):
-    """What a job meets: the queue's books, the regions, the time."""
+    """What a trial looks at: the queue's state, the regions, the time."""
 
     queue: GlobalQueue
     placers: Mapping[str, RegionalPlacer]
@@ -134,7 +134,7 @@ def _name_of(place: Binding) -> str:
 
 
 def in_regions(world: World) -> list[Change]:
-    """What each region found; of what it found within quota and beyond it, the smaller change."""
+    """What each region found; of the results within quota and beyond, the smaller change."""
     best: dict[tuple[object, ...], Change] = {}
     for question in world.questions():
         placer, cost = world.placers[question.region], question.cost
@@ -177,7 +177,7 @@ def moved(plan: Plan, at_s: float, now: float) -> Change:
 
 
 def of_the_job(world: World) -> Iterator[Change]:
-    """Another model, a higher band, or leave to be preempted. O(models + bands) trials."""
+    """Another model, a higher band, or permission to be preempted. O(models + bands) trials."""
     yield from _other_models(world)
     yield from _higher_bands(world)
     if not world.spec.preemptible:

@@ -113,7 +113,7 @@ def _sizes(spec: JobSpec, now: int | None = None) -> str:
 def _world(
     queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> World:
-    """What the job meets: regions that can be asked now. With fewer tasks it does not start."""
+    """What the job is compared with: the regions that can be asked now, at its smallest size."""
     reached = {name: placers[name] for name in placers if name not in queue.reach.absent}
     known = record if record.id else None
     return World(queue, reached, record.spec.at_least(), known, now, record.bound)
@@ -402,7 +402,7 @@ def _to_add(queue: GlobalQueue, name: str) -> str:
 
 
 def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:
-    """What the fleet would have to have, or the job to ask for, even if nothing else ran."""
+    """What the fleet would need, or the job should request, even if nothing else ran."""
     largest = max(verdicts, key=lambda v: v.largest_gpus, default=None)
     if largest is None or not largest.largest_gpus:
         return ["hosts with the GPU model and count that one task asks for"]

@@ -171,6 +171,6 @@ def _offers(
 
 
 def _best_of(offers: dict[str, Bid], elastic: bool) -> dict[str, Bid]:
-    """The best offer, as the desk tells; all of them if none has a plan."""
+    """The best offer, as the fleet placer answers; all of them if none has a plan."""
     best = winner((offer.plan for offer in offers.values()), elastic)
     return offers if best is None else {best.region: offers[best.region]}

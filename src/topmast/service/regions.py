@@ -43,7 +43,7 @@ class LogChunk(Struct, frozen=True):
 
 
 class Regions:
-    """``peers`` are the regions apart; ``reached`` tells whether the link to one is up."""
+    """The state of regions; ``peers`` are in other processes, ``reached`` says if a link is up."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Regions:
         }
 
     def shapes(self) -> tuple[int, ...] | None:
-        """Changes when the hosts of a region do; None while those of some region are not known."""
+        """Changes when the hosts of a region do; None until those of every region are known."""
         if any(name not in self._shapes for name in self._peers):
             return None
         here = (id(p.columns) for n, p in self._machines.placers.items() if n not in self._peers)
@@ -89,7 +89,7 @@ class Regions:
         return region in self._peers
 
     async def look(self) -> None:
-        """Bring the copies up to date; what cannot be reached stays as it was seen last."""
+        """Update the copies; a region that cannot be reached keeps its last copy."""
         if self._peers:
             await asyncio.gather(*(asyncio.to_thread(self._copy, name) for name in self._peers))
 
@@ -129,7 +129,7 @@ class Regions:
     def log(
         self, region: str, job: str, epoch: int, rank: int, offset: int, limit: int
     ) -> LogChunk | None:
-        """A piece of what a task in a region apart wrote; None when there is nothing. Blocks."""
+        """A piece of a task's output in another process's region; None if there is none. Blocks."""
         where: dict[str, str | int] = {
             "job": job, "epoch": epoch, "rank": rank, "offset": offset, "limit": limit,
         }  # fmt: skip

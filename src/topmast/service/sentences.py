@@ -133,7 +133,7 @@ def kept(reservation: Reservation) -> str:
 
 
 def kept_for_others(record: JobRecord, places: Sequence[Plan]) -> str:
-    """The places that are kept for jobs on the move, with GPUs that this job could use."""
+    """The places that are kept for jobs that move, with GPUs that this job could use."""
     listed = {a.model for g in record.spec.groups for a in g.resources.accelerators}
     text = ""
     for plan in places:

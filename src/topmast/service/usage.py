@@ -13,7 +13,7 @@ KEYS = ("tenant", "user", "gpu")
 
 
 def running_rows(records: Iterable[JobRecord], now: float) -> list[AttemptRow]:
-    """Attempts that go on, as if they ended now with all their work kept."""
+    """Running attempts, as if they ended now with all their work kept."""
     return [
         AttemptRow(
             r.id, r.epoch, r.spec.tenant, r.spec.user, r.region or "", r.cluster or "",

@@ -105,7 +105,7 @@ def _where(spaces: Sequence[Space], ask: PlacementRequest) -> str | None:
 
 
 def _alone(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> Iterator[str]:
-    """The groups of which no host could take even one task, and what is too much of it."""
+    """The groups with tasks too large for any host, and what is too much of them."""
     for at, group in enumerate(ask.groups):
         choices = choices_of(ask)
         if any(space.room(group.resources, c).any() for space in spaces for c in choices):
@@ -118,7 +118,7 @@ def _alone(spaces: Sequence[Space], ask: PlacementRequest, spec: JobSpec) -> Ite
 def _too_much(
     spaces: Sequence[Space], ask: PlacementRequest, group: GroupRequest, told: TaskGroup
 ) -> tuple[str, str]:
-    """The field of which one task asks too much, with the most that there is."""
+    """The field of which one task requests too much, with the most that there is."""
     gpus, most_gpus = _with_gpus(spaces, ask, group)
     wanted = _task_in_words(told)
     if not any(hosts.any() for hosts in gpus):

@@ -64,7 +64,7 @@ class StoreMover(Mover):
         self._closing = threading.Event()
 
     def open(self, post: Post) -> None:
-        """Begin; goes on with deletions that an earlier process did not finish."""
+        """Begin; continues deletions that an earlier process did not finish."""
         self._post_message = post
         for store in self._stores.values():
             self._lanes.submit(store.region, partial(self._resume_deletions, store))
@@ -198,7 +198,7 @@ class StoreMover(Mover):
         self._lanes.submit((region, folder), partial(self._delete_and_post, store, path))
 
     def _delete_and_post(self, store: RegionStore, path: str) -> None:
-        """One deletion from beginning to end; one broken off is ordered again at the next start."""
+        """One deletion from beginning to end; the next start orders an interrupted one again."""
         error = self._delete(store, layout.dataset_path(path))
         if error is None:
             self._post(ReplicaDeleted(store.region, path))

@@ -143,7 +143,7 @@ class RegionStore:
         return decode(data, kind)
 
     def version(self, key: str) -> str | None:
-        """What changes whenever the object does; None if it is not there."""
+        """A text that changes with the object; None if there is no object."""
         self._stay_inside(key)
         try:
             return self._head("", key).version

@@ -12,7 +12,7 @@ SLICES_PER_S = 8
 
 
 class Halted(Exception):
-    """The copy was told to stop."""
+    """The copy has to stop."""
 
 
 class Throttle:

@@ -155,7 +155,7 @@ class Transfer:
         ]
 
     def _is_complete(self, wanted: list[Wanted]) -> bool:
-        """Whether the target has it all already, and says so in its manifest."""
+        """Whether the target has everything already, with a manifest that confirms it."""
         target = self._target
         if is_incomplete(target.store, target.path):
             return False
@@ -366,7 +366,7 @@ class Transfer:
     # --- 3. make it visible -----------------------------------------------------------------------
 
     def _require_unchanged(self, wanted: list[Wanted]) -> None:
-        """A source written to meanwhile would give a mixture that never was."""
+        """A source that changes during the copy would give a mixture that never existed."""
         now = {item.name: item.version for item in self._source.store.objects(self._source.path)}
         was = {item.found.name: item.found.version for item in wanted}
         changed = sorted(name for name in now.keys() | was.keys() if now.get(name) != was.get(name))

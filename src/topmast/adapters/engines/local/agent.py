@@ -124,9 +124,9 @@ class Agent:
         return listener
 
     def _be_reachable(self) -> None:
-        """Mend what lets a Topmast find us, if a task removed it: the folder, or files in it.
+        """Restore what lets a Topmast find us, if a task removed it: the folder, or files in it.
 
-        What fails, on a full disk, say, is tried again soon: what we run goes on meanwhile.
+        A failure, on a full disk for example, is tried again soon; our tasks run meanwhile.
         """
         try:
             if not (self.folder / "agent.lock").exists():

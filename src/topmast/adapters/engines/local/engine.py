@@ -121,7 +121,7 @@ class LocalEngine(Engine):
         self._do(partial(self._read_progress, attempt_name(job, epoch)))
 
     def list_tasks(self) -> None:
-        """Post a `TaskList`, once the hosts that run have been heard."""
+        """Post a `TaskList` once all running hosts have reported."""
         self._do(self._list_tasks)
 
     def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
@@ -330,7 +330,7 @@ class LocalEngine(Engine):
                 self._memory.forget_old(self._tasks)
 
     def _meet(self, host: Host, alive: dict[str, float | None]) -> None:
-        """An agent told what lives on it: take that up, and give what it lacks."""
+        """An agent reported its tasks: note them, and launch those that it lacks."""
         self._set(host, AgentState.UP, None)
         host.return_s = self._options.host_return_s
         if host.name in self._configured:
@@ -473,7 +473,7 @@ class LocalEngine(Engine):
         self._truth_until_s = time.monotonic() + TRUTH_PATIENCE_S
 
     def _tell_truth(self) -> None:
-        """Answer when every host was heard: a task in doubt would be called running."""
+        """Answer when every host has reported: a task in doubt would count as running."""
         if self._truth_until_s is None:
             return
         unsettled = (AgentState.CONNECTING, AgentState.REAPING)

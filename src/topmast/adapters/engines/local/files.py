@@ -1,6 +1,6 @@
-"""What the local engine keeps on disk, and how a record gets there for good.
+"""What the local engine keeps on disk, and how records become durable.
 
-Standard library only: agents and supervisors live by this module, and are to be small.
+Standard library only: agents and supervisors, which must be small, use this module.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Layout:
         return self.attempts / attempt / "stop.json"
 
     def suspended(self, attempt: str) -> Path:
-        """The order to stand still, for as long as the file is there."""
+        """The order to halt, for as long as the file exists."""
         return self.attempts / attempt / "suspended"
 
     def log(self, task: str) -> Path:

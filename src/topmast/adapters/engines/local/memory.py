@@ -1,4 +1,4 @@
-"""Which attempts are remembered: their logs, their ends, and that they ever were."""
+"""Which attempts are remembered: their logs, their ends, and their existence."""
 
 from __future__ import annotations
 

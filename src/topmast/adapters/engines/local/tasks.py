@@ -63,7 +63,7 @@ class Tasks:
         self._running: dict[str, Task] = {}
 
     def load(self) -> None:
-        """Read the claims and ends on disk, and post the ends: they may not have been heard."""
+        """Read the claims and ends on disk, and post the ends: they may not have been delivered."""
         for file in sorted(self._layout.tasks.iterdir()):
             if not files.is_task(file.name):
                 continue
@@ -146,7 +146,7 @@ class Tasks:
         return True
 
     def post_end(self, task: Task) -> None:
-        """Say how an ended task ended; hearing it twice does no harm."""
+        """Report how an ended task ended; a repetition is harmless."""
         assert task.end is not None
         code, error = task.end["code"], task.end["error"]
         if code is None:
