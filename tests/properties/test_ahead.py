@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, profile, tenant
 from tests.support.world import World
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.cycle.prefetch import Rung
+from topmast.fast.queue.cycle.prefetch import Answer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
@@ -50,11 +50,9 @@ class Twin(World):
 
     def waiting(self) -> dict[str, tuple[Any, ...]]:
         """Why each job that waits does."""
-        return {
-            name: self.queue.reason_of(record)
-            for name, record in self.jobs.items()
-            if record.state in WAITING
-        }
+        waiting = {job: record for job, record in self.jobs.items() if record.state in WAITING}
+        found = {job: self.queue.verdict_on(record) for job, record in waiting.items()}
+        return {job: (v and v.reason, v and v.detail) for job, v in found.items()}
 
     def refusals(self) -> int:
         """How often a region did not carry out what it had offered."""
@@ -154,7 +152,7 @@ def test_a_sweep_costs_a_few_messages() -> None:
         world = Twin(fleet(cluster("east-1", hosts=5), cluster("west-1", hosts=5)), profile(), most)
         world.submit(*[job(gpus=1)] * 40)
         assert {record.region for record in world.jobs.values()} == {"east", "west"}
-        asked[most] = world.queue.ahead.questions
+        asked[most] = world.queue.prefetch.questions
     assert asked[JOB_BY_JOB] == 80
     assert asked[AHEAD] <= 8
 
@@ -165,16 +163,16 @@ def test_a_full_fleet_costs_a_few_messages() -> None:
     for most in (JOB_BY_JOB, AHEAD):
         world = Twin(fleet(cluster("east-1"), cluster("west-1")), profile(), most)
         world.submit(*[job(gpus=8)] * 4)
-        before = world.queue.ahead.questions
+        before = world.queue.prefetch.questions
         world.submit(*[job(gpus=1 + i % 8, count=1 + i // 8, model="H100") for i in range(32)])
-        asked[most] = world.queue.ahead.questions - before
+        asked[most] = world.queue.prefetch.questions - before
     assert asked[JOB_BY_JOB] == 2 * 2 * 32
     assert asked[AHEAD] <= 16
 
 
 def test_somebody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take answers that count on offers which were not taken: some decision must differ."""
-    monkeypatch.setattr(Rung, "is_held", property(lambda self: False))
+    monkeypatch.setattr(Answer, "is_held", property(lambda self: False))
     assert any(
         lived(seed, JOB_BY_JOB).decisions() != lived(seed, AHEAD).decisions() for seed in SEEDS
     )

@@ -255,7 +255,7 @@ def _awaits_copy(world: World, record: JobRecord) -> bool:
 
     It waits for that within its quota, and is looked at again after a while; what it is told beyond it hides the reason.
     """
-    pending = world.queue.pending
+    pending = world.queue.backlog
     job_class = pending.class_of(record.id)
     waits = world.reason(record.id) == "WaitingForData"
     waits = waits or (job_class is not None and pending.retry_at_s(job_class) is not None)

@@ -345,8 +345,8 @@ class World:
 
     def reason(self, job: str) -> str | None:
         """The dominant reason of a waiting job."""
-        reason, _ = self.queue.reason_of(self.jobs[job])
-        return None if reason is None else reason.value
+        verdict = self.queue.verdict_on(self.jobs[job])
+        return None if verdict is None else verdict.reason.value
 
     def facts(self, kind: type[Struct]) -> list[Any]:
         """Every fact of one kind in the journal, in order."""

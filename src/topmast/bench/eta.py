@@ -38,7 +38,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
     load_kernels()
     machines = _full(random.Random(seed), jobs, profile)
     queue = machines.queue
-    waiting = list(queue.pending.in_order())
+    waiting = list(queue.backlog.in_order())
     rows: list[dict[str, Any]] = []
     for name, job in (
         ("first", waiting[0]), ("middle", waiting[len(waiting) // 2]), ("last", waiting[-1]),
@@ -64,7 +64,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
         "rows": rows,
         "jobs": len(waiting),
         "running": sum(len(p.state.allocations) for p in machines.placers.values()),
-        "lines": len(queue.pending.job_classes),
+        "lines": len(queue.backlog.job_classes),
         "profile": profile,
         "seed": seed,
         "machine": machine(),
@@ -88,7 +88,7 @@ def _full(rng: random.Random, jobs: int, profile: str) -> Machines:
         count += 1
     loop.post(ids.QUEUE, (m.SubmitJobs(tuple(specs[:count])),))
     _until(loop, FROM_S + FILL_S)
-    left = jobs - sum(1 for _ in machines.queue.pending.in_order())
+    left = jobs - sum(1 for _ in machines.queue.backlog.in_order())
     if left > 0:
         loop.post(ids.QUEUE, (m.SubmitJobs(tuple(specs[count : count + left])),))
     return machines

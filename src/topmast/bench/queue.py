@@ -135,7 +135,7 @@ class Office:
     def fill(self) -> None:
         """Submit jobs until so many wait although nothing more fits."""
         wanted = self.options.jobs
-        while (missing := wanted - len(self.machines.queue.pending.ranking)) > 0:
+        while (missing := wanted - len(self.machines.queue.backlog.ranking)) > 0:
             for first in range(0, missing, BULK):
                 batch = tuple(self.job() for _ in range(min(missing - first, BULK)))
                 self.live.post(self.live.now_s, ids.QUEUE, m.SubmitJobs(batch))
@@ -151,9 +151,9 @@ class Office:
         queue = self.machines.queue
         states = [record.state for record in queue.jobs.values()]
         return {
-            "waiting_jobs": len(queue.pending.ranking),
+            "waiting_jobs": len(queue.backlog.ranking),
             "running_jobs": sum(state is JobState.RUNNING for state in states),
-            "lines": len(queue.pending.job_classes),
+            "lines": len(queue.backlog.job_classes),
             "held_gpus": int(sum(p.held_gpus() for p in self.machines.placers.values())),
         }
 
@@ -205,7 +205,7 @@ class Office:
                 self.placed += 1
                 self._decided(fact.job)
         if isinstance(event, m.SubmitJobs | m.FleetBids | m.Wake):
-            ranking = queue.pending.ranking
+            ranking = queue.backlog.ranking
             for job in [job for job in self._came_s if ranking.is_passed_over(job)]:
                 self._decided(job)
 

@@ -100,7 +100,7 @@ def _run(
     ):
         profile, settings = load_profile(options.profile), Settings()
         simulation = Simulation(trace, fleet, profile, settings, tables, options.seed)
-        ranking = simulation.machines.queue.pending.ranking
+        ranking = simulation.machines.queue.backlog.ranking
 
         def tell(over: int, now_s: float) -> None:
             nonlocal longest

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from topmast.fast.queue.backlog.placement_class import NOT_TRIED, Verdict
 from topmast.fast.queue.cycle.admission import (
     far_from_data,
     kept_for_others,
@@ -74,10 +75,10 @@ def explain_job(
             return _explain_placed(queue, placers, record, now)
         world = _world(queue, placers, record, now)
         inquiry = _inquire(world, record)
-        reason, detail = queue.reason_of(record)
-        if reason is PendingReason.PENDING_EVALUATION and not detail:
-            reason, detail = _judge(world, inquiry, record)
-        found = _explanation(world, inquiry, reason, detail, record)
+        verdict = queue.verdict_on(record)
+        if verdict == NOT_TRIED:
+            verdict = _judge(world, inquiry, record)
+        found = _explanation(world, inquiry, verdict, record)
         return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
@@ -93,8 +94,8 @@ def explain_spec(
         record = newcomer(queue, spec, now)
         world = _world(queue, placers, record, now)
         inquiry = _inquire(world, record)
-        reason, detail = _judge(world, inquiry, record)
-        found = _explanation(world, inquiry, reason, detail, record, warnings)
+        verdict = _judge(world, inquiry, record)
+        found = _explanation(world, inquiry, verdict, record, warnings)
         return msgspec.structs.replace(found, summary=found.summary + _sizes(spec))
 
 
@@ -180,47 +181,42 @@ def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: s
     return None if region in placers else f"{Rejection.UNREACHABLE} (its books cannot be read)"
 
 
-def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> tuple[PendingReason | None, str]:
-    """The dominant reason that keeps the job from starting now; None when it could start."""
+def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None:
+    """What keeps the job from starting now; None when it could start."""
     queue, spec, seen = world.queue, world.spec, inquiry.foreseen
     full = PendingReason.INSUFFICIENT_CAPACITY
-    unknown = unknown_data(queue, record)
-    if unknown is not None:
-        return unknown.reason, unknown.detail
+    if verdict := unknown_data(queue, record):
+        return verdict
     if not queue.choices(spec, False) and not queue.choices(spec, True):
-        return queue.quota_reason(spec)
+        return Verdict(*queue.quota_reason(spec))
     ahead = waits_behind(queue, record, inquiry.over_quota)
     if ahead:
-        return PendingReason.PENDING_EVALUATION, f"{ahead} has to start first, and waits itself"
-    waits = not_its_turn(queue, record)
-    if waits is not None:
-        return waits.reason, waits.detail
+        detail = f"{ahead} has to start first, and waits itself"
+        return Verdict(PendingReason.PENDING_EVALUATION, detail)
+    if verdict := not_its_turn(queue, record):
+        return verdict
     barred = far_from_data(inquiry.costs) if inquiry.costs else None
     if barred is not None:
-        return barred.reason, queue.out_of_reach() or barred.detail
+        return Verdict(barred.reason, queue.out_of_reach() or barred.detail)
     if seen is None:
-        return full, kept_for_others(queue, record).detail
+        return kept_for_others(queue, record)
     if seen.starts:
-        return None, ""
+        return None
     if seen.wait is not None:
-        return full, seen.wait.why
+        return Verdict(full, seen.wait.why)
     if seen.plan is not None:
         how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
-        return PendingReason.WAITING_FOR_DATA, f"it {how} copied to {seen.plan.region}"
+        detail = f"it {how} copied to {seen.plan.region}"
+        return Verdict(PendingReason.WAITING_FOR_DATA, detail)
     if not queue.choices(spec, False):
-        return queue.quota_reason(spec)
-    reason = most_hopeful(seen.reasons)
-    never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
-    if queue.reach.absent and reason in never:
-        return full, queue.out_of_reach()  # for only those that could be asked have said never
-    return reason, ""
+        return Verdict(*queue.quota_reason(spec))
+    return queue.as_reached(Verdict(most_hopeful(seen.reasons)))
 
 
 def _explanation(
     world: World,
     inquiry: _Inquiry,
-    reason: PendingReason | None,
-    detail: str,
+    verdict: Verdict | None,
     record: JobRecord,
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
@@ -228,13 +224,14 @@ def _explanation(
     reservation = queue.backfill.reservation
     mine = reservation is not None and record.id != "" and reservation.job == record.id
     kept = reservation if mine else None
+    reason = None if verdict is None else verdict.reason
     changes = _changes(world, inquiry, reason, record)
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.choices(spec, True)), record.bound,
     )  # fmt: skip
-    summary = sentences.waiting(scene, reason, detail)
+    summary = sentences.waiting(scene, reason, "" if verdict is None else verdict.detail)
     summary += sentences.kept(kept) if kept else ""
     if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
         places = (placer.state.places for placer in world.placers.values())
@@ -304,7 +301,7 @@ def _explain_placed(
     queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> Explanation:
     """A job with a place, or with none to wait for any more."""
-    reason, _ = queue.reason_of(record)
+    verdict = queue.verdict_on(record)
     plan = record.plan
     summary = sentences.placed(record)
     if plan is not None and record.state not in WAITING:
@@ -319,7 +316,7 @@ def _explain_placed(
         job=record.id,
         name=record.spec.name,
         state=record.state.value,
-        reason=reason.value if reason else None,
+        reason=None if verdict is None else verdict.reason.value,
         summary=summary,
         would_help=(),
         regions=(),

@@ -83,7 +83,7 @@ def foresee(
     """
     costs = queue.costs_of(record)
     costs = {r: cost for r, cost in costs.items() if cost.barred is None and r in placers}
-    job_class = queue.pending.class_of(record.id)
+    job_class = queue.backlog.class_of(record.id)
     decision = PendingDecision(
         _candidate(queue, record, over_quota), choices, costs, list(costs),
         beside="" if job_class is None else beside_of(job_class),
@@ -130,14 +130,14 @@ def foresee_moves(
 
 def waits_behind(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> str:
     """The job that must start before this one in a strict order; empty if there is none."""
-    return queue.pending.waits_behind(_candidate(queue, record, over_quota))
+    return queue.backlog.waits_behind(_candidate(queue, record, over_quota))
 
 
 def _candidate(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> Candidate:
     if record.id:
-        key = queue.pending.key(record, over_quota)
+        key = queue.backlog.key(record, over_quota)
     else:
-        key = queue.pending.key_of_newcomer(record, over_quota)
+        key = queue.backlog.key_of_newcomer(record, over_quota)
     return Candidate(record.id, key, over_quota)
 
 

@@ -180,8 +180,8 @@ class Service:
     # --- jobs -----------------------------------------------------------------------------------
 
     def _view(self, record: JobRecord) -> v.JobView:
-        reason, _ = self.machines.queue.reason_of(record)
-        view = record.view(self.clock.now(), reason.value if reason else None)
+        verdict = self.machines.queue.verdict_on(record)
+        view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
         steps = self.live_progress.of_job(record.id, record.epoch)
         if record.state not in WAITING and not record.finished:
             reachable = view.region not in self.machines.queue.reach.absent

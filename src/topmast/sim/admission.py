@@ -34,7 +34,7 @@ class Admission:
 
     def refuses(self, spec: JobSpec) -> Verdict | None:
         """Why the job can never start; None if it can. A search for every kind, then O(1)."""
-        placement = placement_key(spec, self._machines.queue.shapes.topology_of(spec))
+        placement = placement_key(spec, self._machines.queue.topology_policy.topology_of(spec))
         key = job_key(spec, placement)
         if key not in self._known:
             self._known[key] = self._judge(spec)

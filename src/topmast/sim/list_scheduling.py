@@ -39,7 +39,7 @@ class Pool:
 def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
     """When a job starts that the what-if run has not got to, and how many are before it. O(jobs log jobs)."""
     pools, queue = _pools(whatif), whatif.machines.queue
-    for ahead, name in enumerate(queue.pending.in_order()):
+    for ahead, name in enumerate(queue.backlog.in_order()):
         spec = queue.jobs[name].spec
         start_s = whatif.clock.now_s
         pool = pools.get(_model(spec, pools))

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast import __version__
-from topmast.fast.queue.backlog.placement_class import Verdict
+from topmast.fast.queue.backlog.placement_class import NOT_TRIED, Verdict
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
@@ -405,9 +405,8 @@ class Simulation:
         queue, waiting = self.machines.queue, []
         for number, job in self.recorder.jobs.items():
             record = queue.jobs[number]
-            reason, detail = queue.reason_of(record)
-            reason = reason or PendingReason.PENDING_EVALUATION
-            waiting.append(Waits(job.arrival.spec.name, reason, detail))
+            verdict = queue.verdict_on(record) or NOT_TRIED
+            waiting.append(Waits(job.arrival.spec.name, verdict.reason, verdict.detail))
             self.recorder.close(job, record.state)
         for arrival in self._held_back.values():
             detail = "waits for job " + ", ".join(self._waits_for(arrival))

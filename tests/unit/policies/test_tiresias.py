@@ -191,11 +191,11 @@ def test_the_distribution_is_learnt_from_jobs_that_succeeded() -> None:
         world.advance(30)
         world.finish(name)
     queue = world.machines.queue
-    assert queue.services.total_gpu_s == pytest.approx([60.0] * 3)
+    assert queue.attained_service.total_gpu_s == pytest.approx([60.0] * 3)
     snapshot = queue.snapshot()
     other = _world("tiresias-gittins").machines.queue
     other.restore(snapshot)
-    assert other.services.total_gpu_s == queue.services.total_gpu_s
+    assert other.attained_service.total_gpu_s == queue.attained_service.total_gpu_s
 
 
 # --- placement by skew -------------------------------------------------------------------------------
@@ -241,7 +241,10 @@ def test_what_no_host_could_hold_is_placed_as_near_as_can_be() -> None:
     (large,) = world.submit(_gang("vgg", 16, skew=0.74))
     assert _hosts(world, large) == 2
     own = Topology(required=Level.RACK)
-    assert world.machines.queue.shapes.topology_of(_gang("x", 4, skew=0.9, topology=own)) == own
+    assert (
+        world.machines.queue.topology_policy.topology_of(_gang("x", 4, skew=0.9, topology=own))
+        == own
+    )
 
 
 # --- bad input ----------------------------------------------------------------------------------------

@@ -28,13 +28,13 @@ def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None
     fleet = settled(event.fleet, queue.fleet, queue.homes)
     queue.homes = homes_after(fleet, queue.fleet, queue.homes)
     queue.take_fleet(fleet)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> None:
     queue.homes = homes_with(queue.fleet, queue.homes, event.owners)
     queue.take_owners(moved_within(queue.fleet, event.region, event.owners))
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
@@ -113,19 +113,19 @@ def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
     record.hosts = ()
     record.not_before_s = queue.now + REFUSAL_DELAY_S
     queue.enqueue(record)
-    queue.pending.unblock(Anything())  # the quota that it had taken is there for others again
+    queue.backlog.unblock(Anything())  # the quota that it had taken is there for others again
 
 
 def _forgiven(queue: QueueState, fact: f.AvoidHostsCleared, event: m.Message) -> None:
     record = queue.jobs[fact.job]
-    queue.pending.remove(record.id)
+    queue.backlog.remove(record.id)
     record.avoid_hosts = ()
     queue.enqueue(record)
 
 
 def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
     record = queue.jobs[fact.job]
-    queue.pending.remove(record.id)
+    queue.backlog.remove(record.id)
     record.uncounted_s, record.extra_gpu_s = record.held_s, 0.0
     record.promotions += 1
     queue.enqueue(record)
@@ -139,7 +139,7 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
         record.start_s = queue.now
         if record.first_start_s is None:
             record.first_start_s = queue.now
-        queue.drifts.note(queue.pending, record, queue.now)
+        queue.priority_timers.note(queue.backlog, record, queue.now)
     if record.finished:
         _retire(queue, record, queue.now)
 
@@ -213,8 +213,8 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     _move(queue, record, fact.to)
     if event.outcome is Outcome.SUCCEEDED:
         queue.durations.learn(record)
-        if queue.services.learn(record, gpus):
-            queue.pending.order_changed(queue.now)
+        if queue.attained_service.learn(record, gpus):
+            queue.backlog.order_changed(queue.now)
     if record.finished:
         _retire(queue, record, end_s)
     else:
@@ -241,7 +241,7 @@ def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:
 
 def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> None:
     queue.catalogue.add(event.dataset)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
@@ -253,17 +253,17 @@ def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
     queue.catalogue.complete(fact.copy.id)
-    queue.pending.unblock(CopyDone(fact.copy.dataset))
+    queue.backlog.unblock(CopyDone(fact.copy.dataset))
 
 
 def _copy_gone(queue: QueueState, fact: f.CopyGone, event: m.Message) -> None:
     queue.catalogue.abandon(fact.copy.id, queue.now)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> None:
     queue.catalogue.drop(fact.dataset, fact.region)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> None:
@@ -271,7 +271,7 @@ def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> Non
     queue.catalogue.remove(fact.dataset)
     kept = tuple(spec for spec in queue.fleet.datasets if spec.name != fact.dataset)
     queue.fleet = structs.replace(queue.fleet, datasets=kept)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) -> None:
@@ -280,7 +280,7 @@ def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) 
 
 def _deletion_done(queue: QueueState, fact: f.DeletionDone, event: m.Message) -> None:
     queue.catalogue.end_deletion(fact.deletion)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 APPLIERS: dict[type[Fact], Callable[..., None]] = {

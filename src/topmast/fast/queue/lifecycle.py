@@ -63,7 +63,7 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     if record is None:
         return
     if record.region is not None:
-        queue.ahead.spoil(record.region)
+        queue.prefetch.spoil(record.region)
     queue.decide(f.Unplanned(record.id, event.why))
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
@@ -139,7 +139,7 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     if record.finished:
         release_place(queue, record)
     if queue.rounds.left(record.id):
-        queue.pending.unblock(
+        queue.backlog.unblock(
             Anything()
         )  # those who had to stop have: what is free is there for all
     _grow_if_due(queue)

@@ -57,19 +57,19 @@ class GlobalQueue(QueueViews):
             datasets.order_deletion(self, deletion)
         for copy in self.catalogue.copies.values():
             datasets.order(self, copy)
-        self.pending.unblock(Anything())
+        self.backlog.unblock(Anything())
 
     def next_wakeup_s(self) -> float | None:
         """At once while candidates wait; else when time alone changes something."""
         if self.decision is not None:
             return self.decision.deadline_s
-        if self.pending.blocked.stirred or self.backfill.freed or self.quota_may_help():
+        if self.backlog.blocked.stirred or self.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (
-                self.pending.next_release_s(),
-                self.pending.blocked.next_retry_s(),
-                self.drifts.next_s(self.jobs),
+                self.backlog.next_release_s(),
+                self.backlog.blocked.next_retry_s(),
+                self.priority_timers.next_s(self.jobs),
                 self.backfill.due_s,
                 self.reach.next_retry_s(),
                 self.catalogue.deletions.next_s(),
@@ -81,7 +81,7 @@ class GlobalQueue(QueueViews):
 
     def _next_round_s(self) -> float | None:
         """When the next round begins, if time is shared and there is anybody to share it."""
-        if not self.rounds.is_on or not (self.placed or len(self.pending.ranking)):
+        if not self.rounds.is_on or not (self.placed or len(self.backlog.ranking)):
             return None
         return self.rounds.next_s(self.now)
 

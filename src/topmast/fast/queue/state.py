@@ -23,7 +23,7 @@ from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
 from topmast.fast.queue.cycle.early_binding import EarlyBinding
 from topmast.fast.queue.cycle.liveness import Reach
-from topmast.fast.queue.cycle.prefetch import Ahead
+from topmast.fast.queue.cycle.prefetch import Prefetch
 from topmast.fast.queue.data.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Fetches
 from topmast.fast.queue.elastic.sizes import Elastic
@@ -99,7 +99,7 @@ class QueueState(EventMachine):
         self.pair_speeds = pair_speeds
         self.order = order
         self.binding = EarlyBinding(profile.bind, bind)
-        self.kept_back = ModelReservation(reserve, profile.reserve.patience_s)
+        self.model_reservation = ModelReservation(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
         self.homes: dict[str, str] = {}
         """Where the fleet file has those hosts that belong to another cluster now."""
@@ -110,13 +110,13 @@ class QueueState(EventMachine):
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
         self.durations = Durations(profile.default_duration_s, profile.predict)
-        self.services = AttainedService(order)
-        self.shapes = TopologyPolicy(score)
+        self.attained_service = AttainedService(order)
+        self.topology_policy = TopologyPolicy(score)
         self.mix = Mix()
         self.rounds = Rounds(profile.shares, share)
         self.kinds = Kinds(self.fleet, self.entitlements)
         self.elastic = Elastic(profile.elastic)
-        self.pending = self._empty_backlog()
+        self.backlog = self._empty_backlog()
         self.finished: list[str] = []
         self.next_job = 1
         self.next_copy = 1
@@ -130,8 +130,8 @@ class QueueState(EventMachine):
         self.backfill = Backfill(profile.reserve_after_s)
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
-        self.ahead = Ahead(profile.ask_ahead)
-        self.drifts = PriorityTimers(order, profile.rerank_interval_s)
+        self.prefetch = Prefetch(profile.ask_ahead)
+        self.priority_timers = PriorityTimers(order, profile.rerank_interval_s)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.decision: PendingDecision | None = None
@@ -142,7 +142,7 @@ class QueueState(EventMachine):
 
     def _empty_backlog(self) -> Backlog:
         fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
-        return Backlog(self.order, fairness, self.durations, self.shapes, self.rounds)
+        return Backlog(self.order, fairness, self.durations, self.topology_policy, self.rounds)
 
     @property
     def has_forgotten(self) -> bool:
@@ -158,7 +158,7 @@ class QueueState(EventMachine):
         self.entitlements.configure(fleet)
         self.kinds = Kinds(fleet, self.entitlements)
         self.rounds.reset()
-        self.shapes.configure(fleet)
+        self.topology_policy.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
@@ -172,26 +172,26 @@ class QueueState(EventMachine):
         self.fleet = fleet
         self.binding.configure(fleet, self.jobs, self.now)
         self.kinds = Kinds(fleet, self.entitlements)
-        self.shapes.configure(fleet)
+        self.topology_policy.configure(fleet)
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. It may do more than others of its class where it may stop those behind it."""
         self.rounds.changed = True
-        self.pending.add(record, self.now)
+        self.backlog.add(record, self.now)
         self.binding.waits(record, self.now)
-        self.drifts.note(self.pending, record, self.now)
+        self.priority_timers.note(self.backlog, record, self.now)
         if self.profile.preemption is Preemption.RANK or record.moves:
             self.let_try(record.id)
 
     def let_try(self, job: str) -> None:
         """A job may do what others of its class may not: it is tried again, if it waits. O(1)."""
-        job_class = self.pending.class_of(job)
+        job_class = self.backlog.class_of(job)
         if job_class is not None:
-            self.pending.unblock(JobMayMore(job_class))
+            self.backlog.unblock(JobMayMore(job_class))
 
     def waits_no_more(self, record: JobRecord) -> None:
         """Take a job out of its line: it starts, or is over. O(1)."""
-        self.pending.remove(record.id)
+        self.backlog.remove(record.id)
         self.defragmentation.let_go(record.id)
         self.binding.rests(record.id)
         self.backfill.let_go(record.id)
@@ -248,7 +248,7 @@ class QueueState(EventMachine):
                 self.durations.histories,
                 self.mix.weights,
                 self.durations.learned(),
-                self.services.total_gpu_s,
+                self.attained_service.total_gpu_s,
                 self.homes,
                 self.fetches.noted,
                 self.skipped or UNSET,
@@ -276,16 +276,16 @@ class QueueState(EventMachine):
         self.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.durations.restore(state.histories, state.learned)
         self.mix = Mix(state.sizes)
-        self.services.restore(state.services_gpu_s)
-        self.drifts = PriorityTimers(self.order, self.profile.rerank_interval_s)
+        self.attained_service.restore(state.services_gpu_s)
+        self.priority_timers = PriorityTimers(self.order, self.profile.rerank_interval_s)
         self.placed = {}
         self.elastic = Elastic(self.profile.elastic)
-        self.pending = self._empty_backlog()
+        self.backlog = self._empty_backlog()
         for record in self.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
-                self.drifts.note(self.pending, record, self.now)
+                self.priority_timers.note(self.backlog, record, self.now)
             elif record.state in WAITING:
-                self.pending.add(record, self.now)
-                self.drifts.note(self.pending, record, self.now)
+                self.backlog.add(record, self.now)
+                self.priority_timers.note(self.backlog, record, self.now)
                 self.binding.waits(record, self.now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
@@ -59,19 +60,19 @@ class QueueViews(QueueState):
         self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
     ) -> tuple[int, ...]:
         """Those of a job's choices that are not kept for others now; one without a record is new."""
-        if not self.kept_back.is_anything:
+        if not self.model_reservation.is_anything:
             return choices
         waited_s = 0.0 if record is None else self.now - record.submit_s
         listed = self.entitlements.accelerators(spec)
-        wasted = self.kept_back.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
+        wasted = self.model_reservation.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
         return tuple(c for c in choices if c not in wasted) if wasted else choices
 
-    def kept_back_until_s(self, record: JobRecord) -> float | None:
+    def reserved_until_s(self, record: JobRecord) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
-        if not self.kept_back.is_anything:
+        if not self.model_reservation.is_anything:
             return None
         listed, gpus = self.entitlements.accelerators(record.spec), record.spec.gpus_milli() / MILLI
-        return self.kept_back.until_s(listed, gpus, record.submit_s, self.now)
+        return self.model_reservation.until_s(listed, gpus, record.submit_s, self.now)
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
@@ -79,11 +80,11 @@ class QueueViews(QueueState):
 
     def rank_key(self, record: JobRecord) -> tuple[float, ...]:
         """Where a waiting job ranks, lower first: as its quota allows, in the order of the profile."""
-        return self.pending.key(record, not self.choices(record.spec, over_quota=False))
+        return self.backlog.key(record, not self.choices(record.spec, over_quota=False))
 
     def quota_may_help(self) -> bool:
         """Whether quota changed since job classes were blocked that it might let use more."""
-        return self.pending.blocked.wants_quota and self.ledger.is_touched
+        return self.backlog.blocked.wants_quota and self.ledger.is_touched
 
     def request(
         self,
@@ -101,7 +102,7 @@ class QueueViews(QueueState):
         return PlacementRequest(
             job="" if record is None else record.id,
             groups=self.entitlements.asked_for(spec.groups),
-            topology=self.shapes.topology_of(spec),
+            topology=self.topology_policy.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             mode=mode,
             models=choices,
@@ -119,7 +120,7 @@ class QueueViews(QueueState):
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
         """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
         running = [record for record in self.placed.values() if record.state in HOLDING]
-        keys = self.pending.keys_of_running(running, self.now)
+        keys = self.backlog.keys_of_running(running, self.now)
         mine = candidate.key[:-1]
         behind = [(key, r.id) for key, r in zip(keys, running, strict=True) if key > mine]
         return tuple(job for _, job in sorted(behind, reverse=True))
@@ -133,7 +134,7 @@ class QueueViews(QueueState):
         if record is None:
             job, remaining_s = "", self.durations.expected_s(spec)
         else:
-            job, remaining_s = record.id, self.pending.remaining_s(record)
+            job, remaining_s = record.id, self.backlog.remaining_s(record)
         band = effective_band(spec.band, over_quota)
         return self.backfill.binds(job, band, spec.gpus_milli(), remaining_s, self.now)
 
@@ -191,31 +192,27 @@ class QueueViews(QueueState):
         supply = self.gpus_by_region.get(region, 0)
         return self.ledger.by_region.get(region, 0) / MILLI / supply if supply else 0.0
 
-    def reason_of(self, record: JobRecord) -> tuple[PendingReason | None, str]:
-        """The dominant reason of a waiting job, None for one that does not wait."""
+    def verdict_on(self, record: JobRecord) -> Verdict | None:
+        """Why a job waits; None for one that does not wait."""
         if record.state not in WAITING:
-            return None, ""
-        if record.plan is not None and not record.plan.victims:
-            return PendingReason.PENDING_EVALUATION, f"{record.plan.region} was told to start it"
-        if record.plan is not None:
-            return PendingReason.PREEMPTION_IN_PROGRESS, f"{len(record.plan.victims)} victims"
-        job_class = self.pending.class_of(record.id)
+            return None
+        evaluation, plan = PendingReason.PENDING_EVALUATION, record.plan
+        if plan is not None and not plan.victims:
+            return Verdict(evaluation, f"{plan.region} was told to start it")
+        if plan is not None:
+            return Verdict(PendingReason.PREEMPTION_IN_PROGRESS, f"{len(plan.victims)} victims")
+        job_class = self.backlog.class_of(record.id)
         if job_class is None:
-            return (
-                PendingReason.PENDING_EVALUATION,
-                f"waits out a delay: {record.cause or 'a failure'}",
-            )
+            return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
         verdict = self.verdict_of(job_class)
-        reason, detail = verdict.reason, verdict.detail
-        detail = "; ".join(part for part in (detail, self.rounds.news(record.id)) if part)
-        never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
-        if self.reach.absent and reason in never:
-            # Only those that could be asked have said never.
-            return PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach()
-        return reason, detail
+        detail = "; ".join(part for part in (verdict.detail, self.rounds.news(record.id)) if part)
+        return self.as_reached(replace(verdict, detail=detail))
 
     def verdict_of(self, one: JobClass) -> Verdict:
-        """Why the jobs of a class wait: their own verdict, or, if none of them was tried, that of their placement class."""
+        """Why the jobs of a class wait.
+
+        Their own verdict, or, if none of them was tried, that of their placement class.
+        """
         within = bool(self.choices(one.spec, over_quota=False))
         known = list(one.placement[not within].verdicts.values())
         if one.verdict.reason is not PendingReason.PENDING_EVALUATION or not known:
@@ -223,6 +220,13 @@ class QueueViews(QueueState):
         if not within and known[-1].reason is PendingReason.INSUFFICIENT_CAPACITY:
             return Verdict(*self.quota_reason(one.spec))
         return known[-1]
+
+    def as_reached(self, verdict: Verdict) -> Verdict:
+        """What a verdict is worth: a region that is out of reach may have what the others lack."""
+        never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
+        if self.reach.absent and verdict.reason in never:
+            return Verdict(PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach())
+        return verdict
 
     def out_of_reach(self) -> str:
         """The regions that cannot be asked now, in words; empty when all can be."""

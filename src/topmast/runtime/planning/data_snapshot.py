@@ -46,7 +46,7 @@ def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
             record.submit_s,
             record.spec.datasets,
             kind_of(record.spec),
-            record.spec.gpus_milli() / MILLI * queue.pending.remaining_s(record),
+            record.spec.gpus_milli() / MILLI * queue.backlog.remaining_s(record),
             gang_of(
                 record.spec.gpus_milli(),
                 sum(g.count for g in record.spec.groups),

@@ -44,14 +44,14 @@ class Backlog:
         order: OrderPolicy,
         fairness: Callable[[str], float],
         durations: Durations,
-        shapes: TopologyPolicy | None = None,
+        topology_policy: TopologyPolicy | None = None,
         rounds: Rounds | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
         self.unblock, self.block = self.blocked.unblock, self.blocked.block
         self.durations = durations
-        self.shapes = shapes or TopologyPolicy(None)
+        self.topology_policy = topology_policy or TopologyPolicy(None)
         self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
         self.job_classes: dict[ClassKey, JobClass] = {}
         self._class_of: dict[str, JobClass] = {}
@@ -73,7 +73,7 @@ class Backlog:
             self._delayed[record.id] = record
             return
         grant = self.rounds.grant(record.id)
-        topology = self.shapes.topology_of(record.spec)
+        topology = self.topology_policy.topology_of(record.spec)
         placement = placement_key(record.spec, topology, record.avoid_hosts, record.bound, grant)
         found = self.job_classes.get(job_key(record.spec, placement))
         if found is None:

@@ -29,7 +29,7 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
     if verdict := unknown_data(queue, record):
         block(queue, candidate, verdict)
         return
-    job_class = queue.pending.job_class(candidate.job)
+    job_class = queue.backlog.job_class(candidate.job)
     choices = queue.choices_of(job_class, over_quota)
     if not choices:
         if over_quota and not queue.choices_of(job_class, over_quota=False):
@@ -79,7 +79,7 @@ def not_its_turn(queue: QueueViews, record: JobRecord) -> Verdict | None:
 def kept_for_others(queue: QueueViews, record: JobRecord) -> Verdict:
     """The job's quota allows only accelerators that a policy keeps for other jobs."""
     detail = "the GPU models that its quota allows are kept for other jobs"
-    return Verdict(FULL, detail, queue.kept_back_until_s(record))
+    return Verdict(FULL, detail, queue.reserved_until_s(record))
 
 
 def far_from_data(costs: dict[str, DataCost]) -> Verdict | None:

@@ -28,20 +28,20 @@ ASKS_PER_WAKE = 200
 
 def wake(queue: QueueViews, event: m.Wake) -> None:
     """Let in whose back-off is over, unblock what time unblocks, and go on asking."""
-    for record in queue.pending.release(queue.now):
+    for record in queue.backlog.release(queue.now):
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
         bind_again(queue, queue.jobs[job])
     for deletion in queue.catalogue.deletions.take_due(queue.now):
         order_deletion(queue, deletion)
     _drift(queue)
-    queue.pending.unblock(TimeUp(queue.now))
+    queue.backlog.unblock(TimeUp(queue.now))
     if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
-        queue.pending.unblock(Anything())
+        queue.backlog.unblock(Anything())
     if queue.quota_may_help():
-        queue.pending.unblock(QuotaFreed(queue.ledger.take_touched(), queue.choices_by_mode))
-    if queue.now - queue.pending.ranked_at_s >= queue.profile.rerank_interval_s:
-        queue.pending.rerank(queue.now)
+        queue.backlog.unblock(QuotaFreed(queue.ledger.take_touched(), queue.choices_by_mode))
+    if queue.now - queue.backlog.ranked_at_s >= queue.profile.rerank_interval_s:
+        queue.backlog.rerank(queue.now)
         queue.mix.settle()
     if queue.rounds.is_due(queue.now) and queue.decision is None:
         begin_round(queue)
@@ -59,14 +59,14 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
 
 def _drift(queue: QueueViews) -> None:
     """Jobs change places by the service that they had, or did not have: ask about everybody again."""
-    due = queue.drifts.take_due(queue.jobs, queue.now)
+    due = queue.priority_timers.take_due(queue.jobs, queue.now)
     for record in due:
         if record.plan is None:
             queue.decide(f.Promoted(record.id))
         else:
-            queue.drifts.note(queue.pending, record, queue.now)
+            queue.priority_timers.note(queue.backlog, record, queue.now)
     if due:
-        queue.pending.unblock(Anything())
+        queue.backlog.unblock(Anything())
 
 
 def _offer_freed(queue: QueueViews) -> None:
@@ -74,7 +74,7 @@ def _offer_freed(queue: QueueViews) -> None:
     for region, cluster in queue.backfill.take_freed():
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(region, (cluster,), freed=True))
     if not queue.backfill.is_given:
-        queue.pending.unblock(ReservationFree())
+        queue.backlog.unblock(ReservationFree())
 
 
 def advance(queue: QueueViews) -> None:
@@ -95,7 +95,7 @@ def advance(queue: QueueViews) -> None:
             continue
         if queue.budget <= 0 or queue.backfill.freed:
             return
-        candidate = queue.pending.next()
+        candidate = queue.backlog.next()
         if candidate is None:
             _all_decided(queue)
             return
@@ -105,7 +105,7 @@ def advance(queue: QueueViews) -> None:
 
 def _all_decided(queue: QueueViews) -> None:
     """No job is left to be asked about."""
-    for region, jobs in queue.ahead.release():
+    for region, jobs in queue.prefetch.release():
         queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
     if queue.elastic.may_grow:
         enlarge(queue)
@@ -114,8 +114,8 @@ def _all_decided(queue: QueueViews) -> None:
 def offered(queue: QueueViews, event: m.RegionBids) -> None:
     """A region apart has answered."""
     if queue.reach.hear(event.region):
-        queue.pending.unblock(Anything())
-    queue.ahead.hear(event.region, event.batch, event.offers)
+        queue.backlog.unblock(Anything())
+    queue.prefetch.hear(event.region, event.batch, event.offers)
     decision = queue.decision
     if decision is None or event.batch != decision.batch or event.region not in decision.awaited:
         return
@@ -146,13 +146,13 @@ def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
     """A region is back: it may have room for those that were refused everywhere else."""
     queue.reach.find(event.region)
-    queue.pending.unblock(Anything())
+    queue.backlog.unblock(Anything())
 
 
 def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     """A region is gone: decide without it what it was asked about, and ask it no more."""
     queue.reach.lose(event.region, event.why, queue.now)
-    queue.ahead.forget(event.region)
+    queue.prefetch.forget(event.region)
     decision = queue.decision
     if decision is None:
         return
@@ -167,9 +167,9 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the desk knows whom it might help."""
-    queue.ahead.spoil(event.region)
+    queue.prefetch.spoil(event.region)
     queue.elastic.room_came = True
-    if len(queue.pending.ranking):
+    if len(queue.backlog.ranking):
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(event.region, event.clusters))
 
 
@@ -181,6 +181,6 @@ def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
 def may_fit(queue: QueueViews, event: m.Unblocked) -> None:
     """Ask again about these, or about all."""
     if event.classes is None:
-        queue.pending.unblock(Anything())
+        queue.backlog.unblock(Anything())
     else:
-        queue.pending.unblock(RoomFreed(event.classes))
+        queue.backlog.unblock(RoomFreed(event.classes))

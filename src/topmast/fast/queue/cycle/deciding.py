@@ -33,7 +33,7 @@ def decide(queue: QueueViews, decision: PendingDecision) -> None:
     """All offers of a phase are in: commit the plan that it accepts, or go on to the next phase."""
     queue.decision = None
     record = queue.jobs.get(decision.candidate.job)
-    if record is None or queue.pending.class_of(record.id) is None:
+    if record is None or queue.backlog.class_of(record.id) is None:
         return  # it was cancelled while the regions thought about it
     step, plan = next_step(queue, record, decision)
     if plan is not None:
@@ -52,7 +52,7 @@ def _reserve(queue: QueueViews, record: JobRecord, decision: PendingDecision) ->
     """There is no place: reserve one if the job waited for long, and block it until something, or time, may help."""
     if record.avoid_hosts:
         queue.decide(f.AvoidHostsCleared(record.id))
-    elif decision.changes == queue.pending.blocked.changes:  # else it is asked about once more
+    elif decision.changes == queue.backlog.blocked.changes:  # else it is asked about once more
         _found_no_place(queue, record, decision)
 
 
@@ -72,7 +72,7 @@ def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecis
     choices = frozenset(decision.choices)
     verdict = Verdict(reason, detail, retry_at_s, decision.changes, choices, held)
     if not decision.silent:
-        placement = queue.pending.job_class(record.id).placement[candidate.over_quota]
+        placement = queue.backlog.job_class(record.id).placement[candidate.over_quota]
         placement.verdicts[held is not None] = verdict
     refuse(queue, candidate, verdict, [o.reservation for o in decision.offers.values()])
 
@@ -92,13 +92,13 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
         block(queue, decision.candidate, verdict)
         return
     epoch = max(record.epoch, queue.skipped.get(record.id, 0)) + 1
-    expected_s = queue.pending.remaining_s(record) / queue.speed_of_size(record.spec, plan)
+    expected_s = queue.backlog.remaining_s(record) / queue.speed_of_size(record.spec, plan)
     if plan.region != record.region:
         release_place(queue, record)
     elastic, absent = record.spec.elastic is not None, queue.reach.absent
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
-    queue.ahead.take(plan.region, hold, plan.gpus_milli)
+    queue.prefetch.take(plan.region, hold, plan.gpus_milli)
     if guest := queue.rounds.guest_of(record.id):
         queue.let_try(guest)
     queue.send(

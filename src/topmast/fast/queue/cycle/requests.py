@@ -32,12 +32,12 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     decision.phase, decision.offers, decision.silent = step.phase, {}, ()
     decision.batch, decision.deadline_s = queue.batch, queue.now + ASK_TIMEOUT_S
     decision.awaited = regions_of(queue, decision, step)
-    decision.held, decision.changes = request.held, queue.pending.blocked.changes
+    decision.held, decision.changes = request.held, queue.backlog.blocked.changes
     queue.decision = decision
     here = [region for region in decision.awaited if region not in queue.reach.apart]
     if here:
         terms = {region: queue.terms(region, decision.costs[region]) for region in here}
-        placement = queue.pending.job_class(record.id).placement[decision.candidate.over_quota]
+        placement = queue.backlog.job_class(record.id).placement[decision.candidate.over_quota]
         whole = m.RequestFleetBids(
             queue.batch, request, terms, placement.number, queue.reach.hold_s()
         )
@@ -58,7 +58,7 @@ def _ask_apart(
     for region in [r for r in decision.awaited if r in queue.reach.apart]:
         own = request.in_region(queue.terms(region, decision.costs[region]))
         held_milli = queue.ledger.by_region.get(region, 0)
-        offer = None if alone else queue.ahead.answer(region, own, held_milli, queue.now)
+        offer = None if alone else queue.prefetch.answer(region, own, held_milli, queue.now)
         if offer is None:
             silent[region] = own
         else:
@@ -66,12 +66,12 @@ def _ask_apart(
             decision.offers[region] = offer
     if not silent:
         return
-    count = 0 if alone else max(queue.ahead.jobs(region) for region in silent) - 1
+    count = 0 if alone else max(queue.prefetch.jobs(region) for region in silent) - 1
     upcoming = _upcoming(queue, decision, count) if count else []
     for region, own in silent.items():
         asks = _batch(queue, region, own, upcoming)
         held_milli = queue.ledger.by_region.get(region, 0)
-        if left := queue.ahead.ask(region, decision.batch, asks, held_milli, queue.now):
+        if left := queue.prefetch.ask(region, decision.batch, asks, held_milli, queue.now):
             queue.send(ids.placer(region), m.DropLeases(left, quiet=True))
         gpus, hold_s = queue.gpus_by_region.get(region, 0), queue.reach.hold_s()
         plans = m.RequestRegionBids(decision.batch, asks, hold_s, held_milli, gpus)
@@ -90,9 +90,9 @@ def _upcoming(
 ) -> list[tuple[PlacementRequest, dict[str, DataCost], bool]]:
     """Requests for the next candidates, with what data costs, and whether jobs may be stopped for them."""
     found = []
-    for candidate in following(queue.pending.ranking, first.candidate, count):
+    for candidate in following(queue.backlog.ranking, first.candidate, count):
         record = queue.jobs[candidate.job]
-        job_class = queue.pending.job_class(candidate.job)
+        job_class = queue.backlog.job_class(candidate.job)
         choices = queue.choices_of(job_class, candidate.over_quota)
         choices = queue.allowed(record.spec, record, choices)
         if not queue.rounds.may_start(candidate.job):
@@ -119,12 +119,12 @@ def _batch(
 ) -> tuple[PlacementRequest, ...]:
     """What one region is asked; where it is full, with victims in the same breath."""
     asks = [first]
-    for request, costs, stops in upcoming[: queue.ahead.jobs(region) - 1]:
+    for request, costs, stops in upcoming[: queue.prefetch.jobs(region) - 1]:
         cost = costs.get(region)
         if cost is None or cost.barred is not None:
             continue
         own = request.in_region(queue.terms(region, cost))
         asks.append(own)
-        if stops and not cost.missing and queue.ahead.is_full(region):
+        if stops and not cost.missing and queue.prefetch.is_full(region):
             asks.append(replace(own, mode=Preempt()))
     return tuple(asks)

@@ -26,7 +26,7 @@ def verdict_of_class(
     behind it, forget the hosts that it avoids, get a reservation, or have others moved.
     """
     apart = record.moves or record.avoid_hosts or queue.profile.preemption is Preemption.RANK
-    known = queue.pending.job_class(record.id).placement[candidate.over_quota].verdicts
+    known = queue.backlog.job_class(record.id).placement[candidate.over_quota].verdicts
     if apart or not known or queue.backfill.may_reserve(record, queue.now):
         return None
     if queue.defragmentation.may_ask(record.id, queue.now):
@@ -52,13 +52,13 @@ def refuse(
         band = effective_band(record.spec.band, over_quota)
         anew_at_s = queue.backfill.found_no_room(record, band, over_quota, offered, now)
         moves_at_s = queue.defragmentation.found_no_room(record.id, now)
-        times_s = verdict.retry_at_s, anew_at_s, moves_at_s, queue.kept_back_until_s(record)
+        times_s = verdict.retry_at_s, anew_at_s, moves_at_s, queue.reserved_until_s(record)
         own = replace(verdict, retry_at_s=earliest(times_s))
     block(queue, candidate, own, for_room=True)
     if _holds_for_class(queue, record, verdict):
-        placement = queue.pending.job_class(record.id).placement[candidate.over_quota]
+        placement = queue.backlog.job_class(record.id).placement[candidate.over_quota]
         from_s = queue.backfill.blocks_from_s(verdict.held, queue.now)
-        queue.pending.block_class(placement, from_s, exempt=queue.backfill.holder)
+        queue.backlog.block_class(placement, from_s, exempt=queue.backfill.holder)
 
 
 def _holds_for_class(queue: QueueViews, record: JobRecord, verdict: Verdict) -> bool:
@@ -79,14 +79,14 @@ def block(
     The verdict found within the quota outlives the one found over it. ``for_room``: more room may
     help.
     """
-    one, spec = queue.pending.job_class(candidate.job), queue.jobs[candidate.job].spec
+    one, spec = queue.backlog.job_class(candidate.job), queue.jobs[candidate.job].spec
     within = queue.choices_of(one, over_quota=False)
     full = PendingReason.INSUFFICIENT_CAPACITY
     busy = verdict.reason is full
     if not candidate.over_quota or not within:
         lacks_quota = candidate.over_quota and busy
         one.verdict = Verdict(*queue.quota_reason(spec)) if lacks_quota else verdict
-    queue.pending.block(
+    queue.backlog.block(
         one, candidate.over_quota, verdict.retry_at_s,
         queue.backfill.blocks_from_s(verdict.held, queue.now),
         queue.choices_of(one, candidate.over_quota),
@@ -95,11 +95,11 @@ def block(
     last = candidate.over_quota or not queue.choices_of(one, over_quota=True)
     stops = queue.profile.when_blocked is WhenBlocked.STOP
     if last and stops and (busy or one.verdict.reason is full):
-        queue.pending.stop_at(candidate)
+        queue.backlog.stop_at(candidate)
 
 
 def block_gate(queue: QueueViews, candidate: Candidate) -> None:
     """A job may use nothing in one mode, nor may the others of its gate; the other mode decides."""
-    one = queue.pending.job_class(candidate.job)
+    one = queue.backlog.job_class(candidate.job)
     limited = queue.ledger.is_limited(one.spec.tenant)
-    queue.pending.blocked.block_gate(one, candidate.over_quota, limited=limited)
+    queue.backlog.blocked.block_gate(one, candidate.over_quota, limited=limited)

@@ -42,11 +42,11 @@ def look_at_sizes(queue: QueueViews) -> None:
     spare = queue.elastic.spare_milli(queue.now)
     helped = [
         placement.number
-        for placement, spec in queue.pending.blocked.for_room()
+        for placement, spec in queue.backlog.blocked.for_room()
         if _may_be_helped(queue, spec, spare[effective_band(spec.band, placement.over_quota)])
     ]
     if helped:
-        queue.pending.unblock(RoomFreed(helped))
+        queue.backlog.unblock(RoomFreed(helped))
 
 
 def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -> bool:
@@ -139,7 +139,7 @@ def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
     O(job classes x accelerators), until that is so.
     """
     models: dict[str, None] = {}
-    for one in queue.pending.job_classes.values():
+    for one in queue.backlog.job_classes.values():
         if among <= models.keys():
             return None
         if not _waits_for_room(queue, one):

@@ -36,8 +36,8 @@ def begin_round(queue: QueueViews) -> None:
         job = contender.record.id
         if contender.at >= 0 and (granted.get(job) != contender.at or job in queue.rounds.moving):
             _stop(queue, contender.record)
-    waiting = [queue.jobs[job] for job in queue.pending.in_order()]
-    queue.pending.take_turns(waiting, queue.now)
+    waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
+    queue.backlog.take_turns(waiting, queue.now)
 
 
 def account_for(queue: QueueViews, records: list[JobRecord]) -> None:
@@ -79,7 +79,7 @@ def _contenders(
     """Who may want GPUs in this round, and who stands outside: jobs without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
     going = [r for r in queue.placed.values() if r.state is not JobState.CANCELLING]
-    waiting = [queue.jobs[job] for job in queue.pending.in_order()]
+    waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
     contenders: list[RoundCandidate] = []
     outside: list[JobRecord] = []
     for record in sorted((*going, *waiting), key=lambda record: record.number):
@@ -102,7 +102,7 @@ def _may_run(queue: QueueViews, record: JobRecord) -> bool:
     """Whether neither quota nor data that nobody has keep a waiting job from starting."""
     if queue.catalogue.unknown(record.spec.datasets):
         return False
-    gate = queue.pending.job_class(record.id).gate
+    gate = queue.backlog.job_class(record.id).gate
     return any(queue.allowed_by_mode(gate).values())
 
 

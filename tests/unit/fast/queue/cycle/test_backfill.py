@@ -64,7 +64,7 @@ def test_who_may_pass_a_waiting_gang(case: Passing) -> None:
     (passing,) = world.submit(case.spec)
     assert (world.states()[passing] == "RUNNING") is case.want
     if not case.want:
-        job_class = world.queue.pending.job_class(passing)
+        job_class = world.queue.backlog.job_class(passing)
         assert job_class.verdict.detail == "room in east is kept for j2"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import ask, job
 from topmast.fast.queue.cycle.liveness import HOLD_S
-from topmast.fast.queue.cycle.prefetch import FIRST_JOBS, Ahead
+from topmast.fast.queue.cycle.prefetch import FIRST_JOBS, Prefetch
 from topmast.model.job import Level
 from topmast.model.messages import Bid, OfferLease
 from topmast.model.plan import PlacementRequest, Plan, RegionTerms, Seat, Victim
@@ -39,9 +39,9 @@ def refusal(name: str) -> Bid:
     return Bid(name, None, PendingReason.INSUFFICIENT_CAPACITY)
 
 
-def asked(*answers: tuple[PlacementRequest, Bid]) -> Ahead:
+def asked(*answers: tuple[PlacementRequest, Bid]) -> Prefetch:
     """East has been asked and has answered."""
-    ahead = Ahead(64)
+    ahead = Prefetch(64)
     ahead.ask("east", 1, tuple(question for question, _ in answers), HELD_MILLI, NOW_S)
     ahead.hear("east", 1, tuple(offer for _, offer in answers))
     return ahead
@@ -78,15 +78,15 @@ def test_what_was_not_looked_into_is_no_answer() -> None:
     assert ahead.answer("east", later, HELD_MILLI, NOW_S) is None
 
 
-def _asked_anew(ahead: Ahead) -> None:
+def _asked_anew(ahead: Prefetch) -> None:
     ahead.ask("east", 2, (), HELD_MILLI, NOW_S)
 
 
-def _nobody_left(ahead: Ahead) -> None:
+def _nobody_left(ahead: Prefetch) -> None:
     assert dict(ahead.release())
 
 
-HAPPENS: dict[str, Callable[[Ahead], None]] = {
+HAPPENS: dict[str, Callable[[Prefetch], None]] = {
     "news of room": lambda ahead: ahead.spoil("east"),
     "a commit without a hold": lambda ahead: ahead.take("east", "", 1000),
     "out of reach": lambda ahead: ahead.forget("east"),

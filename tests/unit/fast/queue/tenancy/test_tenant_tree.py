@@ -187,9 +187,9 @@ def test_what_waits_is_told_whose_quota_is_full() -> None:
     """The reason names the tenant above whose quota the job lives on."""
     world = _world(CLOSED, GUEST)
     world.submit(_job("guest", 24), _job("guest", 8))
-    assert (
-        world.queue.reason_of(world.jobs["j2"])[1] == "tenant guest would exceed the quota of org"
-    )
+    verdict = world.queue.verdict_on(world.jobs["j2"])
+    assert verdict is not None
+    assert verdict.detail == "tenant guest would exceed the quota of org"
 
 
 def test_a_gang_of_several_models_is_charged_for_each() -> None:
