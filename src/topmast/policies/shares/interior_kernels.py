@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topmast.jit import kernel
 from topmast.policies.shares.interior_newton import blocks_for, direction, factor
 from topmast.policies.shares.interior_points import (
     Data,
@@ -23,7 +24,6 @@ from topmast.policies.shares.interior_points import (
     reach,
     residuals,
 )
-from topmast.policies.shares.jit import kernel
 
 STEP = 0.995
 """How far towards the nearest wall a step goes."""

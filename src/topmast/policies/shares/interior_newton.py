@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topmast.jit import inner
 from topmast.policies.shares.interior_points import Data, State
-from topmast.policies.shares.jit import inner
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.policies.shares.jit import inner
+from topmast.jit import inner
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from topmast.slow.jit import inner, kernel
+from topmast.jit import inner, kernel
 
 
 @inner

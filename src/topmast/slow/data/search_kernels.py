@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from topmast.slow.jit import inner, kernel
+from topmast.jit import inner, kernel
 
 NOWHERE = -1
 ADDED, DROPPED, LEFT, ENTERED = 0, 1, 2, 3

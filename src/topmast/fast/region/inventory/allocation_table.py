@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays, count_whole
-from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.jit import inner, kernel
 from topmast.model.job import Band
 
 NONE = -1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.jit import inner, kernel
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
-from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.preemption.branching import KEEP, PREEMPT
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.jit import inner, kernel
 
 ITEMS_LIMIT = 62
 """Attempts on one host among which the best set is found by a knapsack."""

@@ -18,8 +18,8 @@ from topmast.fast.preemption_cost import stop_cost_gpu_s, weight_of
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
 from topmast.fast.region.inventory.arrays import MILLI
-from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.kernels import INFINITE
+from topmast.jit import inner, kernel
 from topmast.model.job import Band
 from topmast.policies.options import Profile
 

@@ -22,9 +22,8 @@ from topmast.fast.region.search.mixed_kernels import (
     Hosts,
     Kinds,
     Options,
-    inner,
-    kernel,
 )
+from topmast.jit import inner, kernel
 
 EXACT_VICTIMS = 10
 """So many on a host are tried in every combination; further ones only after all of these, in order."""

@@ -17,10 +17,10 @@ from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.arrays import I64, MILLI, Arrays
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
-from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.compiled import Choice, choices_in
 from topmast.fast.region.search.kernels import NOWHERE
 from topmast.fast.region.search.search import choices_of
+from topmast.jit import inner, kernel
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.allocation_table import AllocationTable
 from topmast.fast.region.inventory.arrays import I64, Arrays
 from topmast.fast.region.inventory.index import Index
-from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.compiled import Choice
 from topmast.fast.region.search.kernels import HOST_LEVEL
+from topmast.jit import inner, kernel
 from topmast.model.job import Level
 
 CHOICES = 4

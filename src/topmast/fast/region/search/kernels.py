@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays, hist_of
-from topmast.fast.region.inventory.jit import inner, kernel
+from topmast.jit import inner, kernel
 
 HOST_LEVEL = 0
 NOWHERE = -1

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
-from topmast.fast.region.inventory.jit import inner, kernel
 from topmast.fast.region.search.kernels import EXACT_TASKS, HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.jit import inner, kernel
 
 
 class Loads(NamedTuple):

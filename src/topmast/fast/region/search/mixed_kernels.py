@@ -13,12 +13,12 @@ Times below are for H hosts, S states (vectors of tasks x fillers), O options of
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from topmast.jit import inner, kernel
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -31,21 +31,6 @@ EPSILON = 1e-9
 """A plan is better than another by more than this: sums in another order round differently."""
 PACKING_NODES = 20_000
 """Steps of the search for a packing of shares of several sizes into one host; then it counts as none."""
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def kernel(function: F) -> F:
-    """Compile a function, once on each machine."""
-    compiled: Any = njit(cache=True, nogil=True)(function)
-    return cast(F, compiled)
-
-
-def inner(function: F) -> F:
-    """Compile what only kernels call: without the way in from Python that takes long to compile."""
-    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    compiled: Any = njit(cache=True, nogil=True, **options)(function)
-    return cast(F, compiled)
 
 
 class Hosts(NamedTuple):

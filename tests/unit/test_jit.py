@@ -1,0 +1,40 @@
+"""What numba keeps of kernels is of the code that there is, in whichever file that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from topmast.fast.region.search import kernels
+from topmast.jit import sources_digest
+
+KERNEL = "from topmast.jit import inner\n\n@inner\ndef one() -> int:\n    return {}\n"
+
+
+def _digest(folder: Path, files: dict[str, str]) -> str:
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return sources_digest(folder)
+
+
+def test_every_file_with_kernels_counts(tmp_path: Path) -> None:
+    """Another `inner`, in whichever file, and a kernel that numba kept is compiled anew."""
+    first = _digest(tmp_path / "a", {"a.py": KERNEL.format(1), "b.py": KERNEL.format(1)})
+    other = _digest(tmp_path / "b", {"a.py": KERNEL.format(1), "b.py": KERNEL.format(2)})
+    assert first != other
+
+
+def test_other_files_do_not_count(tmp_path: Path) -> None:
+    """A change that no kernel sees costs no time to compile."""
+    first = _digest(tmp_path / "a", {"a.py": KERNEL.format(1), "b.py": "WIDTH = 1\n"})
+    other = _digest(tmp_path / "b", {"a.py": KERNEL.format(1), "b.py": "WIDTH = 2\n"})
+    assert first == other
+
+
+def test_kernels_are_kept_under_that_digest() -> None:
+    """Numba asks for the version before it unpickles anything, so that no stale class is looked for."""
+    compiled: Any = kernels.best_place
+    folder = Path(kernels.__file__).parents[2]
+    assert folder.name == "fast"
+    assert sources_digest(folder) in compiled._cache._cache_file._version
