@@ -41,7 +41,7 @@ class Took(Struct, frozen=True):
     jobs_s: float
 
 
-class Outcome(Struct, frozen=True):
+class DemoResult(Struct, frozen=True):
     """What `perform` brings back."""
 
     findings: Findings
@@ -81,7 +81,7 @@ def time_is_up(findings: Findings, took: Took) -> str:
     )
 
 
-def document(outcome: Outcome) -> dict[str, object]:
+def document(outcome: DemoResult) -> dict[str, object]:
     """The result for programs."""
     findings = outcome.findings
     return {
@@ -99,7 +99,7 @@ def document(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def perform(state: Path | None, *, keep: bool) -> Outcome:
+def perform(state: Path | None, *, keep: bool) -> DemoResult:
     """Run the demo; the folder stays if it is to be kept, or if something went wrong."""
     began_s = time.monotonic()
     folder = _make_folder(state)
@@ -115,7 +115,7 @@ def perform(state: Path | None, *, keep: bool) -> Outcome:
     finally:
         if not kept:
             _remove(folder, whole=state is None)
-    return Outcome(findings, took, time.monotonic() - began_s, folder if kept else None)
+    return DemoResult(findings, took, time.monotonic() - began_s, folder if kept else None)
 
 
 def _perform_in(folder: Path) -> tuple[Findings, Took]:

@@ -46,7 +46,7 @@ class Start(Struct, frozen=True):
         return f"{self.place}, after a copy of {size} in {wait}"
 
 
-class Question(Struct, frozen=True):
+class RegionQuestion(Struct, frozen=True):
     """A request to a region about a job, and what the job's data costs there."""
 
     region: str
@@ -94,7 +94,7 @@ class World(Struct, frozen=True):
         others = placer.barred(ask, self.now, why, sent)
         return next(other for other in others if other.cluster == verdict.cluster), None
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[RegionQuestion]:
         """What the queue would ask: within quota, then beyond; of regions not ruled out."""
         queue, record, spec = self.queue, self.record, self.spec
         costs = self.costs()
@@ -109,7 +109,7 @@ class World(Struct, frozen=True):
                 cost = costs.get(region, DataCost())
                 if cost.barred is None:
                     ask = request.in_region(queue.terms(region, cost))
-                    yield Question(region, ask, cost)
+                    yield RegionQuestion(region, ask, cost)
 
     def start(self, *, gone: tuple[str, ...] = (), only: str | None = None) -> Start | None:
         """Where the job would start, once jobs are gone: where its data is, else where it may come.

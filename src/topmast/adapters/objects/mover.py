@@ -15,7 +15,7 @@ from topmast.adapters.objects import layout
 from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
 from topmast.adapters.objects.throttle import Halted
-from topmast.adapters.objects.transfer import Place, Transfer, forget_replica, measure
+from topmast.adapters.objects.transfer import DatasetFolder, Transfer, forget_replica, measure
 from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.messages import (
@@ -84,8 +84,8 @@ class StoreMover(Mover):
         copy = order.copy
         try:
             path = layout.dataset_path(order.path)
-            source = Place(self._store(copy.source), path)
-            target = Place(self._store(copy.target), path)
+            source = DatasetFolder(self._store(copy.source), path)
+            target = DatasetFolder(self._store(copy.target), path)
             rate = order.bytes_per_s if order.bytes_per_s > 0 else self._default_bytes_per_s
             transfer = self._transfer(
                 copy.id,
@@ -109,11 +109,11 @@ class StoreMover(Mover):
         broken off resumes it.
         """
         path = layout.dataset_path(path)
-        target = Place(self._store(region), path)
+        target = DatasetFolder(self._store(region), path)
         if not source.is_dir():
             raise NotFound(f"{source}: not a directory")
         upload = layout.upload_id(region, path)
-        files = Place(RegionStore(str(source), str(source)), "")
+        files = DatasetFolder(RegionStore(str(source), str(source)), "")
         transfer = self._transfer(upload, files, target, replace=False)
         self._begin(upload, (region, path), transfer)
         try:
@@ -129,8 +129,8 @@ class StoreMover(Mover):
     def _transfer(
         self,
         copy: str,
-        source: Place,
-        target: Place,
+        source: DatasetFolder,
+        target: DatasetFolder,
         *,
         bytes_per_s: float | None = None,
         replace: bool = True,
@@ -240,7 +240,7 @@ class StoreMover(Mover):
 
     def measure(self, region: str, path: str) -> int:
         """Bytes of the objects under ``path``; 0 when nothing is there, or not all of it yet."""
-        return measure(Place(self._store(region), layout.dataset_path(path)))
+        return measure(DatasetFolder(self._store(region), layout.dataset_path(path)))
 
     def local_path(self, region: str, path: str) -> Path | None:
         """Where tasks of the region can read the dataset, when the store is a directory."""

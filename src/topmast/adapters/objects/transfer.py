@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Place:
+class DatasetFolder:
     """A dataset's folder in a store."""
 
     store: RegionStore
@@ -65,8 +65,8 @@ class Transfer:
     def __init__(
         self,
         copy: str,
-        source: Place,
-        target: Place,
+        source: DatasetFolder,
+        target: DatasetFolder,
         *,
         bytes_per_s: float | None,
         parallel: int,
@@ -419,7 +419,7 @@ class Transfer:
         return f"{self._staging}/objects/{name}"
 
 
-def load_manifest(place: Place) -> Manifest | None:
+def load_manifest(place: DatasetFolder) -> Manifest | None:
     """The manifest of a replica; None if there is none."""
     try:
         return place.store.load(layout.manifest(place.path), Manifest)
@@ -427,7 +427,7 @@ def load_manifest(place: Place) -> Manifest | None:
         raise StoreError(f"{place}: the manifest is damaged: {error}") from error
 
 
-def measure(place: Place) -> int:
+def measure(place: DatasetFolder) -> int:
     """Bytes of a dataset's objects; 0 when it is incomplete, also if it becomes so meanwhile."""
     store, path = place.store, place.path
     while True:
