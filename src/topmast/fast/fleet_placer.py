@@ -1,9 +1,11 @@
-"""The desk: asks all placers of this process at once, and those of other processes by message.
+"""The fleet placer: one request for a place, over all regions of this process at once.
 
-For the common gang one kernel call looks at every cluster of every region; otherwise the regions are asked one by
-one. Either way the answer is the one that their own searches would give. It holds no allocations: these are the
-placers' books, which it reads, having set their time to its own. What it keeps are memories that may be lost: which gangs
-were refused (so that they are asked about again only when there is more room), and why.
+Regions of other processes it asks by message.
+
+For the common gang one kernel call searches every cluster of every region; else the regions are
+asked one by one. The answer is the same as that of the regions' own searches. The state of the
+regions is only read, at the time of the fleet placer. It keeps memories that may be lost: the
+classes that found no place (they are tried again only when there is more room), and why.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class FleetPlacer(EventMachine):
             self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
 
     def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
-        """The best offer, or every region's reason. A place that is kept for the job goes first."""
+        """The best bid, or every region's reason. A place that is kept for the job goes first."""
         keepers = [r for r in terms if ask.job in self.placers[r].state.places]
         kept = {r: self._placer(r).kept_offer(ask.in_region(terms[r])) for r in keepers}
         places = {r: offer for r, offer in kept.items() if offer is not None}
@@ -96,7 +98,7 @@ class FleetPlacer(EventMachine):
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
 
     def _sized(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
-        """The best offer for the most tasks of an elastic gang; it rather starts smaller than wait for data.
+        """The best bid for the most tasks of an elastic gang: smaller rather than without its data.
 
         O(log tasks) times `_whole`.
         """
@@ -116,7 +118,7 @@ class FleetPlacer(EventMachine):
         return best or everything or self._whole(with_tasks(ask, least_of(ask)), terms)
 
     def _whole(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
-        """The best offer for a gang of one size, or every region's reason."""
+        """The best bid for a gang of one size, or every region's reason."""
         by_band = isinstance(ask.mode, Preempt) and ask.mode.outranked is None
         if (by_band or isinstance(ask.mode, Free)) and compiled.applies(
             ask, self.score.weights(ask)
@@ -125,7 +127,7 @@ class FleetPlacer(EventMachine):
         return best_of({r: self._placer(r).offer(ask.in_region(terms[r])) for r in terms})
 
     def _common(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
-        """The best plan for a gang that the kernels know, if there is one; reserved seats are left alone."""
+        """The best plan that the kernels find, if there is one; reserved seats stay free."""
         held = ask.held
         if held is None or held.region not in terms:
             return self._best(ask, terms)
@@ -160,7 +162,7 @@ class FleetPlacer(EventMachine):
         return Needs(tasks, threshold, choices, self._where(ask, terms), level)
 
     def _keeps(self, held: Reservation | None) -> bool:
-        """Whether seats of this process were kept from somebody; notes which, and what that replaces."""
+        """Whether seats of this process were kept from a job; notes which."""
         if held is None or held.region not in self.placers:
             return False
         if self._kept is None or self._kept.seats != held.seats:
@@ -234,7 +236,7 @@ class FleetPlacer(EventMachine):
         return {region: m.Bid(ask.job, plan)}
 
     def _refusals(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
-        """Every region's reason; where somebody is too young to be stopped, until when."""
+        """Every region's reason; where an attempt is too young to be stopped, until when."""
         until_s = self._until_s(ask, terms) if ask.preempt else {}
         reasons = self._reasons(ask)
         offers = {r: m.Bid(ask.job, None, reasons[r], until_s.get(r)) for r in terms}
@@ -244,7 +246,10 @@ class FleetPlacer(EventMachine):
         return offers
 
     def _until_s(self, ask: PlacementRequest, terms: Mapping[str, RegionTerms]) -> dict[str, float]:
-        """By region, when somebody becomes old enough to be stopped, where that could make room. O(attempts)."""
+        """By region, when an attempt is old enough to be stopped, where that could make room.
+
+        O(attempts).
+        """
         index = self.pool.index()
         bits = regions_with_room(index, self._needs(ask, terms))
         if not bits:
@@ -253,7 +258,7 @@ class FleetPlacer(EventMachine):
         return {r: at_s for r, at_s in until_s.items() if bits & index.bits_of((r,))}
 
     def _reasons(self, ask: PlacementRequest) -> dict[str, PendingReason]:
-        """By region, why there is no plan; found once for all gangs alike. O(1) then, in regions too."""
+        """By region, why there is no plan; found once for all gangs alike. O(1) then."""
         index = self.pool.index()
         if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
             self._reasons_of, self._reasons_by = index, {}
@@ -303,7 +308,7 @@ class FleetPlacer(EventMachine):
 
 
 def best_of(offers: dict[str, m.Bid]) -> dict[str, m.Bid]:
-    """The offer of least score, ties by region; all of them if none has a plan."""
+    """The bid of least score, ties by region; all of them if none has a plan."""
     plans = {r: offer.plan for r, offer in offers.items() if offer.plan is not None}
     if not plans:
         return offers
@@ -317,7 +322,7 @@ def costs_of(
     terms: dict[str, RegionTerms],
     only: str | None = None,
 ) -> Floats:
-    """The cost of each cluster (C); infinite where the job is not asked about (``only``: one cluster)."""
+    """The cost of each cluster (C); infinite outside the request (``only``: one cluster)."""
     costs = index.nowhere.copy()
     for region, its in terms.items():
         low, high = index.spans.get(region, (0, 0))

@@ -90,10 +90,10 @@ def foresee(
     )  # fmt: skip
     step, plan = first_step(queue, record, decision), None
     while plan is None and step.request is not None:
-        decision.offers = _offers(queue, placers, record, decision, step)
+        decision.bids = _bids(queue, placers, record, decision, step)
         decision.phase, decision.silent = step.phase, ()
         step, plan = next_step(queue, record, decision)
-    reasons = tuple(o.reason for o in decision.offers.values() if o.reason is not None)
+    reasons = tuple(bid.reason for bid in decision.bids.values() if bid.reason is not None)
     chosen = plan or decision.best
     if chosen is None:
         return Foreseen(step.phase, reasons=reasons)
@@ -141,36 +141,36 @@ def _candidate(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> Candi
     return Candidate(record.id, key, over_quota)
 
 
-def _offers(
+def _bids(
     queue: GlobalQueue,
     placers: Mapping[str, RegionalPlacer],
     record: JobRecord,
     decision: PendingDecision,
     step: Step,
 ) -> dict[str, Bid]:
-    """What the regions would answer in a phase; of this process only the best offer.
+    """What the regions would answer in a phase; of this process only the best bid.
 
     Nothing is reserved.
     """
     request = replace(request_of(queue, record, decision, step), reserve=False)
-    offers: dict[str, Bid] = {}
+    bids: dict[str, Bid] = {}
     when = step.phase is Phase.NEAR_DATA and when_matters(queue, record, decision)
     for region in regions_of(queue, decision, step):
         if region not in placers:
             continue
         ask = request.in_region(queue.terms(region, decision.costs[region]))
-        offer = placers[region].offer(ask)
-        if when and offer.reason is PendingReason.INSUFFICIENT_CAPACITY:
+        bid = placers[region].offer(ask)
+        if when and bid.reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = placers[region].expected_start(ask, queue.now)
-            offer = replace(offer, reservation=first)
-        offers[region] = offer
-    apart = {r: offer for r, offer in offers.items() if r in queue.reach.apart}
-    here = {r: offer for r, offer in offers.items() if r not in apart}
-    kept = {r: offer for r, offer in here.items() if offer.kept}
+            bid = replace(bid, reservation=first)
+        bids[region] = bid
+    apart = {r: bid for r, bid in bids.items() if r in queue.reach.apart}
+    here = {r: bid for r, bid in bids.items() if r not in apart}
+    kept = {r: bid for r, bid in here.items() if bid.kept}
     return {**(kept or _best_of(here, record.spec.elastic is not None)), **apart}
 
 
-def _best_of(offers: dict[str, Bid], elastic: bool) -> dict[str, Bid]:
-    """The best offer, as the fleet placer answers; all of them if none has a plan."""
-    best = winner((offer.plan for offer in offers.values()), elastic)
-    return offers if best is None else {best.region: offers[best.region]}
+def _best_of(bids: dict[str, Bid], elastic: bool) -> dict[str, Bid]:
+    """The best bid, as the fleet placer tells; all of them if none has a plan."""
+    best = winner((bid.plan for bid in bids.values()), elastic)
+    return bids if best is None else {best.region: bids[best.region]}

@@ -1,6 +1,7 @@
-"""The auction: one job that is being decided about, the regions' offers, which plan wins, and why.
+"""The auction: a pending decision, the bids of the regions, which plan wins, and why.
 
-Nothing here writes anything: the cycle acts on it, and `explain` uses it to tell what the cycle would do.
+Nothing here changes the queue: the cycle acts on it, and `explain` tells from it what the cycle
+would do.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class PendingDecision(Struct, gc=False):
     nearby: Nearby | None = None
     """What regions near its data said, once they were asked."""
 
-    # What is out to the regions, in this phase.
+    # The request of this phase:
     batch: int = 0
     awaited: list[str] = []
     deadline_s: float = 0.0
@@ -68,16 +69,16 @@ class PendingDecision(Struct, gc=False):
     """How much had changed in the backlog when they were asked."""
     held: Reservation | None = None
     """The reservation of another job that had to be respected."""
-    offers: dict[str, Bid] = {}
+    bids: dict[str, Bid] = {}
     silent: tuple[str, ...] = ()
 
     def plans(self) -> list[Plan]:
         """All plans that are known for the job."""
-        known = (self.best, *(offer.plan for offer in self.offers.values()))
+        known = (self.best, *(bid.plan for bid in self.bids.values()))
         return [plan for plan in known if plan is not None]
 
     def carry(self, elastic: bool) -> None:
-        """A phase is over without a decision: keep its best plan, and what was said near the data."""
+        """A phase decided nothing: keep its best plan, and what regions near the data said."""
         best = winner(self.plans(), elastic)
         if best is not self.best:
             self.best, self.found_in = best, self.phase
@@ -86,8 +87,8 @@ class PendingDecision(Struct, gc=False):
 
     def _nearby(self) -> Nearby:
         busy = PendingReason.INSUFFICIENT_CAPACITY
-        could = [offer for offer in self.offers.values() if offer.reason is busy]
-        kept = (offer.reservation for offer in could)
+        could = [bid for bid in self.bids.values() if bid.reason is busy]
+        kept = (bid.reservation for bid in could)
         return Nearby(bool(could), earliest(held.from_s for held in kept if held is not None))
 
     def phase_of(self, plan: Plan) -> Phase:
@@ -103,7 +104,10 @@ def decided_by(
     bound: Binding | None = None,
     absent: Iterable[str] = (),
 ) -> Decided:
-    """Why a plan was chosen: the rule, and the best of the others. ``absent``: regions that could not be asked."""
+    """Why a plan was chosen: the rule, and the best of the others.
+
+    ``absent``: regions that could not be asked.
+    """
     others = [other for other in decision.plans() if other is not plan]
     best = winner(others, elastic)
     rival: Rival | UnsetType = UNSET
@@ -125,8 +129,8 @@ RULE_OF = {
 
 
 def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bool) -> Rule:
-    offer = decision.offers.get(plan.region)
-    if offer is not None and offer.plan is plan and offer.kept:
+    bid = decision.bids.get(plan.region)
+    if bid is not None and bid.plan is plan and bid.kept:
         return Rule.KEPT_PLACE
     rule = RULE_OF.get(decision.phase_of(plan))
     if rule is not None and (plan.victims or plan.beside):
@@ -155,7 +159,7 @@ def _roomiest(plan: Plan) -> tuple[bool, int, float, str, str]:
 
 
 def most_hopeful(reasons: Iterable[PendingReason | None]) -> PendingReason:
-    """Of the regions' reasons the one nearest to a start: if one could hold the job, that decides."""
+    """The reason nearest to a start: if one region could hold the job, that decides."""
     there = [reason for reason in reasons if reason is not None]
     return max(there, key=PRECEDENCE.index, default=PendingReason.NO_MATCHING_HARDWARE)
 

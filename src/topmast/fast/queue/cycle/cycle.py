@@ -1,4 +1,4 @@
-"""The cycle: candidate after candidate, one question at a time, and what arrives meanwhile."""
+"""The cycle: candidate after candidate, one request at a time, and what arrives meanwhile."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from topmast.model import ids
 from topmast.model import messages as m
 
 ASKS_PER_WAKE = 200
-"""Plans sought before other events get their turn."""
+"""Candidates that are tried before other events get their turn."""
 
 
 def wake(queue: QueueViews, event: m.Wake) -> None:
-    """Let in whose back-off is over, unblock what time unblocks, and go on asking."""
+    """Admit jobs whose back-off is over, unblock what time unblocks, and go on."""
     for record in queue.backlog.release(queue.now):
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):
@@ -58,7 +58,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
 
 
 def _drift(queue: QueueViews) -> None:
-    """Jobs change places by the service that they had, or did not have: ask about everybody again."""
+    """Jobs change their rank by the service that they had, or lacked: try all jobs again."""
     due = queue.priority_timers.take_due(queue.jobs, queue.now)
     for record in due:
         if record.plan is None:
@@ -70,7 +70,10 @@ def _drift(queue: QueueViews) -> None:
 
 
 def _offer_freed(queue: QueueViews) -> None:
-    """Seats are kept no more: the desk knows whom they might help, and nobody is asked about before it tells."""
+    """Seats are no longer reserved: the fleet placer names the classes that they may help.
+
+    No job is tried before its answer.
+    """
     for region, cluster in queue.backfill.take_freed():
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(region, (cluster,), freed=True))
     if not queue.backfill.is_given:
@@ -81,7 +84,7 @@ def advance(queue: QueueViews) -> None:
     """Decide about the next candidates until an answer is waited for, or the budget is spent.
 
     1. While regions think about a job, wait for them.
-    2. All offers are in: commit a plan, ask in the next phase, or block the job.
+    2. All bids are in: commit a plan, ask in the next phase, or block the job.
     3. Other events get their turn after so many candidates, and when seats came free.
     4. The best-ranked job that is not blocked is next: ask about it, or block it.
     5. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
@@ -120,7 +123,7 @@ def offered(queue: QueueViews, event: m.RegionBids) -> None:
     if decision is None or event.batch != decision.batch or event.region not in decision.awaited:
         return
     decision.awaited.remove(event.region)
-    decision.offers[event.region] = event.offers[0]
+    decision.bids[event.region] = event.offers[0]
     advance(queue)
 
 
@@ -131,12 +134,12 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
         return
     heard = frozenset(event.regions)
     decision.awaited = [r for r in decision.awaited if r not in heard]
-    decision.offers.update(event.offers)
+    decision.bids.update(event.offers)
     advance(queue)
 
 
 def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
-    """Regions that did not answer in time are passed over this once."""
+    """Regions that did not answer in time are skipped this once."""
     decision.silent += tuple(decision.awaited)
     for region in decision.awaited:
         queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
@@ -144,19 +147,19 @@ def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
 
 
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
-    """A region is back: it may have room for those that were refused everywhere else."""
+    """A region is back: it may have room for jobs that found none elsewhere."""
     queue.reach.find(event.region)
     queue.backlog.unblock(Anything())
 
 
 def link_down(queue: QueueViews, event: m.LinkDown) -> None:
-    """A region is gone: decide without it what it was asked about, and ask it no more."""
+    """A region is out of reach: decide without it, and ask it no more."""
     queue.reach.lose(event.region, event.why, queue.now)
     queue.prefetch.forget(event.region)
     decision = queue.decision
     if decision is None:
         return
-    decision.offers.pop(event.region, None)
+    decision.bids.pop(event.region, None)
     if decision.best is not None and decision.best.region == event.region:
         decision.best = None
     if event.region in decision.awaited:
@@ -166,7 +169,7 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 
 
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
-    """A region has more room: the desk knows whom it might help."""
+    """A region has more room: the fleet placer names the classes that it may help."""
     queue.prefetch.spoil(event.region)
     queue.elastic.room_came = True
     if len(queue.backlog.ranking):

@@ -1,4 +1,4 @@
-"""The decision about one job, when all offers of a phase are in: commit, ask in the next phase, or block it."""
+"""The decision, with all bids of a phase in: commit a plan, ask in the next phase, or block."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 
 FETCH_AGAIN_S = 60.0
-"""How often a job whose data is being copied is looked at: room may come up where its data is already."""
+"""A job whose data is being copied is asked about so often: there may be room near its data."""
 
 
 def decide(queue: QueueViews, decision: PendingDecision) -> None:
-    """All offers of a phase are in: commit the plan that it accepts, or go on to the next phase."""
+    """All bids of a phase are in: commit the plan that it accepts, or go on to the next phase."""
     queue.decision = None
     record = queue.jobs.get(decision.candidate.job)
     if record is None or queue.backlog.class_of(record.id) is None:
-        return  # it was cancelled while the regions thought about it
+        return  # it was cancelled while the regions searched
     step, plan = next_step(queue, record, decision)
     if plan is not None:
         _commit(queue, record, decision, plan)
@@ -49,7 +49,7 @@ def decide(queue: QueueViews, decision: PendingDecision) -> None:
 
 
 def _reserve(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
-    """There is no place: reserve one if the job waited for long, and block it until something, or time, may help."""
+    """There is no place: reserve one if the job waited for long, and block its class."""
     if record.avoid_hosts:
         queue.decide(f.AvoidHostsCleared(record.id))
     elif decision.changes == queue.backlog.blocked.changes:  # else it is asked about once more
@@ -62,8 +62,8 @@ def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecis
     The verdict goes for its placement class.
     """
     candidate, held = decision.candidate, decision.held
-    reason = most_hopeful(o.reason for o in decision.offers.values())
-    retry_at_s = earliest(o.retry_at_s for o in decision.offers.values())
+    reason = most_hopeful(bid.reason for bid in decision.bids.values())
+    retry_at_s = earliest(bid.retry_at_s for bid in decision.bids.values())
     copies_at_s = earliest(c.retry_at_s for c in decision.costs.values())
     retry_at_s = earliest((retry_at_s, copies_at_s))
     if decision.silent:
@@ -74,19 +74,19 @@ def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecis
     if not decision.silent:
         placement = queue.backlog.job_class(record.id).placement[candidate.over_quota]
         placement.verdicts[held is not None] = verdict
-    refuse(queue, candidate, verdict, [o.reservation for o in decision.offers.values()])
+    refuse(queue, candidate, verdict, [bid.reservation for bid in decision.bids.values()])
 
 
 def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, plan: Plan) -> None:
-    """Write the attempt and its class down, and let the region carry it out."""
+    """Record the attempt, and let the region carry it out."""
     over_quota = decision.candidate.over_quota
-    offer = decision.offers.get(plan.region)
-    held = offer is not None and offer.plan is plan
-    hold = offer.hold.id if held and offer is not None and offer.hold is not None else ""
+    bid = decision.bids.get(plan.region)
+    lease = bid.hold if bid is not None and bid.plan is plan else None
+    hold = "" if lease is None else lease.id
     chosen, plan = plan, queue.entitlements.counted(record.spec, plan)
     may = queue.entitlements.may_borrow if over_quota else queue.entitlements.is_within
     if plan.gpus_milli and not may(record.spec, plan.held()):
-        # The quota changed while the regions thought about it.
+        # The quota changed while the regions searched.
         reason, detail = queue.quota_reason(record.spec)
         verdict = Verdict(reason, detail, queue.now + REFUSAL_DELAY_S)
         block(queue, decision.candidate, verdict)
@@ -116,7 +116,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
 
 
 def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
-    """Room is away from the data alone: have it copied, unless to wait is cheaper, or enough was copied."""
+    """There is room away from the data alone: copy the data, unless to wait is cheaper."""
     plan = decision.best
     assert plan is not None
     wait = waits_near(queue, record, decision)
@@ -127,27 +127,24 @@ def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecisio
     if queue.fetches.next_s(queue.now) is None:
         again_s = max(queue.now + FETCH_AGAIN_S, again_s)
     # Near its data a job may be old enough to be stopped before that.
-    young_until_s = earliest(offer.retry_at_s for offer in decision.offers.values())
+    young_until_s = earliest(bid.retry_at_s for bid in decision.bids.values())
     anew_at_s = _reserve_near(queue, record, decision)
     retry_at_s = earliest((again_s, young_until_s, anew_at_s))
     block(queue, decision.candidate, Verdict(full, wait.why, retry_at_s), for_room=True)
 
 
 def _reserve_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> float | None:
-    """A job waits for room near its data: that is reserved for it, or anew, as where there is room nowhere.
-
-    Returns when to ask it again.
-    """
+    """Reserve room near its data for a job that waits for it; returns when to ask again."""
     if not queue.backfill.may_reserve(record, queue.now):
         return None
     over_quota = decision.candidate.over_quota
     band = effective_band(record.spec.band, over_quota)
-    offered = [offer.reservation for offer in decision.offers.values()]
+    offered = [bid.reservation for bid in decision.bids.values()]
     return queue.backfill.found_no_room(record, band, over_quota, offered, queue.now)
 
 
 def _copy(queue: QueueViews, record: JobRecord, decision: PendingDecision, plan: Plan) -> None:
-    """The best plan wants data that its region has not: have it copied, and ask again then."""
+    """The best plan wants data that its region lacks: order the copies, and ask again then."""
     for dataset, source in decision.costs[plan.region].missing:
         if queue.catalogue.copy_to(dataset, plan.region) is None:
             begin_copy(queue, dataset, source, plan.region, cause=record.id)

@@ -44,7 +44,7 @@ class Defragmentation:
         return due_s if due_s is not None and due_s > now else now + ASK_EVERY_S
 
     def refused(self, job: str, now: float) -> tuple[Defragmentation, float | None]:
-        """As it would be once a job found no room now, and when it would look for moves: to foretell them."""
+        """As it would be if a job found no room now, and when the queue would look for moves."""
         other = copy.copy(self)
         other._refused_s, other._asked_s = dict(self._refused_s), dict(self._asked_s)
         if self.may_ask(job, now):

@@ -1,7 +1,8 @@
 """The pipeline: the phases between a candidate and the decision about it, as one table.
 
-A phase that applies asks some regions for a place of its kind. When their offers are in, it accepts a plan, and the job
-starts; or the next phase that applies has its turn. The last two ask nothing: the job has its data copied, or waits.
+A phase that applies asks some regions for a place of its kind. When their bids are in, it accepts
+a plan, and the job starts; or the next phase that applies follows. The last two phases ask nothing:
+the data of the job is copied, or the job waits.
 
 `cycle` runs the table. `explain` runs it dry: none of these functions writes anything.
 """
@@ -33,7 +34,7 @@ class Step(Struct, frozen=True):
     request: Callable[[QueueViews, JobRecord, PendingDecision], Mode] | None = None
     """How a place may be found. None: nothing is asked, the job starts no attempt now."""
     accept: Callable[[QueueViews, JobRecord, PendingDecision], Plan | None] | None = None
-    """The plan that is committed, with all offers in; None goes on."""
+    """The plan that is committed, with all bids in; None goes on."""
     near: bool = True
     """Whether only regions are asked that have all data of the job."""
 
@@ -46,7 +47,7 @@ def first_step(queue: QueueViews, record: JobRecord, decision: PendingDecision) 
 def next_step(
     queue: QueueViews, record: JobRecord, decision: PendingDecision
 ) -> tuple[Step, Plan | None]:
-    """All offers of a phase are in: the plan that it accepts, or the phase that follows."""
+    """All bids of a phase are in: the plan that it accepts, or the phase that follows."""
     step = STEPS[decision.phase]
     plan = None if step.accept is None else step.accept(queue, record, decision)
     if plan is not None:
@@ -77,7 +78,7 @@ def request_of(
 
 
 def _asks_when(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: Step) -> bool:
-    """Whether regions without room are to say when there will be some: to wait for it, or to reserve it.
+    """Whether regions without room are to say when there will be some: to wait, or to reserve it.
 
     Room is reserved after the last request: not while jobs may still be stopped.
     """
@@ -88,7 +89,10 @@ def _asks_when(queue: QueueViews, record: JobRecord, decision: PendingDecision, 
 
 
 def when_matters(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
-    """Whether it matters when there is room near the data: not where nothing may be copied, or after a long wait."""
+    """Whether it matters when there will be room near the data.
+
+    Not if nothing may be copied now, or if the job waited for as long as a copy takes.
+    """
     best = decision.best
     if best is None or queue.fetches.next_s(queue.now) is not None:
         return False
@@ -96,7 +100,7 @@ def when_matters(queue: QueueViews, record: JobRecord, decision: PendingDecision
 
 
 def waits_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Wait | None:
-    """Why, and until when, a job waits near its data rather than have it copied; None: it is copied."""
+    """Why, and until when, a job waits near its data; None: the data is copied."""
     best, nearby = decision.best, decision.nearby
     if best is None or nearby is None or not nearby.could:
         return None  # no region with its data could ever hold it
@@ -104,7 +108,7 @@ def waits_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) 
     return queue.fetches.wait(best.region, copy_s, nearby.room_s, since_s, queue.now)
 
 
-# --- free GPUs ------------------------------------------------------------------------------------------
+# --- free GPUs ------------------------------------------------------------------------------------
 
 
 def _is_alone(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -112,18 +116,18 @@ def _is_alone(queue: QueueViews, record: JobRecord, decision: PendingDecision) -
 
 
 def _free(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:
-    """No GPU is taken from a job for more tasks of an elastic gang: only this mode asks for them."""
+    """Only free GPUs make an elastic gang larger: no job gives way for that."""
     more = queue.more_tasks(record, decision.candidate.over_quota, decision.choices)
     return Free(more)
 
 
 def _best_with_data(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Plan | None:
-    """The best plan so far, if its region has the data. Nothing is copied while such a place is free."""
+    """The best plan so far, if its region has the data."""
     best = winner(decision.plans(), record.spec.elastic is not None)
     return None if best is None or decision.costs[best.region].missing else best
 
 
-# --- the GPUs of the other job of a pair ------------------------------------------------------------------
+# --- the GPUs of the other job of a pair ----------------------------------------------------------
 
 
 def _is_paired(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -134,11 +138,14 @@ def _beside(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> 
     return Colocate(decision.beside)
 
 
-# --- near the data ----------------------------------------------------------------------------------------
+# --- near the data --------------------------------------------------------------------------------
 
 
 def _weighs_copy(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
-    """There is room away from the data alone, and a copy has to be worth it. One under way serves any job."""
+    """There is room away from the data alone, and a copy has to be worth it.
+
+    A copy under way is paid for.
+    """
     best = decision.best
     if best is None or not with_data(queue, decision.costs):
         return False
@@ -146,13 +153,13 @@ def _weighs_copy(queue: QueueViews, record: JobRecord, decision: PendingDecision
     return bool(cost.missing) and not cost.copying and queue.fetches.weighs
 
 
-def _best_offer(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Plan | None:
+def _best_bid(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Plan | None:
     """A free place near the data, though one away from it may score better."""
-    offers = decision.offers.values()
-    return winner((offer.plan for offer in offers), record.spec.elastic is not None)
+    bids = decision.bids.values()
+    return winner((bid.plan for bid in bids), record.spec.elastic is not None)
 
 
-# --- moving jobs ------------------------------------------------------------------------------------------
+# --- moving jobs ----------------------------------------------------------------------------------
 
 
 def _may_move(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -176,7 +183,7 @@ def _unless_preemption_follows(
     return None if waits else plan
 
 
-# --- shrinking elastic jobs -------------------------------------------------------------------------------
+# --- shrinking elastic jobs -----------------------------------------------------------------------
 
 
 def _may_shrink(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -190,7 +197,7 @@ def _shrink(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> 
     return Shrink()
 
 
-# --- stopping jobs ----------------------------------------------------------------------------------------
+# --- stopping jobs --------------------------------------------------------------------------------
 
 
 def _may_preempt(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -204,7 +211,7 @@ def _preempt(queue: QueueViews, record: JobRecord, decision: PendingDecision) ->
     return Preempt(queue.outranked(decision.candidate) if by_rank else None)
 
 
-# --- nothing starts now -----------------------------------------------------------------------------------
+# --- nothing starts now ---------------------------------------------------------------------------
 
 
 def _needs_copy(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -216,7 +223,7 @@ def _always(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> 
     return True
 
 
-# --- what several phases ask ------------------------------------------------------------------------------
+# --- what several phases ask ----------------------------------------------------------------------
 
 
 def with_data(queue: QueueViews, costs: dict[str, DataCost]) -> list[str]:
@@ -240,13 +247,13 @@ def _is_full(queue: QueueViews, decision: PendingDecision) -> bool:
     if decision.beside or not with_data(queue, decision.costs):
         return False
     full = PendingReason.INSUFFICIENT_CAPACITY
-    return any(offer.reason is full for offer in decision.offers.values())
+    return any(bid.reason is full for bid in decision.bids.values())
 
 
 PIPELINE: tuple[Step, ...] = (
     Step(Phase.COLOCATE, _is_paired, _beside, _best_with_data, near=False),
     Step(Phase.FREE, _is_alone, _free, _best_with_data, near=False),
-    Step(Phase.NEAR_DATA, _weighs_copy, _free, _best_offer),
+    Step(Phase.NEAR_DATA, _weighs_copy, _free, _best_bid),
     Step(Phase.MOVE, _may_move, _worth, _unless_preemption_follows),
     Step(Phase.SHRINK, _may_shrink, _shrink, _best_with_data),
     Step(Phase.PREEMPT, _may_preempt, _preempt, _best_with_data),

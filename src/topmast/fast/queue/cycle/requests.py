@@ -1,4 +1,4 @@
-"""Requests: what the regions are asked about a job in one phase, and what those apart have answered already."""
+"""Requests: what regions are asked in a phase; of other processes, also what they bid before."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ASK_TIMEOUT_S = 5.0
 
 
 def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: Step) -> None:
-    """Ask the regions of one phase; those apart may have answered it already."""
+    """Ask the regions of one phase; those of other processes may have answered already."""
     queue.batch += 1
     request = request_of(queue, record, decision, step)
-    decision.phase, decision.offers, decision.silent = step.phase, {}, ()
+    decision.phase, decision.bids, decision.silent = step.phase, {}, ()
     decision.batch, decision.deadline_s = queue.batch, queue.now + ASK_TIMEOUT_S
     decision.awaited = regions_of(queue, decision, step)
     decision.held, decision.changes = request.held, queue.backlog.blocked.changes
@@ -46,24 +46,24 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
         _ask_apart(queue, record, decision, request)
 
 
-# --- regions apart ------------------------------------------------------------------------------------
+# --- regions apart --------------------------------------------------------------------------------
 
 
 def _ask_apart(
     queue: QueueViews, record: JobRecord, decision: PendingDecision, request: PlacementRequest
 ) -> None:
-    """Take what regions apart have answered already; ask the others, and about who comes next."""
+    """Take what regions apart have answered; ask the others, also about the next candidates."""
     alone = _is_alone(record, request)
     silent: dict[str, PlacementRequest] = {}
     for region in [r for r in decision.awaited if r in queue.reach.apart]:
         own = request.in_region(queue.terms(region, decision.costs[region]))
         held_milli = queue.ledger.by_region.get(region, 0)
-        offer = None if alone else queue.prefetch.answer(region, own, held_milli, queue.now)
-        if offer is None:
+        bid = None if alone else queue.prefetch.answer(region, own, held_milli, queue.now)
+        if bid is None:
             silent[region] = own
         else:
             decision.awaited.remove(region)
-            decision.offers[region] = offer
+            decision.bids[region] = bid
     if not silent:
         return
     count = 0 if alone else max(queue.prefetch.jobs(region) for region in silent) - 1
@@ -79,7 +79,7 @@ def _ask_apart(
 
 
 def _is_alone(record: JobRecord, request: PlacementRequest) -> bool:
-    """Whether an answer concerns this job in this moment only: no other job is asked about with it."""
+    """Whether an answer holds for this job and moment only: no other job is asked about too."""
     by_band = isinstance(request.mode, Preempt) and request.mode.outranked is None
     common = by_band or isinstance(request.mode, Free)
     return request.reserve or record.moves or not common
@@ -88,7 +88,7 @@ def _is_alone(record: JobRecord, request: PlacementRequest) -> bool:
 def _upcoming(
     queue: QueueViews, first: PendingDecision, count: int
 ) -> list[tuple[PlacementRequest, dict[str, DataCost], bool]]:
-    """Requests for the next candidates, with what data costs, and whether jobs may be stopped for them."""
+    """Requests for the next candidates, costs of data, and whether jobs may be stopped."""
     found = []
     for candidate in following(queue.backlog.ranking, first.candidate, count):
         record = queue.jobs[candidate.job]
@@ -117,7 +117,7 @@ def _batch(
     first: PlacementRequest,
     upcoming: list[tuple[PlacementRequest, dict[str, DataCost], bool]],
 ) -> tuple[PlacementRequest, ...]:
-    """What one region is asked; where it is full, with victims in the same breath."""
+    """What one region is asked; one that is full, with victims as well."""
     asks = [first]
     for request, costs, stops in upcoming[: queue.prefetch.jobs(region) - 1]:
         cost = costs.get(region)
