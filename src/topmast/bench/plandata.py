@@ -16,7 +16,7 @@ from topmast.slow.data.answer import quality_of
 from topmast.slow.data.columns import Columns, columns_of
 from topmast.slow.data.formulation import formulate
 from topmast.slow.data.generate import Kind, Shape, make
-from topmast.slow.data.ledger import constant_of, loads
+from topmast.slow.data.objective import constant_of, loads
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.reading import convert_problem
 from topmast.slow.data.warmup import compile_kernels

@@ -40,7 +40,7 @@ class Tables(Struct, frozen=True):
     copies: Write
 
 
-class Turn(Struct, frozen=True, gc=False):
+class TimeShare(Struct, frozen=True, gc=False):
     """A time at which an attempt had a share of its GPUs, and why that ended."""
 
     start_s: float
@@ -76,7 +76,7 @@ class Job(Struct, gc=False):
     gpus_on: dict[str, float] = {}
     waits: bool = False
     load_at_end: float | None = None
-    turns: list[Turn] = []
+    turns: list[TimeShare] = []
     """When this attempt had its GPUs before."""
     share: float = 1.0
     """Of its GPUs: half where another has them at the same time."""

@@ -29,8 +29,8 @@ from topmast.sim.books import (
     Finished,
     Job,
     Tables,
+    TimeShare,
     Totals,
-    Turn,
     gpus_by_host,
 )
 from topmast.sim.timeline import Timeline
@@ -211,7 +211,7 @@ class Recorder:
         self.advance(now)
         self._hold(job, -1, now)
         self._wait(job, True, now)
-        job.turns.append(Turn(job.start_s, now, job.share, SUSPENDED))
+        job.turns.append(TimeShare(job.start_s, now, job.share, SUSPENDED))
         job.start_s = None
         self.totals.suspensions += 1
 
@@ -228,7 +228,7 @@ class Recorder:
             self._hold(job, -1, now)
         if job.start_s is not None and job.start_s < now:
             reason = PACKED if event.beside else UNPACKED
-            job.turns.append(Turn(job.start_s, now, job.share, reason))
+            job.turns.append(TimeShare(job.start_s, now, job.share, reason))
             job.start_s = now
         job.share = share
         if job.start_s is not None:
@@ -298,7 +298,7 @@ class Recorder:
         """
         turns = job.turns
         if job.start_s is not None:
-            turns = [*turns, Turn(job.start_s, now, job.share, event.outcome.value)]
+            turns = [*turns, TimeShare(job.start_s, now, job.share, event.outcome.value)]
         gpus, left_s, lost_gpu_s = job.gpus, event.kept_s, 0.0
         self.totals.attempts += 1
         held_s = 0.0
@@ -318,7 +318,7 @@ class Recorder:
         job.ended = event.outcome
         job.start_s, job.turns, job.share = None, [], 1.0
 
-    def _row(self, job: Job, epoch: int, turn: Turn, kept_s: float, reason: str) -> None:
+    def _row(self, job: Job, epoch: int, turn: TimeShare, kept_s: float, reason: str) -> None:
         gpus, totals = job.gpus * turn.share, self.totals
         first_s, last_s = self._window
         start_s, end_s = turn.start_s, turn.end_s

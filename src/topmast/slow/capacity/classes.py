@@ -122,7 +122,7 @@ def surviving(classes: Classes, count: Ints) -> Ints:
     return rest
 
 
-class Found(Struct, frozen=True):
+class ModelSolution(Struct, frozen=True):
     """The hosts of every claimant and cell, and a lower bound of what they cost."""
 
     count: Ints

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from topmast.slow.capacity.answer import document_of
-from topmast.slow.capacity.classes import Classes, Found, classes_of, cost_of
-from topmast.slow.capacity.dealing import dealt
+from topmast.slow.capacity.classes import Classes, ModelSolution, classes_of, cost_of
 from topmast.slow.capacity.formulation import formulate
+from topmast.slow.capacity.host_assignment import assign_hosts
 from topmast.slow.capacity.prices import solve_by_prices
 from topmast.slow.capacity.problem import Cluster, Host, Prices, Problem
 from topmast.slow.capacity.uneven import solve_in_pieces
@@ -40,13 +40,13 @@ def plan(
         until_s = now_s() + share_s
         found = solved(classes, lambda until_s=until_s: until_s - now_s(), small)  # type: ignore[misc]
         bound += found.bound
-        for index, k in dealt(classes, problem.hosts, found.count).items():
+        for index, k in assign_hosts(classes, problem.hosts, found.count).items():
             owners[index] = names[k]
     document = document_of(problem, owners, bound)
     return {**document, "wall_s": now_s() - begun_s}
 
 
-def solved(classes: Classes, left_s: Seconds, small: int = SMALL) -> Found:
+def solved(classes: Classes, left_s: Seconds, small: int = SMALL) -> ModelSolution:
     """One model: the best counts found, and the bound; whole where it is small."""
     if classes.far.size <= small:
         return whole(classes, left_s)
@@ -63,13 +63,15 @@ def compile_kernels() -> None:
     plan(problem, 60.0, lambda: 0.0, small=0)
 
 
-def whole(classes: Classes, left_s: Seconds) -> Found:
+def whole(classes: Classes, left_s: Seconds) -> ModelSolution:
     """One model given to HiGHS as it is; what everybody has already stands until better is found."""
     stay = classes.have.sum(axis=0)
     program = formulate(classes)
     outcome = solve(program.model, Effort(time_s=left_s()))
     bound = max(0.0, outcome.bound) if np.isfinite(outcome.bound) else 0.0
     if outcome.values is None:
-        return Found(stay, bound)
+        return ModelSolution(stay, bound)
     count = program.counts(outcome.values)
-    return Found(count if cost_of(classes, count) <= cost_of(classes, stay) else stay, bound)
+    return ModelSolution(
+        count if cost_of(classes, count) <= cost_of(classes, stay) else stay, bound
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.slow.arrays import Floats, Ints
-from topmast.slow.capacity.classes import Classes, Found, cost_of, costs_of
+from topmast.slow.capacity.classes import Classes, ModelSolution, cost_of, costs_of
 from topmast.slow.capacity.formulation import formulate, rooms, steps
 from topmast.slow.capacity.kernels import respond
 from topmast.slow.highs import Effort, solve
@@ -64,7 +64,7 @@ def _by_cell(parts: Any) -> Any:
     return np.ascontiguousarray(parts.transpose(1, 2, 0)).reshape(parts.shape[1], -1)
 
 
-def solve_by_prices(classes: Classes, left_s: Callable[[], float]) -> Found:
+def solve_by_prices(classes: Classes, left_s: Callable[[], float]) -> ModelSolution:
     """The best assignment found, and the bound, of an even model; ends early when nothing improves."""
     chooser, best = Chooser(classes), _Best(classes, left_s)
     prices = best.try_worst(chooser.at(np.zeros(len(classes.total))).worst)
@@ -87,7 +87,7 @@ def solve_by_prices(classes: Classes, left_s: Callable[[], float]) -> Found:
     best.try_worst(master.heaviest_worst())
     for _ in range(3):
         best.try_worst(chooser.at(best.prices).worst)
-    return Found(best.count, bound)
+    return ModelSolution(best.count, bound)
 
 
 class _Best:

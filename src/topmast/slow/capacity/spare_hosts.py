@@ -24,12 +24,12 @@ def back_home(
             kind = (host.model, host.gpus, host.datacenter, host.domain)
             alike.setdefault(kind, []).append(host)
     found = dict(assignment)
-    for kin in alike.values():
-        found |= _dealt(kin, assignment, owners)
+    for equal in alike.values():
+        found |= _assigned(equal, assignment, owners)
     return found
 
 
-def _dealt(
+def _assigned(
     hosts: Sequence[Host], assignment: Mapping[str, str | None], owners: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Where these go: first to who has them, then where the planner had them, then whatever is left."""

@@ -12,13 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from topmast.slow.arrays import Ints
-from topmast.slow.capacity.classes import Classes, Found, cost_of
+from topmast.slow.capacity.classes import Classes, ModelSolution, cost_of
 from topmast.slow.capacity.formulation import formulate
 from topmast.slow.capacity.prices import solve_by_prices
 from topmast.slow.highs import Effort, solve
 
 
-def solve_in_pieces(classes: Classes, left_s: Callable[[], float]) -> Found:
+def solve_in_pieces(classes: Classes, left_s: Callable[[], float]) -> ModelSolution:
     """The pieces' assignments together, or what is there already if that costs less, and a bound."""
     count = classes.have.sum(axis=0)
     stay_cost = cost_of(classes, count)
@@ -37,7 +37,7 @@ def solve_in_pieces(classes: Classes, left_s: Callable[[], float]) -> Found:
     if cost_of(classes, merged) < stay_cost:
         count = merged
     relaxed = solve(formulate(classes, whole=False).model, Effort(time_s=left_s(), method="ipm"))
-    return Found(count, max(0.0, relaxed.bound) if np.isfinite(relaxed.bound) else 0.0)
+    return ModelSolution(count, max(0.0, relaxed.bound) if np.isfinite(relaxed.bound) else 0.0)
 
 
 def pieces_of(classes: Classes) -> list[Ints]:

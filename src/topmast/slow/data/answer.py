@@ -12,7 +12,7 @@ from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.columns import Columns
 from topmast.slow.data.conflict import Conflict
 from topmast.slow.data.copies import NOWHERE, sources_of
-from topmast.slow.data.ledger import constant_of, loads, terms_of
+from topmast.slow.data.objective import constant_of, loads, terms_of
 from topmast.slow.data.problem import Problem
 
 OPTIMAL_GAP = 1e-6

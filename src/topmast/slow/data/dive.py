@@ -15,7 +15,7 @@ from topmast.slow.arrays import Bools, Floats, Ints
 from topmast.slow.data.columns import Columns
 from topmast.slow.data.part import part_of, readers_of
 from topmast.slow.data.prices import Relaxation, Relaxed
-from topmast.slow.data.search import Search
+from topmast.slow.data.search import LocalSearch
 
 
 class Pace(Struct, frozen=True):
@@ -37,7 +37,7 @@ CLOSED, OPEN, DECIDED = 0, 1, 2
 
 
 def dive(
-    relaxation: Relaxation, relaxed: Relaxed, search: Search, left_s: Callable[[], float]
+    relaxation: Relaxation, relaxed: Relaxed, search: LocalSearch, left_s: Callable[[], float]
 ) -> tuple[Floats, Floats]:
     """Place replicas in ``search`` round by round; what is left to wish for: replicas and shares.
 
@@ -50,7 +50,7 @@ def dive(
 
 
 def dive_again(
-    relaxation: Relaxation, relaxed: Relaxed, search: Search, agreed: Bools, pace: Pace
+    relaxation: Relaxation, relaxed: Relaxed, search: LocalSearch, agreed: Bools, pace: Pace
 ) -> tuple[Floats, Floats]:
     """The same, quickly, from replicas ``agreed`` [D, R] that ``search`` has placed already."""
     relaxation.open[:] = relaxation.columns.can
@@ -61,7 +61,7 @@ def dive_again(
 def dive_part(
     relaxation: Relaxation,
     relaxed: Relaxed,
-    search: Search,
+    search: LocalSearch,
     agreed: Bools,
     works: Bools,
     rest: Floats,
@@ -90,7 +90,7 @@ def undecided(relaxed: Relaxed, here: Floats, columns: Columns, agreed: Bools) -
 def _rounds(
     relaxation: Relaxation,
     relaxed: Relaxed,
-    search: Search,
+    search: LocalSearch,
     left_s: Callable[[], float],
     pace: Pace,
     tables: Ints | None = None,
@@ -107,7 +107,7 @@ def _rounds(
 
 
 def _decide(
-    relaxation: Relaxation, replicas: Floats, search: Search, rows: Ints, part: float
+    relaxation: Relaxation, replicas: Floats, search: LocalSearch, rows: Ints, part: float
 ) -> bool:
     """Decide some of what is open; whether anything was."""
     unknown = np.where(relaxation.open == OPEN, replicas, -1.0)

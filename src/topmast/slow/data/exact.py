@@ -11,7 +11,7 @@ from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.columns import Columns
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.search import Search
+from topmast.slow.data.search import LocalSearch
 from topmast.slow.data.serving import best_service
 from topmast.slow.highs import Effort, solve
 
@@ -19,7 +19,7 @@ SLACKS = (0.0, 1e-9, 1e-7, 1e-5)
 """Parts of the limits that are left free, tried in turn until rounding breaks no rule."""
 
 
-class Found(Struct, frozen=True):
+class Solution(Struct, frozen=True):
     """A placement with its shares (None: nothing was found), and a lower bound of the objective.
 
     ``refuted``: it is proven that there is no placement.
@@ -33,7 +33,7 @@ class Found(Struct, frozen=True):
 
 def solve_exactly(
     columns: Columns, left_s: Callable[[], float], start: Bools | None = None
-) -> Found:
+) -> Solution:
     """Solve with HiGHS until ``left_s()`` seconds are over. ``start``: a placement to begin with."""
     bound = -np.inf
     start = _begun(columns, start)
@@ -44,15 +44,15 @@ def solve_exactly(
         if slack == 0.0:
             bound = solved.bound
             if solved.status == "infeasible":
-                return Found(None, None, np.inf, refuted=True)
+                return Solution(None, None, np.inf, refuted=True)
         if solved.values is None:
             break
         there = program.replica >= 0
         placed = np.zeros_like(columns.can)
         placed[there] = solved.values[program.replica[there]] > 0.5
         if is_allowed(columns, placed) and sources_of(columns, placed) is not None:
-            return Found(placed, best_service(columns, placed), bound)
-    return Found(start, None if start is None else best_service(columns, start), bound)
+            return Solution(placed, best_service(columns, placed), bound)
+    return Solution(start, None if start is None else best_service(columns, start), bound)
 
 
 def _begun(columns: Columns, start: Bools | None) -> Bools | None:
@@ -61,7 +61,7 @@ def _begun(columns: Columns, start: Bools | None) -> Bools | None:
         start = start & columns.can
         if is_allowed(columns, start) and sources_of(columns, start) is not None:
             return start
-    search = Search(columns)
+    search = LocalSearch(columns)
     if not search.begin():
         return None
     search.descend(20)

@@ -1,6 +1,6 @@
 """Large problems: prices for a bound, a dive from the relaxation, local search at those prices.
 
-Everything is limited by work; time only cuts it short. What was learnt is kept for the next plan of much
+Everything is limited by work; time only cuts it short. The warm start is kept for the next plan of much
 the same problem, which begins with the placement, the shares and the prices of the last.
 """
 
@@ -17,11 +17,11 @@ from topmast.slow.data.columns import Columns
 from topmast.slow.data.conflict import without_workloads
 from topmast.slow.data.copies import is_allowed, sources_of
 from topmast.slow.data.dive import MIDDLING, dive, dive_again, dive_part, undecided
-from topmast.slow.data.exact import Found
+from topmast.slow.data.exact import Solution
 from topmast.slow.data.formulation import formulate
-from topmast.slow.data.ledger import terms_of
+from topmast.slow.data.objective import terms_of
 from topmast.slow.data.prices import Point, Relaxation, Relaxed
-from topmast.slow.data.search import Search
+from topmast.slow.data.search import LocalSearch
 from topmast.slow.data.serving import best_service
 from topmast.slow.highs import Effort, solve
 
@@ -52,7 +52,7 @@ Told = Callable[[str, float, float], None]
 """Told of progress: the stage, the objective (infinity: none yet) and the bound."""
 
 
-class Learnt(Struct, frozen=True):
+class WarmStart(Struct, frozen=True):
     """What a plan leaves for the next: the point of the relaxation and its weight, placement, shares."""
 
     point: Point
@@ -63,42 +63,42 @@ class Learnt(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What was found, and what was learnt."""
+    """The solution, and the warm start for the next problem of the same shape."""
 
-    found: Found
-    learnt: Learnt | None
+    found: Solution
+    warm_start: WarmStart | None
 
 
 def solve_large(
-    columns: Columns, left_s: Seconds, told: Told, learnt: Learnt | None = None,
+    columns: Columns, left_s: Seconds, told: Told, warm_start: WarmStart | None = None,
     start: Bools | None = None,
 ) -> Answer:  # fmt: skip
-    """Solve within ``left_s()`` seconds. ``learnt``: of a problem of the same shape; ``start``: a
+    """Solve within ``left_s()`` seconds. ``warm_start``: of a problem of the same shape; ``start``: a
     placement to begin with. O(iterations (edges + D + W) R + steps).
     """
     relaxation = Relaxation(columns)
-    if learnt is not None:
-        answer = _again(relaxation, left_s, told, learnt)
+    if warm_start is not None:
+        answer = _again(relaxation, left_s, told, warm_start)
         if answer is not None:
             return answer
     return _afresh(relaxation, left_s, told, start)
 
 
 def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | None) -> Answer:
-    """Solve without anything learnt."""
+    """Solve without anything warm_start."""
     columns, limit_s = relaxation.columns, left_s()
     point = relaxation.begin(columns.held & columns.can, np.zeros(columns.may_serve.shape))
     stop = _Converged(lambda: left_s() < (1.0 - PART_OF_TIME) * limit_s)
     relaxed = relaxation.solve(point, iterations=ITERATIONS, stop=stop)
     told("bound", math.inf, relaxed.bound)
     prices = relaxation.replica_prices(relaxed.prices)
-    search = Search(columns, prices)
+    search = LocalSearch(columns, prices)
     wish, shares = dive(relaxation, relaxed, search, lambda: left_s() - 0.3 * limit_s)
     if not search.fill(wish + 1e-3 * columns.held):
-        search = Search(columns, prices)
+        search = LocalSearch(columns, prices)
         refuted = _begin_somewhere(search, left_s)
         if refuted is not None:
-            return Answer(Found(None, None, relaxed.bound, refuted), None)
+            return Answer(Solution(None, None, relaxed.bound, refuted), None)
     search.assign(shares)
     search.descend(50)
     told("dive", search.cost(), relaxed.bound)
@@ -119,7 +119,7 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
 
 def _doubted(
     relaxation: Relaxation, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
-) -> Search | None:
+) -> LocalSearch | None:
     """Another placement: what the relaxation wants less than ``least`` is decided anew by a dive."""
     agreed, search = _agreed(relaxation.columns, relaxed, prices, placed, least)
     if search is None:
@@ -130,7 +130,7 @@ def _doubted(
 
 def _agreed(
     columns: Columns, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
-) -> tuple[Bools, Search | None]:
+) -> tuple[Bools, LocalSearch | None]:
     """The replicas of a placement of which the relaxation wants more than ``least``, and a search with these
     alone; None where links cannot carry them.
     """
@@ -138,12 +138,12 @@ def _agreed(
     source = sources_of(columns, agreed)
     if source is None:
         return agreed, None
-    search = Search(columns, prices)
+    search = LocalSearch(columns, prices)
     search.adopt(agreed, source)
     return agreed, search
 
 
-def _settled(search: Search, wish: Floats, shares: Floats) -> Search | None:
+def _settled(search: LocalSearch, wish: Floats, shares: Floats) -> LocalSearch | None:
     """A search that is complete after a dive: least replicas and workloads, moved while that pays."""
     if not search.fill(wish + 1e-3 * search.columns.held):
         return None
@@ -152,25 +152,27 @@ def _settled(search: Search, wish: Floats, shares: Floats) -> Search | None:
     return search
 
 
-def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) -> Answer | None:
-    """Solve from what was learnt: keep the replicas on which the prices still agree, and dive for the
+def _again(
+    relaxation: Relaxation, left_s: Seconds, told: Told, warm_start: WarmStart
+) -> Answer | None:
+    """Solve from what was warm_start: keep the replicas on which the prices still agree, and dive for the
     rest. None where the old placement breaks a rule now.
 
     Only the prices are looked at as a whole. What is decided anew, and searched, is what they disagree with:
     a try costs little, so that there are several, and the best is kept.
     """
     columns = relaxation.columns
-    search = Search(columns)
-    if not _resume(search, learnt.placed, learnt.serve):
+    search = LocalSearch(columns)
+    if not _resume(search, warm_start.placed, warm_start.serve):
         return None
     cost, here = search.cost(), search.shares()
-    relaxed = _follow(relaxation, learnt, cost)
+    relaxed = _follow(relaxation, warm_start, cost)
     told("resumed", cost, relaxed.bound)
     prices = relaxation.replica_prices(relaxed.prices)
     search.charge(prices)
     tried = 0
     for least in WARM_DOUBTS:
-        agreed, other = _agreed(columns, relaxed, prices, learnt.placed, least)
+        agreed, other = _agreed(columns, relaxed, prices, warm_start.placed, least)
         part = undecided(relaxed, here, columns, agreed)
         tried += int(part.sum())
         if other is None or tried > len(part) or left_s() <= 0.1:
@@ -186,15 +188,15 @@ def _again(relaxation: Relaxation, left_s: Seconds, told: Told, learnt: Learnt) 
     return _finish(columns, search, relaxed)
 
 
-def _polish_astray(search: Search, relaxed: Relaxed, left_s: Seconds, told: Told) -> None:
-    """Search for those workloads that are not where the relaxation has them."""
+def _polish_astray(search: LocalSearch, relaxed: Relaxed, left_s: Seconds, told: Told) -> None:
+    """LocalSearch for those workloads that are not where the relaxation has them."""
     search.works = search.works[relaxed.astray(search.shares())[search.works]]
     most = WARM_WORK * len(search.columns.loss) // max(1, len(search.works))
     steps = min(WARM_STEPS, most)
     _polish(search, left_s, relaxed.bound, told, HEATS[-2:], steps)
 
 
-def _anneal(search: Search, steps: int, warm: float, left_s: Seconds) -> None:
+def _anneal(search: LocalSearch, steps: int, warm: float, left_s: Seconds) -> None:
     """One round from ``warm`` down, in slices between which the time may end it."""
     part = COOLING ** (1.0 / SLICES)
     for number in range(SLICES):
@@ -221,14 +223,14 @@ class _Converged:
         return bound - before <= CONVERGED * abs(bound)
 
 
-def _follow(relaxation: Relaxation, learnt: Learnt, cost: float) -> Relaxed:
-    """The relaxation from what was learnt, prices of tables following what replicas cost now.
+def _follow(relaxation: Relaxation, warm_start: WarmStart, cost: float) -> Relaxed:
+    """The relaxation from what was warm_start, prices of tables following what replicas cost now.
 
     ``cost``: of the old placement. It ends when little is added to the bound beside what is missing.
     """
-    point = learnt.point.copy()
+    point = warm_start.point.copy()
     now = relaxation.columns.replica_cost()
-    point.arrays[2][:] *= (now / np.maximum(learnt.cost, 1e-12))[relaxation.columns.reads.items]
+    point.arrays[2][:] *= (now / np.maximum(warm_start.cost, 1e-12))[relaxation.columns.reads.items]
     before = -math.inf
 
     def stop(bound: float, iterations: int) -> bool:
@@ -236,10 +238,10 @@ def _follow(relaxation: Relaxation, learnt: Learnt, cost: float) -> Relaxed:
         rise, before = bound - before, bound
         return rise <= WARM_RISE * (cost - bound)
 
-    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=learnt.weight, stop=stop)
+    return relaxation.solve(point, iterations=WARM_ITERATIONS, weight=warm_start.weight, stop=stop)
 
 
-def _resume(search: Search, placed: Bools, serve: Floats) -> bool:
+def _resume(search: LocalSearch, placed: Bools, serve: Floats) -> bool:
     """Begin with a placement, if it keeps the rules; whether it does."""
     columns = search.columns
     placed = placed & columns.can
@@ -254,7 +256,7 @@ def _resume(search: Search, placed: Bools, serve: Floats) -> bool:
     return True
 
 
-def _try_start(search: Search, start: Bools | None) -> None:
+def _try_start(search: LocalSearch, start: Bools | None) -> None:
     """Take up a placement that was handed in, where it is better than what was found."""
     if start is None:
         return
@@ -266,7 +268,7 @@ def _try_start(search: Search, start: Bools | None) -> None:
         search.restore(saved)
 
 
-def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
+def _begin_somewhere(search: LocalSearch, left_s: Seconds) -> bool | None:
     """Any placement, from that at the start or by HiGHS; None when there is one.
 
     Else whether it is proven that there is none.
@@ -290,7 +292,12 @@ def _begin_somewhere(search: Search, left_s: Seconds) -> bool | None:
 
 
 def _polish(
-    search: Search, left_s: Seconds, bound: float, told: Told, heats: tuple[float, ...], steps: int
+    search: LocalSearch,
+    left_s: Seconds,
+    bound: float,
+    told: Told,
+    heats: tuple[float, ...],
+    steps: int,
 ) -> None:
     """Anneal round by round, and keep the best; the time ends it between chunks of a round."""
     columns = search.columns
@@ -317,11 +324,11 @@ def _polish(
         search.restore(best)
 
 
-def _finish(columns: Columns, search: Search, relaxed: Relaxed) -> Answer:
+def _finish(columns: Columns, search: LocalSearch, relaxed: Relaxed) -> Answer:
     """The placement with the best shares for it."""
     placed = search.state.placed.copy()
     serve, alone = best_service(columns, placed), search.shares()
     if terms_of(columns, placed, alone).total() < terms_of(columns, placed, serve).total():
         serve = alone
-    learnt = Learnt(relaxed.point, relaxed.weight, columns.replica_cost(), placed, serve)
-    return Answer(Found(placed, serve, relaxed.bound), learnt)
+    warm_start = WarmStart(relaxed.point, relaxed.weight, columns.replica_cost(), placed, serve)
+    return Answer(Solution(placed, serve, relaxed.bound), warm_start)

@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from topmast.model.errors import TopmastError
 from topmast.slow.arrays import Bools, Floats
-from topmast.slow.data import memory
+from topmast.slow.data import warm_start as warm_starts
 from topmast.slow.data.ablation import Ablation, ablated
 from topmast.slow.data.answer import document_of, refusal_of
 from topmast.slow.data.columns import Columns, columns_of
 from topmast.slow.data.conflict import conflict_of, smallest
 from topmast.slow.data.copies import is_allowed
-from topmast.slow.data.exact import Found, solve_exactly
-from topmast.slow.data.large import Answer, Learnt, Seconds, Told, solve_large
+from topmast.slow.data.exact import Solution, solve_exactly
+from topmast.slow.data.large import Answer, Seconds, Told, WarmStart, solve_large
 from topmast.slow.data.problem import Problem
 
 Solver = Literal["exact", "large"]
@@ -38,7 +38,7 @@ def untold(stage: str, objective: float, bound: float) -> None:
 
 
 class Planner:
-    """Plans one problem after the other, each from what the last has learnt if they are of one shape.
+    """Plans one problem after the other, each from the warm start of the last if they are of one shape.
 
     ``now_s`` is a clock. The answers are documents as data-plan has them.
     """
@@ -47,7 +47,7 @@ class Planner:
         self.options = options
         self._now_s = now_s
         self._told = told
-        self._learnt: tuple[list[int], Learnt] | None = None
+        self._warm_start: tuple[list[int], WarmStart] | None = None
 
     def plan(self, problem: Problem, warm: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer to ``problem``; ``warm`` is an earlier answer to begin with."""
@@ -73,7 +73,7 @@ class Planner:
             answer = Answer(solve_exactly(columns, left_s, start), None)
         else:
             answer = self._large(problem, columns, left_s, warm)
-        found: Found = answer.found
+        found: Solution = answer.found
         if found.refuted:
             return refusal_of(problem, smallest(columns))
         if found.placed is None or found.serve is None:
@@ -81,28 +81,28 @@ class Planner:
             raise TopmastError(f"no placement was found in the time ({remedy})")
         document = document_of(problem, columns, found.placed, found.serve, found.bound)
         document["solver"], document["ablation"] = solver, self.options.ablation
-        if answer.learnt is not None:
-            self._learnt = memory.shape_of(columns), answer.learnt
-            document["duals"] = memory.written(columns, answer.learnt)
+        if answer.warm_start is not None:
+            self._warm_start = warm_starts.shape_of(columns), answer.warm_start
+            document["duals"] = warm_starts.written(columns, answer.warm_start)
         return document
 
     def _still_fits(self, columns: Columns) -> bool:
         """Whether the last placement keeps the rules of this problem: then nothing is in conflict."""
-        if self._learnt is None or self._learnt[0] != memory.shape_of(columns):
+        if self._warm_start is None or self._warm_start[0] != warm_starts.shape_of(columns):
             return False
-        return is_allowed(columns, self._learnt[1].placed & columns.can)
+        return is_allowed(columns, self._warm_start[1].placed & columns.can)
 
     def _large(
         self, problem: Problem, columns: Columns, left_s: Seconds, warm: Mapping[str, Any] | None
     ) -> Answer:
-        learnt, start = None, None
+        warm_start, start = None, None
         if warm is not None:
             start = placement_of(problem, warm)
             serve = serve_of(problem, warm)
-            learnt = memory.read(columns, warm.get("duals"), start, serve)
-        elif self._learnt is not None and self._learnt[0] == memory.shape_of(columns):
-            learnt = self._learnt[1]
-        return solve_large(columns, left_s, self._told, learnt, start)
+            warm_start = warm_starts.read(columns, warm.get("duals"), start, serve)
+        elif self._warm_start is not None and self._warm_start[0] == warm_starts.shape_of(columns):
+            warm_start = self._warm_start[1]
+        return solve_large(columns, left_s, self._told, warm_start, start)
 
 
 def _by_size(columns: Columns) -> Solver:

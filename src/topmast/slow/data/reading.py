@@ -134,7 +134,7 @@ def _once(field: str, names: tuple[str, ...]) -> None:
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """What is read of an earlier answer: placement, shares, and what it has learnt."""
+    """What is read of an earlier answer: placement, shares, and what it has warm_start."""
 
     placement: dict[str, tuple[str, ...]]
     serve: dict[str, dict[str, float]] = {}

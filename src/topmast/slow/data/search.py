@@ -9,11 +9,11 @@ import numpy as np
 from topmast.slow.arrays import Bools, Floats, Ints
 from topmast.slow.data import search_kernels as kernels
 from topmast.slow.data.columns import Columns
-from topmast.slow.data.ledger import terms_of
+from topmast.slow.data.objective import terms_of
 from topmast.slow.data.search_kernels import Fixed, Log, State
 
 
-class Search:
+class LocalSearch:
     """A state of one problem, and the moves on it. The state keeps every hard rule."""
 
     def __init__(self, columns: Columns, extra: Floats | None = None, seed: int = 1) -> None:

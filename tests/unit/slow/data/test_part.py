@@ -10,12 +10,12 @@ from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.columns import Columns, columns_of
 from topmast.slow.data.copies import sources_of
 from topmast.slow.data.generate import KINDS, Kind, Shape, make
-from topmast.slow.data.ledger import loads
+from topmast.slow.data.objective import loads
 from topmast.slow.data.part import Part, part_of, readers_of
 from topmast.slow.data.planner import Options, Planner, placement_of, serve_of
 from topmast.slow.data.prices import Prices, Relaxation, Relaxed
 from topmast.slow.data.reading import convert_problem
-from topmast.slow.data.search import Search
+from topmast.slow.data.search import LocalSearch
 
 SHAPE = Shape(tables=120, regions=4, workloads=150, seed=3)
 
@@ -34,7 +34,7 @@ def _cut(columns: Columns, placed: Bools, serve: Floats, works: Bools) -> tuple[
     relaxed = whole.solve(whole.begin(placed, serve), iterations=80)
     source = sources_of(columns, placed)
     assert source is not None
-    search = Search(columns)
+    search = LocalSearch(columns)
     search.adopt(placed, source)
     return relaxed, part_of(whole, relaxed, search.state, works, serve)
 

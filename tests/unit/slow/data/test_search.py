@@ -7,10 +7,10 @@ from tests.support.dataplan import check
 from topmast.slow.data.columns import columns_of
 from topmast.slow.data.copies import is_allowed
 from topmast.slow.data.generate import KINDS, Kind, Shape, make
-from topmast.slow.data.ledger import loads
+from topmast.slow.data.objective import loads
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.reading import convert_problem
-from topmast.slow.data.search import Search
+from topmast.slow.data.search import LocalSearch
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -19,7 +19,7 @@ def test_the_books_are_right(kind: Kind, seed: int) -> None:
     """After many moves, made and taken back, every count is what it is when counted anew."""
     shape = Shape(kind=kind, tables=150, regions=4, workloads=300, seed=seed)
     columns = columns_of(convert_problem(make(shape)))
-    search = Search(columns, seed=seed)
+    search = LocalSearch(columns, seed=seed)
     assert search.begin()
     before = search.cost()
     change = search.descend(20)

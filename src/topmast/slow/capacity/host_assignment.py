@@ -11,7 +11,7 @@ from topmast.slow.capacity.problem import Host
 Racks = dict[str, list[int]]
 
 
-def dealt(classes: Classes, hosts: Sequence[Host], count: Ints) -> dict[int, int]:
+def assign_hosts(classes: Classes, hosts: Sequence[Host], count: Ints) -> dict[int, int]:
     """The claimant of every host of this model, by index.
 
     A claimant with too many gives up its cheapest hosts, each from the rack where it has the most; one with
@@ -21,11 +21,11 @@ def dealt(classes: Classes, hosts: Sequence[Host], count: Ints) -> dict[int, int
     for (_, k, _), members in classes.members.items():
         owner.update((index, k) for index in members)
     for e in range(len(classes.total)):
-        _deal_cell(classes, hosts, count, e, owner)
+        _assign_cell(classes, hosts, count, e, owner)
     return owner
 
 
-def _deal_cell(
+def _assign_cell(
     classes: Classes, hosts: Sequence[Host], count: Ints, e: int, owner: dict[int, int]
 ) -> None:
     held = classes.have.sum(axis=0)[:, e]

@@ -1,4 +1,4 @@
-"""What a plan has learnt, as the opaque ``duals`` of its answer: for the next plan, in another process."""
+"""The warm start of the next plan, as the opaque ``duals`` of an answer: for another process."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import numpy as np
 from topmast.model.errors import InvalidInput
 from topmast.slow.arrays import Bools, Floats
 from topmast.slow.data.columns import Columns
-from topmast.slow.data.large import Learnt
+from topmast.slow.data.large import WarmStart
 from topmast.slow.data.prices import Point
 
 FORMAT = 1
 MOST_BYTES = 2**31
 
 
-def written(columns: Columns, learnt: Learnt) -> dict[str, Any]:
+def written(columns: Columns, warm_start: WarmStart) -> dict[str, Any]:
     """The prices and the point of the relaxation, as numbers of 32 bits, compressed."""
-    arrays = [*learnt.point.arrays, learnt.cost]
+    arrays = [*warm_start.point.arrays, warm_start.cost]
     packed = b"".join(array.astype("<f4").tobytes() for array in arrays)
     data = base64.b64encode(zlib.compress(packed, 1)).decode("ascii")
-    return {"format": FORMAT, "shape": shape_of(columns), "weight": learnt.weight, "data": data}
+    return {"format": FORMAT, "shape": shape_of(columns), "weight": warm_start.weight, "data": data}
 
 
 def shape_of(columns: Columns) -> list[int]:
-    """What must be equal for learnt numbers to fit: the counts, and a sum over who reads what."""
+    """What must be equal for a warm start to fit: the counts, and a checksum over what reads what."""
     items, start = columns.reads.items, columns.reads.start
     mark = zlib.crc32(np.ascontiguousarray(np.concatenate([items, start])).tobytes())
     return [*columns.shape(), len(items), mark]
 
 
-def read(columns: Columns, duals: Any, placed: Bools, serve: Floats) -> Learnt | None:
+def read(columns: Columns, duals: Any, placed: Bools, serve: Floats) -> WarmStart | None:
     """What ``duals`` say, or None where they are of a problem of another shape."""
     if not isinstance(duals, dict) or duals.get("format") != FORMAT:
         return None
@@ -63,7 +63,7 @@ def read(columns: Columns, duals: Any, placed: Bools, serve: Floats) -> Learnt |
     ]
     for prices in arrays[2:5]:
         np.maximum(prices, 0.0, out=prices)
-    return Learnt(Point(*(each.copy() for each in arrays[:5])), weight, arrays[5], placed, serve)
+    return WarmStart(Point(*(each.copy() for each in arrays[:5])), weight, arrays[5], placed, serve)
 
 
 def _broken() -> InvalidInput:
