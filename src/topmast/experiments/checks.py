@@ -15,7 +15,8 @@ NO_DEMAND = "told beside ours, and nothing is demanded"
 
 
 def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
-    """What was published, what we found, whether it is what it must be; None: it cannot be compared, and ``why``.
+    """What was published, what we found, whether it is what it must be; None: it cannot be
+    compared, and ``why``.
 
     ``why_not``: why what ours ran on is not what was published; empty: it is.
     """
@@ -36,7 +37,9 @@ def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
 
 
 def _found(check: Check, means: Means) -> list[float]:
-    """Our figure at every load and age of the signal; how many times as large another case's is, if one is named."""
+    """Our figure at every load and age of the signal; how many times as large another case's is,
+    if one is named.
+    """
     own = [m["figures"].get(check.figure) for m in means if m["case"] == check.case]
     values = [value["mean"] for value in own if value is not None]
     if check.than is None:

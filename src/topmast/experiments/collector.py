@@ -1,4 +1,6 @@
-"""Python's collector of cycles, told to look less often while a run makes many values and few cycles."""
+"""Python's collector of cycles, told to look less often while a run makes many values and few
+cycles.
+"""
 
 from __future__ import annotations
 

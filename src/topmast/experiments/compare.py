@@ -22,7 +22,9 @@ Tell = Callable[[int, int], None]
 def compare(
     options: RunOptions, profiles: Sequence[str], tell: Tell | None = None
 ) -> dict[str, Any]:
-    """`topmast compare`: a summary for every profile; with ``options.out`` a folder for each, and a page."""
+    """`topmast compare`: a summary for every profile; with ``options.out`` a folder for each, and
+    a page.
+    """
     names = list(dict.fromkeys(profiles))
     if not names:
         raise InvalidInput("names no contender", field="--profile", remedy="give two or more")

@@ -34,10 +34,12 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StandIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is generated where a published trace is not there: a kind of trace, with so many jobs as the scale says.
+    """What is generated where a published trace is not there: a kind of trace, with so many jobs
+    as the scale says.
 
-    ``load``: the work of all jobs over what the fleet can do while they arrive; None: as they come. ``times``: so many times
-    as many jobs. ``gpus``: of those only the ones with so many GPUs; None: all.
+    ``load``: the work of all jobs over what the fleet can do while they arrive; None: as they
+    come. ``times``: so many times as many jobs. ``gpus``: of those only the ones with so many
+    GPUs; None: all.
     """
 
     kind: str
@@ -49,11 +51,13 @@ class StandIn(Struct, frozen=True, forbid_unknown_fields=True):
 class Files(Struct, frozen=True, forbid_unknown_fields=True):
     """A trace and a fleet on which cases run.
 
-    ``throughputs``: a table of speeds below the folder of published data, with pairs; without that folder nobody knows
-    how two jobs get on with one another, and the settings of the world say it for all.
+    ``throughputs``: a table of speeds below the folder of published data, with pairs; without
+    that folder nobody knows how two jobs get on with one another, and the settings of the world
+    say it for all.
 
-    ``trace``: a file below the folder of published data, in ``format``; None: only ``stand_in`` there is.
-    ``fleet``: the document of a fleet file. ``host_gpus``: what one task holds at most; None: what the largest host has.
+    ``trace``: a file below the folder of published data, in ``format``; None: only ``stand_in``
+    there is. ``fleet``: the document of a fleet file. ``host_gpus``: what one task holds at most;
+    None: what the largest host has.
     """
 
     fleet: Mapping[str, Any]
@@ -75,12 +79,12 @@ class Measure(StrEnum):
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One contender: a profile, with options laid over it (``sim.`` ones are the world's).
 
-    ``plan``: its data is placed by the planner from a forecast; ``placement``: by the simple placement
-    from the day's own demand. ``signals``: whether it goes by a load signal, so that it runs once for
-    every age of one. ``files``: on which of the experiment's files it runs; empty: on its workload.
-    Without ``overheads`` nothing but work takes time. An ``oracle`` knows the total service of all jobs
-    from the start, for the Gittins index. ``workload``: jobs of its own; ``against``: the case that its
-    savings are over.
+    ``plan``: its data is placed by the planner from a forecast; ``placement``: by the simple
+    placement from the day's own demand. ``signals``: whether it goes by a load signal, so that it
+    runs once for every age of one. ``files``: on which of the experiment's files it runs; empty:
+    on its workload. Without ``overheads`` nothing but work takes time. An ``oracle`` knows the
+    total service of all jobs from the start, for the Gittins index. ``workload``: jobs of its
+    own; ``against``: the case that its savings are over.
     """
 
     name: str
@@ -100,8 +104,9 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
     """A published figure, and what ours must be.
 
-    ``public``: what the public implementation prints; ours must be ``within`` this part of it. ``than``: ours is how
-    many times larger the figure of that case is. On files that are not there, or cut, nothing is checked.
+    ``public``: what the public implementation prints; ours must be ``within`` this part of it.
+    ``than``: ours is how many times larger the figure of that case is. On files that are not
+    there, or cut, nothing is checked.
     """
 
     case: str
@@ -118,8 +123,9 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """Contenders on the same files, over loads and ages of the load signal (None: as they come).
 
     ``placement`` is made for the cases that have none of their own; None leaves data where it is.
-    ``savings``: figures of which it is told, too, by which part they are below those of the case a case is ``against``.
-    ``parts``: the experiments that one is made of; it has nothing else then.
+    ``savings``: figures of which it is told, too, by which part they are below those of the case
+    a case is ``against``. ``parts``: the experiments that one is made of; it has nothing else
+    then.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""The files of a case: a published trace where it is there, else what the generator makes in its stead."""
+"""The files of a case: a published trace where it is there, else what the generator makes in its
+stead.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def open_files(files: Files, scale: Scale, seed: int, data: Path | None) -> tupl
 
 
 def _fitting(trace: Trace, gpus: int) -> Trace:
-    """The jobs that the fleet could hold, of any GPU model and tenant, as the other formats have them."""
+    """The jobs that the fleet could hold, of any GPU model and tenant, as the other formats have
+    them.
+    """
     rows = np.flatnonzero(trace.total_gpus() <= gpus)
     kept = trace.take(rows)
     return msgspec.structs.replace(kept, tenant=same_text(DEFAULT_TENANT, len(rows)))

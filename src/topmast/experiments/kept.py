@@ -22,8 +22,8 @@ class _Line(Struct, frozen=True, forbid_unknown_fields=True):
 class Kept:
     """The figures of each run in a file of lines, written as soon as a run is over.
 
-    The first line names the setting. A file of another setting, and a line cut off by the end of a process,
-    count for nothing. Without a ``folder`` nothing is kept.
+    The first line names the setting. A file of another setting, and a line cut off by the end of
+    a process, count for nothing. Without a ``folder`` nothing is kept.
     """
 
     def __init__(self, folder: Path | None, setting: dict[str, Any]) -> None:

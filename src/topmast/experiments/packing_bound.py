@@ -1,9 +1,11 @@
-"""The most work that any scheduler could do on `gandiva-like` jobs: GPUs without hosts, gangs without form, nothing takes time.
+"""The most work that any scheduler could do on `gandiva-like` jobs: GPUs without hosts, gangs
+without form, nothing takes time.
 
-At each moment a linear program gives jobs the parts of GPUs of each model, alone or beside the best partner that the table
-has, so that most work is done (as in Gavel, OSDI '20, with space sharing). Jobs of one kind share evenly. That is greedy in
-time, and so no proof; the work of jobs that never wait for anything (``endless``) is one. Run as
-``python -m topmast.experiments.packing_bound TABLE``.
+At each moment a linear program gives jobs the parts of GPUs of each model, alone or beside the
+best partner that the table has, so that most work is done (as in Gavel, OSDI '20, with space
+sharing). Jobs of one kind share evenly. That is greedy in time, and so no proof; the work of jobs
+that never wait for anything (``endless``) is one. Run as ``python -m
+topmast.experiments.packing_bound TABLE``.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ JOBS = 1_000
 
 
 class Way:
-    """Columns of the program: a GPU model, the kinds that have one of its GPUs, and what each does there.
+    """Columns of the program: a GPU model, the kinds that have one of its GPUs, and what each
+    does there.
 
-    A kind is what a job trains, and its GPUs: only gangs of one size can share, and large ones go worse together.
+    A kind is what a job trains, and its GPUs: only gangs of one size can share, and large ones go
+    worse together.
     """
 
     def __init__(self, speeds: dict[str, Floats], table: Throughputs | None, kinds: list[Kind]):
@@ -68,7 +72,9 @@ class Way:
 
 
 def work_rate(trace: Trace, table: Throughputs, *, pairs: bool) -> float:
-    """Work done until the last job comes over the GPU-seconds there were. O(steps x a linear program)."""
+    """Work done until the last job comes over the GPU-seconds there were. O(steps x a linear
+    program).
+    """
     of = list(zip(trace.model.values(), trace.total_gpus().tolist(), strict=True))
     kinds = sorted(set(of))
     kind = np.array([kinds.index(each) for each in of])

@@ -1,4 +1,6 @@
-"""The page of an experiment: what was asked, what was published, what we found, with tables and plots."""
+"""The page of an experiment: what was asked, what was published, what we found, with tables and
+plots.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The days before a generated day: a history from which the experiment's placement is forecast.
 
-A generated trace is one day. The days before it have the same tables and the same distributions of jobs,
-and nothing else in common: each draws its jobs anew. How popular a table is, a day's readers tell only
-roughly: its rate is drawn from what the readers of the day allow (a Gamma posterior), and drifts from day
-to day. Tables come and go: some of the day's are new and have no past, and others that are gone filled the
-days before.
+A generated trace is one day. The days before it have the same tables and the same distributions
+of jobs, and nothing else in common: each draws its jobs anew. How popular a table is, a day's
+readers tell only roughly: its rate is drawn from what the readers of the day allow (a Gamma
+posterior), and drifts from day to day. Tables come and go: some of the day's are new and have no
+past, and others that are gone filled the days before.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> 
     always = np.zeros(spaces, np.int64)
 
     def with_spaces(of_tables: Ints, of_spaces: Ints) -> Ints:
-        """Items: the tables of today, all tables of each namespace together, tables that are gone."""
+        """Items: the tables of today, all tables of each namespace together, tables that are
+        gone.
+        """
         return np.concatenate([of_tables[:count], of_spaces, of_tables[count:]])
 
     history = History(
@@ -103,7 +105,9 @@ def _lives(tables: Tables, rate: Floats, days: int, rng: Generator) -> Lives:
 
 
 class Tables(Struct, frozen=True):
-    """The datasets of a fleet by number, and the namespace [d] of each: its name up to the last dot."""
+    """The datasets of a fleet by number, and the namespace [d] of each: its name up to the last
+    dot.
+    """
 
     names: tuple[str, ...]
     namespace: Ints
@@ -125,7 +129,9 @@ class Tables(Struct, frozen=True):
 
 
 def kinds_of(trace: Trace, fleet: Fleet) -> tuple[tuple[Kind, ...], Ints]:
-    """The kinds of work there are, and that [n] of each job: its first model, its band, who cannot hold its gang."""
+    """The kinds of work there are, and that [n] of each job: its first model, its band, who
+    cannot hold its gang.
+    """
     models, rooms = fleet.models(), Rooms(fleet)
     known = {Kind(m, pressing): i for i, (m, pressing) in enumerate(product(models, (False, True)))}
     first = [names.split("|")[0] for names in trace.gpu_models.names]
@@ -143,7 +149,9 @@ def kinds_of(trace: Trace, fleet: Fleet) -> tuple[tuple[Kind, ...], Ints]:
 
 
 def _rates(trace: Trace, tables: Tables, rng: Generator) -> Floats:
-    """A rate [d] for the whole trace that its readers allow: Gamma, as if nothing had been known before."""
+    """A rate [d] for the whole trace that its readers allow: Gamma, as if nothing had been known
+    before.
+    """
     number = {name: i for i, name in enumerate(tables.names)}
     first = np.array([number.get(text.split("|")[0], -1) for text in trace.datasets.names])
     reads = first[trace.datasets.codes]

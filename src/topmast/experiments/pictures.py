@@ -1,4 +1,6 @@
-"""The plots of an experiment: lines over loads, or a bar for each case, in a row for the jobs that it ran on."""
+"""The plots of an experiment: lines over loads, or a bar for each case, in a row for the jobs
+that it ran on.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def _lines(axes: Any, name: str, means: Means) -> None:
 
 
 def _by_case(experiment: Experiment, means: Means, public: Public) -> Figure:
-    """A row of panels for the jobs that cases ran on, as cases on other jobs are not to be compared."""
+    """A row of panels for the jobs that cases ran on, as cases on other jobs are not to be
+    compared.
+    """
     names = experiment.plots
     jobs = {case.name: jobs_of(case) for case in experiment.cases}
     rows: dict[str, list[Mapping[str, Any]]] = {}

@@ -1,8 +1,9 @@
 """A simple data placement, made once before a run: where each dataset gets replicas.
 
-It stands in for the slow path. Datasets that jobs read together are one unit and stay together. Greedy:
-the unit with the most demand first, to the region whose worst ratio of demand to supply stays lowest;
-then a second replica for units that are worth most per byte, while a budget of storage lasts.
+It stands in for the slow path. Datasets that jobs read together are one unit and stay together.
+Greedy: the unit with the most demand first, to the region whose worst ratio of demand to supply
+stays lowest; then a second replica for units that are worth most per byte, while a budget of
+storage lasts.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ STAYS = 0.05
 
 
 class PlacementOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How to place. ``overhead``: bytes of replicas beyond one copy, over those of one copy, at most.
+    """How to place. ``overhead``: bytes of replicas beyond one copy, over those of one copy, at
+    most.
 
-    ``together``: what stays in one region: datasets read `by-job` together, or all of a `by-tenant`.
-    ``forecast_error``: the standard deviation of the logarithm of a forecast over the truth.
+    ``together``: what stays in one region: datasets read `by-job` together, or all of a
+    `by-tenant`. ``forecast_error``: the standard deviation of the logarithm of a forecast over
+    the truth.
     """
 
     together: str = "by-job"
@@ -36,7 +39,9 @@ class PlacementOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Unit(Struct):
-    """Datasets that stay together: their demand in GPU-seconds by model (m), their home, their size."""
+    """Datasets that stay together: their demand in GPU-seconds by model (m), their home, their
+    size.
+    """
 
     datasets: list[int]
     gpu_s: Floats
@@ -201,7 +206,9 @@ def _first_copies(units: list[Unit], supply: Floats, room: Floats) -> Floats:
 def _second_copies(
     units: list[Unit], supply: Floats, room: Floats, load: Floats, overhead: float
 ) -> None:
-    """A second region for what is read most per byte, so that its jobs may go where there is room."""
+    """A second region for what is read most per byte, so that its jobs may go where there is
+    room.
+    """
     total = sum((unit.gpu_s for unit in units), np.zeros(supply.shape[1]))
     fair = total / np.maximum(supply.sum(axis=0), 1.0)
     budget = overhead * sum(unit.size_bytes for unit in units)

@@ -1,4 +1,6 @@
-"""The placement of an experiment by `plan data`, from a forecast: the production planner, before a run."""
+"""The placement of an experiment by `plan data`, from a forecast: the production planner, before
+a run.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ DAY_S = 86_400.0
 class PlanOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """How to plan: from how many days of history, for what, for how long.
 
-    ``scenarios``: for so many days drawn from the forecast; 0: for one day, the forecast's mean, or its
-    ``quantile``.
+    ``scenarios``: for so many days drawn from the forecast; 0: for one day, the forecast's mean,
+    or its ``quantile``.
     """
 
     history_days: int = 14

@@ -1,4 +1,6 @@
-"""How well durations are predicted: past jobs replayed in time, a tree grown on the first part, the rest told."""
+"""How well durations are predicted: past jobs replayed in time, a tree grown on the first part,
+the rest told.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def known_jobs(trace: Trace) -> list[Known]:
 
 
 def prediction_figures(trace: Trace) -> dict[str, float | None]:
-    """Shares of the later tasks, and of their instances, told within 25%; by the tree, and by the history alone.
+    """Shares of the later tasks, and of their instances, told within 25%; by the tree, and by the
+    history alone.
 
     Waits are those recorded, where the trace has them. O(n log n).
     """

@@ -1,4 +1,6 @@
-"""`topmast reproduce`: every contender of an experiment on the same files, over seeds, loads and signals."""
+"""`topmast reproduce`: every contender of an experiment on the same files, over seeds, loads and
+signals.
+"""
 
 from __future__ import annotations
 
@@ -108,8 +110,9 @@ def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
 
 
 def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) -> list[Point]:
-    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one, one on a published trace
-    once for all seeds. Cases whose jobs are in a published file that is not there are left out.
+    """Every run, seed by seed; a case that goes by no signal runs once for all ages of one, one
+    on a published trace once for all seeds. Cases whose jobs are in a published file that is not
+    there are left out.
     """
     loads = experiment.loads if scale.loads is None else scale.loads
     signals = experiment.signals_s if scale.signals_s is None else scale.signals_s
@@ -130,7 +133,9 @@ def run_experiment(
     tell: Tell | None = None,
     kept: Kept | None = None,
 ) -> dict[str, Any]:
-    """All runs of one experiment, and what they amount to; runs that are ``kept`` are not repeated."""
+    """All runs of one experiment, and what they amount to; runs that are ``kept`` are not
+    repeated.
+    """
     kept = Kept(None, {}) if kept is None else kept
     scale = scale_of(experiment, options)
     points = points_of(experiment, scale, options.data)

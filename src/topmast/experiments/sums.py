@@ -1,4 +1,6 @@
-"""What the runs of an experiment amount to: means over seeds, savings, and published figures beside them."""
+"""What the runs of an experiment amount to: means over seeds, savings, and published figures
+beside them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def add_savings(experiment: Experiment, means: Sequence[dict[str, Any]]) -> None:
-    """By which part a mean is below that of the case it is against: of sums, so that runs without waits count too."""
+    """By which part a mean is below that of the case it is against: of sums, so that runs without
+    waits count too.
+    """
     against = {case.name: case.against for case in experiment.cases}
     found = {(m["case"], m["load"], m["signal_s"]): m["figures"] for m in means}
     for m in means:

@@ -31,7 +31,9 @@ class Watch:
         return Tables(self._nothing, self._nothing, self._interval, self._copy)
 
     def allocated_late(self) -> float:
-        """GPU-seconds held over those present in the second half of the window, when the fleet is full."""
+        """GPU-seconds held over those present in the second half of the window, when the fleet is
+        full.
+        """
         return self._held / self._present if self._present else 0.0
 
     def in_use(self) -> float:

@@ -9,7 +9,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 
 def worker_pool(workers: int) -> ProcessPoolExecutor:
-    """So many processes. Spawned, not forked: a fork would copy threads' locks in whatever state they are."""
+    """So many processes. Spawned, not forked: a fork would copy threads' locks in whatever state
+    they are.
+    """
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
 

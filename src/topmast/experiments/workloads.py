@@ -1,4 +1,6 @@
-"""The jobs and the fleet of a run: generated, or read from a public file, and made to fit the question asked."""
+"""The jobs and the fleet of a run: generated, or read from a public file, and made to fit the
+question asked.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ HOST_GPUS = 8
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where jobs come from (the generator ``kind``, or ``file`` in the folder of public data), and what is changed.
+    """Where jobs come from (the generator ``kind``, or ``file`` in the folder of public data),
+    and what is changed.
 
-    ``pool_gpus``: they run on one pool of hosts of 8 GPUs, whatever model they ask for; ``machines``: on this part of
-    the fleet that belongs to them. ``gpus_only``: tasks without GPUs are left out; ``most_gpus``, ``most_tasks``: and those
-    that ask for more; ``whole``: shares of a GPU are rounded up; ``longest_s``: longer ones are cut;
-    ``spread_s``: they arrive one after the other, so far apart. ``flexible``: tasks that ask for one of these models take any.
-    ``by_request``: a job's tenant is the model that it asks for, so that figures by tenant are figures by request.
+    ``pool_gpus``: they run on one pool of hosts of 8 GPUs, whatever model they ask for;
+    ``machines``: on this part of the fleet that belongs to them. ``gpus_only``: tasks without
+    GPUs are left out; ``most_gpus``, ``most_tasks``: and those that ask for more; ``whole``:
+    shares of a GPU are rounded up; ``longest_s``: longer ones are cut; ``spread_s``: they arrive
+    one after the other, so far apart. ``flexible``: tasks that ask for one of these models take
+    any. ``by_request``: a job's tenant is the model that it asks for, so that figures by tenant
+    are figures by request.
     """
 
     kind: str = ""

@@ -12,7 +12,8 @@ from topmast.sim.settings import Settings, read_settings, told_apart
 def world_of(
     profile: str, options: Mapping[str, str], *, overheads: bool
 ) -> tuple[Profile, Settings]:
-    """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that does not fit.
+    """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that
+    does not fit.
 
     Without ``overheads`` nothing but work takes time, and nobody is too young to be stopped.
     """

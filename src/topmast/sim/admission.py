@@ -1,4 +1,6 @@
-"""Jobs that not even an empty fleet could hold: found before they are submitted, once for every kind."""
+"""Jobs that not even an empty fleet could hold: found before they are submitted, once for every
+kind.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from topmast.slow.capacity.feedback import Limits
 class Admission:
     """Asks machines of its own, on whose fleet nothing ever runs.
 
-    ``growth``: how far clusters may grow, where it is planned whose hosts are; what would fit then is not refused.
+    ``growth``: how far clusters may grow, where it is planned whose hosts are; what would fit
+    then is not refused.
     """
 
     def __init__(self, machines: Machines, fleet: Fleet, growth: Limits | None = None) -> None:

@@ -1,8 +1,8 @@
 """Demand by region: what runs there, and the part of the queue that would have to go there.
 
-A queued job may go to some regions (those that hold its data); its demand is split over them so that the
-largest ratio of demand to supply is least. That split is the one that levels the ratios as far as it
-can; it is found by filling up, class by class, until nothing moves any more.
+A queued job may go to some regions (those that hold its data); its demand is split over them so
+that the largest ratio of demand to supply is least. That split is the one that levels the ratios
+as far as it can; it is found by filling up, class by class, until nothing moves any more.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def split(
 ) -> dict[Regions, list[float]]:
     """What each class of ``demand`` puts on each of its regions. O(rounds x classes x regions).
 
-    Minimises the sum of supply x ratio^2 class by class, which is convex and whose one optimum in the
-    totals by region also has the least largest ratio (and then the least next one).
+    Minimises the sum of supply x ratio^2 class by class, which is convex and whose one optimum in
+    the totals by region also has the least largest ratio (and then the least next one).
     """
     load = list(running)
     parts: dict[Regions, list[float]] = {}
@@ -47,7 +47,9 @@ def split(
 
 
 def _pour(gpus: float, base: Sequence[float], supply: Sequence[float]) -> list[float]:
-    """Pour ``gpus`` over vessels filled to ``base`` of width ``supply`` up to one level. O(n log n)."""
+    """Pour ``gpus`` over vessels filled to ``base`` of width ``supply`` up to one level. O(n log
+    n).
+    """
     wide = [i for i in range(len(base)) if supply[i] > 0]
     if not wide:
         return [gpus / len(base)] * len(base)

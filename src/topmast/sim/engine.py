@@ -1,8 +1,8 @@
 """The engine of a cluster that only reckons: gangs start, work, checkpoint, stop and fail on time.
 
-It takes the orders of a real engine and posts the same news (see `ports.Engine`). A task starts when it is
-told to; what it needs to start up counts as running. A checkpoint is reported when it matters: when an
-attempt is stopped or lost, and before victims are chosen.
+It takes the orders of a real engine and posts the same news (see `ports.Engine`). A task starts
+when it is told to; what it needs to start up counts as running. A checkpoint is reported when it
+matters: when an attempt is stopped or lost, and before victims are chosen.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ Post = Callable[[Address, Sequence[m.Message]], object]
 
 
 class Attempt(Struct):
-    """A gang that runs. ``left``: the tasks that have not ended, by rank, and on which host each is.
+    """A gang that runs. ``left``: the tasks that have not ended, by rank, and on which host each
+    is.
 
-    ``saves``: the work that its last checkpoint will hold once it has been stopped, and when. ``still_s``: since when
-    others have its GPUs; ``pauses``: when they had them before (in its own time) and for how long. ``fails``: once it goes on.
+    ``saves``: the work that its last checkpoint will hold once it has been stopped, and when.
+    ``still_s``: since when others have its GPUs; ``pauses``: when they had them before (in its
+    own time) and for how long. ``fails``: once it goes on.
     """
 
     gang: m.StartGang
@@ -107,7 +109,9 @@ class SimulatedEngine(EngineOrders):
         model_of: Callable[[str], str] = str,
         hosts: dict[str, SimulatedEngine] | None = None,
     ) -> None:
-        """``hosts``: by name, the engine that has each host of the world now; all engines share it."""
+        """``hosts``: by name, the engine that has each host of the world now; all engines share
+        it.
+        """
         self.manager = manager
         self.attempts: dict[str, Attempt] = {}
         self.down: dict[str, bool] = {}
@@ -169,7 +173,9 @@ class SimulatedEngine(EngineOrders):
                 self._heap.put(fails_s, Priority.NEWS, self._fail, attempt)
 
     def adopt(self, gang: m.StartGang, ended: frozenset[int], progress: Progress) -> None:
-        """Go on with a gang that was started elsewhere, at the speed that it has; some ranks have ended."""
+        """Go on with a gang that was started elsewhere, at the speed that it has; some ranks have
+        ended.
+        """
         here = {seat.rank: seat.host for seat in gang.seats if seat.rank not in ended}
         attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
         for key in _slots(gang) if self._sharing is not None else ():

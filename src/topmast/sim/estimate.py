@@ -15,7 +15,9 @@ from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 
 ENOUGH_RUNS = 5
-"""So many finished jobs tell how far given durations are off; with fewer the usual error is taken."""
+"""So many finished jobs tell how far given durations are off; with fewer the usual error is
+taken.
+"""
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
 USUAL_ERROR = (0.8, 1.25)
 LIMIT_ERROR = (0.1, 1.0)
@@ -36,7 +38,9 @@ class Basis(StrEnum):
 
 
 class Estimate(Struct, frozen=True):
-    """The whole run, in seconds: early, as expected, late. ``source``: the group of a history, or what the jobs that are alike are called."""
+    """The whole run, in seconds: early, as expected, late. ``source``: the group of a history, or
+    what the jobs that are alike are called.
+    """
 
     early_s: float
     run_s: float

@@ -1,8 +1,9 @@
 """When jobs will start: a copy of the system run ahead, and how sure that is.
 
-The copy runs once, with the durations that are expected. If all that is under way and ahead took f times
-as long, the whole schedule would be drawn out f times, for the same jobs would come free in the same
-order; so the range of a start is the wait times the range of the work that ended before it.
+The copy runs once, with the durations that are expected. If all that is under way and ahead took
+f times as long, the whole schedule would be drawn out f times, for the same jobs would come free
+in the same order; so the range of a start is the wait times the range of the work that ended
+before it.
 """
 
 from __future__ import annotations

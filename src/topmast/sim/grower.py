@@ -1,4 +1,6 @@
-"""Trees for predictions, grown for real; how long that takes is a function of the jobs, not of this machine."""
+"""Trees for predictions, grown for real; how long that takes is a function of the jobs, not of
+this machine.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from enum import IntEnum
 from typing import Any
 
 TICKS_PER_S = 1e6
-"""Times are whole microseconds, so that what happens at one instant by the trace does so here: sums of
-decimal fractions, in binary, would miss one another by a hair."""
+"""Times are whole microseconds, so that what happens at one instant by the trace does so here:
+sums of decimal fractions, in binary, would miss one another by a hair.
+"""
 Entry = tuple[float, int, int, Callable[[Any], None], Any]
 
 
@@ -31,7 +32,9 @@ def instant(at_s: float) -> float:
 
 
 def not_before(at_s: float) -> float:
-    """The first whole microsecond that is not before a time: who wants to be woken is not woken early."""
+    """The first whole microsecond that is not before a time: who wants to be woken is not woken
+    early.
+    """
     near_s = instant(at_s)
     return near_s if near_s >= at_s else instant(near_s + 1.0 / TICKS_PER_S)
 

@@ -1,8 +1,8 @@
 """Links between the queue and the placers: latency, jitter and loss, from seeded streams.
 
-Messages of one direction of one link keep their order. Delivery between processes is at least once, so a
-lost message costs a timeout and is sent again; but a question about plans, and its answer, are simply
-lost: the queue passes over a region that stays silent.
+Messages of one direction of one link keep their order. Delivery between processes is at least
+once, so a lost message costs a timeout and is sent again; but a question about plans, and its
+answer, are simply lost: the queue passes over a region that stays silent.
 """
 
 from __future__ import annotations

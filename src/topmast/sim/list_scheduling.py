@@ -1,8 +1,8 @@
 """A start reckoned from GPU counts alone: for queues that are too long to run ahead in time.
 
-List scheduling in the present order of the queue (Graham, 1969), on one pool for each GPU model: a job
-starts when those before it have started and enough GPUs of its first model are free. It knows nothing
-of hosts, quotas, data or preemption.
+List scheduling in the present order of the queue (Graham, 1969), on one pool for each GPU model:
+a job starts when those before it have started and enough GPUs of its first model are free. It
+knows nothing of hosts, quotas, data or preemption.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Pool:
 
 
 def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
-    """When a job starts that the what-if run has not got to, and how many are before it. O(jobs log jobs)."""
+    """When a job starts that the what-if run has not got to, and how many are before it. O(jobs
+    log jobs).
+    """
     pools, queue = _pools(whatif), whatif.machines.queue
     for ahead, name in enumerate(queue.backlog.in_order()):
         spec = queue.jobs[name].spec
@@ -52,7 +54,9 @@ def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
 
 
 def _model(spec: JobSpec, pools: dict[str, Pool]) -> str:
-    """The first model that a job lists and that there is; of any model, the one with the most GPUs."""
+    """The first model that a job lists and that there is; of any model, the one with the most
+    GPUs.
+    """
     listed = [a.model for g in spec.groups for a in g.resources.accelerators]
     named = next((model for model in listed if model in pools), None)
     if named is not None or not any(model is None for model in listed):

@@ -49,7 +49,8 @@ class Carrier(Protocol):
 class Loop:
     """Delivers messages at virtual times.
 
-    ``hears``: who keeps the books, by type of message. ``ticks``, if given, measures what each scope takes.
+    ``hears``: who keeps the books, by type of message. ``ticks``, if given, measures what each
+    scope takes.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class Loop:
             self._running = False
 
     def _cascade(self) -> Any:
-        """Deliver what is in the inbox and all that follows. It runs for every message of a run, so it
-        is one plain loop.
+        """Deliver what is in the inbox and all that follows. It runs for every message of a run,
+        so it is one plain loop.
         """
         now, inbox, known = self.clock.now_s, self._inbox, self.machines.known
         take, hears, carrier, ticks = inbox.popleft, self._hears, self.carrier, self._ticks

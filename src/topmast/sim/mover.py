@@ -24,7 +24,9 @@ Went = Callable[[str, str, float], None]
 
 
 class _Lane(Struct):
-    """One directed link: ``served`` bytes have gone to each copy that has been there all the time."""
+    """One directed link: ``served`` bytes have gone to each copy that has been there all the
+    time.
+    """
 
     bytes_per_s: float
     served: float = 0.0

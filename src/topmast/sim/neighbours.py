@@ -1,8 +1,9 @@
 """How much slower a gang goes for where it sits, and for who sits beside it.
 
-Three things slow a gang, each by an option of the world, none of them by default: tasks far from each other
-(`across_hosts`, `across_racks`, `across_pods`: speed relative to one host), tasks that share a GPU
-(`shared_gpu`), and tasks that share the CPUs of a host (`busy_cpus`). A gang goes as fast as the slowest of its tasks.
+Three things slow a gang, each by an option of the world, none of them by default: tasks far from
+each other (`across_hosts`, `across_racks`, `across_pods`: speed relative to one host), tasks that
+share a GPU (`shared_gpu`), and tasks that share the CPUs of a host (`busy_cpus`). A gang goes as
+fast as the slowest of its tasks.
 """
 
 from __future__ import annotations

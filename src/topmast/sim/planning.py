@@ -1,4 +1,5 @@
-"""A cadence of the slow path under the virtual clock: the production code, with the time that solving takes modelled.
+"""A cadence of the slow path under the virtual clock: the production code, with the time that
+solving takes modelled.
 
 How long a solver really takes does not change a run: it is limited by work alone.
 """
@@ -91,7 +92,8 @@ class Solved(Struct, frozen=True):
 class SimulatedPlanning:
     """Drives a cadence by the event heap. A plan is there ``plan_s`` after it was asked for.
 
-    Plans are asked for until ``until_s``, when the last job is submitted: no job would gain by later ones.
+    Plans are asked for until ``until_s``, when the last job is submitted: no job would gain by
+    later ones.
     """
 
     def __init__(

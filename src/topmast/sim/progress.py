@@ -1,9 +1,10 @@
 """How far an attempt has come: work, checkpoints and start-up as functions of time, in closed form.
 
-From its launch an attempt starts up, takes up what was kept before, and then works ``interval_s`` at a
-time, each time followed by a checkpoint; the last stretch is shorter and ends the job. So one event, the
-end, is enough for an attempt; everything else is reckoned when somebody asks. When its speed changes on the
-way, the stretches of time stay as they are, and the work done in them is piecewise linear.
+From its launch an attempt starts up, takes up what was kept before, and then works ``interval_s``
+at a time, each time followed by a checkpoint; the last stretch is shorter and ends the job. So
+one event, the end, is enough for an attempt; everything else is reckoned when somebody asks. When
+its speed changes on the way, the stretches of time stay as they are, and the work done in them is
+piecewise linear.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from msgspec import Struct
 
 
 class Progress(Struct, gc=False):
-    """One attempt. ``work_s`` is what is left, in seconds on the reference GPU; ``rate`` how fast it goes."""
+    """One attempt. ``work_s`` is what is left, in seconds on the reference GPU; ``rate`` how fast
+    it goes.
+    """
 
     begun_s: float
     """When work begins, after start-up and restore."""
@@ -23,7 +26,9 @@ class Progress(Struct, gc=False):
     interval_s: float
     checkpoint_s: float
     pieces: tuple[tuple[float, float, float], ...] = ()
-    """Changes of speed: from how many seconds of work on, the work done by then, and the speed since."""
+    """Changes of speed: from how many seconds of work on, the work done by then, and the speed
+    since.
+    """
 
     def go(self, now: float, rate: float) -> None:
         """Go at another speed from ``now`` on. O(1)."""
@@ -61,7 +66,9 @@ class Progress(Struct, gc=False):
         return since_s + max(0.0, self.work_s - before) / rate
 
     def when_s(self, work_s: float) -> float:
-        """When so much work will have been done, or was, if nothing comes between. O(changes of speed)."""
+        """When so much work will have been done, or was, if nothing comes between. O(changes of
+        speed).
+        """
         run_s, before, rate = 0.0, 0.0, self.rate
         for since_s, done_s, speed in self.pieces:
             if done_s >= work_s:
@@ -83,7 +90,9 @@ class Progress(Struct, gc=False):
         return min(self.work_s, self._work_in(self._worked_s(now)))
 
     def kept(self, now: float) -> tuple[float, float] | None:
-        """The work of the last complete checkpoint, and when that was; None before the first. O(1)."""
+        """The work of the last complete checkpoint, and when that was; None before the first.
+        O(1).
+        """
         cycle_s = self.interval_s + self.checkpoint_s
         cycles = math.floor((now - self.begun_s) / cycle_s)
         if cycles < 1:

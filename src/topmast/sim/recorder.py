@@ -1,7 +1,7 @@
 """The books: every job, attempt and copy as it happens, streamed to tables, summed up as it goes.
 
-A watcher of the loop. It hears what machines were told and decided, and keeps only the jobs that are not
-over; what is over goes into a row and into sums (`summary.py`).
+A watcher of the loop. It hears what machines were told and decided, and keeps only the jobs that
+are not over; what is over goes into a row and into sums (`summary.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from topmast.sim.workload import Arrival
 class Recorder:
     """Keeps the books of one run.
 
-    ``queue_jobs`` gives the state of a job in the queue; ``holds_data`` whether a region has all of a
-    job's datasets; ``kind_of`` the class of a job for the split of demand.
+    ``queue_jobs`` gives the state of a job in the queue; ``holds_data`` whether a region has all
+    of a job's datasets; ``kind_of`` the class of a job for the split of demand.
     """
 
     def __init__(
@@ -92,7 +92,9 @@ class Recorder:
     # --- time -------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> None:
-        """Bring all integrals up to ``now``, before anything changes. O(1), and a row per interval."""
+        """Bring all integrals up to ``now``, before anything changes. O(1), and a row per
+        interval.
+        """
         passed_s = now - self._now
         if passed_s <= 0:
             return
@@ -420,7 +422,9 @@ class Recorder:
     def replica_came(
         self, dataset: str, source: str, target: str, size: int, from_s: float, to_s: float, by: str
     ) -> None:
-        """A replica is complete; it was copied because of a job, which people know by its own name."""
+        """A replica is complete; it was copied because of a job, which people know by its own
+        name.
+        """
         self.advance(to_s)
         job = self.jobs.get(by)
         cause = by if job is None else job.arrival.spec.name

@@ -1,7 +1,8 @@
 """How fast a gang goes beside another one on the same GPUs, and how many mini-batches its work is.
 
-From a table of throughputs with pairs, as Gavel's is, where it has both; else from how busy a job alone keeps its GPU
-(`gpu_busy`): two that together want no more than the GPU has lose nothing, others share it evenly.
+From a table of throughputs with pairs, as Gavel's is, where it has both; else from how busy a job
+alone keeps its GPU (`gpu_busy`): two that together want no more than the GPU has lose nothing,
+others share it evenly.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from topmast.sim.settings import Settings
 from topmast.traces.throughputs import Throughputs, Work
 
 CRAWL = 0.01
-"""The speed, over that alone, of a gang of which the table says that it gets nowhere beside the other."""
+"""The speed, over that alone, of a gang of which the table says that it gets nowhere beside the
+other.
+"""
 EARLY_STEPS = 100
-"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva: early feedback)."""
+"""So many mini-batches are what people wait for to see whether a job is any good (Gandiva: early
+feedback).
+"""
 
 
 class Beside:

@@ -1,4 +1,6 @@
-"""One run: the production machines, the simulated world around them, and who feeds and watches them."""
+"""One run: the production machines, the simulated world around them, and who feeds and watches
+them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ from topmast.traces.trace import COLUMNS, Texts, Trace
 LOOK_EVERY = 1_024
 """After so many steps it is seen whether anything still happens, and progress is told."""
 HOPELESS_REPAIRS = 100
-"""Where nothing begins for so many mean repairs, every host has long been there, most of the time all of them."""
+"""Where nothing begins for so many mean repairs, every host has long been there, most of the time
+all of them.
+"""
 ROWS_OF_TIMELINE = 500
 
 
@@ -67,7 +71,9 @@ class Waits(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What became of a run. ``set_aside``: could never start; ``waiting``: nothing could help them."""
+    """What became of a run. ``set_aside``: could never start; ``waiting``: nothing could help
+    them.
+    """
 
     summary: dict[str, Any]
     set_aside: list[Waits]
@@ -237,7 +243,9 @@ class Simulation:
         return arrival.spec.datasets
 
     def _regions_of(self, kind: Any) -> tuple[int, ...]:
-        """The region where a class waits; else those that hold all its data now, those that hold some, or all."""
+        """The region where a class waits; else those that hold all its data now, those that hold
+        some, or all.
+        """
         if isinstance(kind, str):
             return (self.recorder.timeline.regions.index(kind),)
         datasets: tuple[str, ...] = kind
@@ -303,7 +311,9 @@ class Simulation:
                     break
 
     def _take_stock(self, _: object) -> None:
-        """When the last job comes: the work done by then, in GPU-seconds of the model listed first."""
+        """When the last job comes: the work done by then, in GPU-seconds of the model listed
+        first.
+        """
         left_s = dict(self.work.left_s)
         for engine in self.engines.values():
             left_s.update(engine.left_s())
@@ -465,7 +475,9 @@ class Simulation:
 
 
 def rate_of_size(spec: JobSpec, seats: Sequence[Seat], efficiency: float) -> float:
-    """Work per second of a gang with as many tasks as it has seats; 1 with those that it asked for."""
+    """Work per second of a gang with as many tasks as it has seats; 1 with those that it asked
+    for.
+    """
     elastic = spec.elastic
     if elastic is None:
         return 1.0
@@ -474,7 +486,9 @@ def rate_of_size(spec: JobSpec, seats: Sequence[Seat], efficiency: float) -> flo
 
 
 def rate(spec: JobSpec, models: Sequence[str]) -> float:
-    """Work per second of a gang on hosts of these models: the slowest decides; 1 on the first listed."""
+    """Work per second of a gang on hosts of these models: the slowest decides; 1 on the first
+    listed.
+    """
     listed = spec.groups[0].resources.accelerators
     if len(listed) < 2:
         return 1.0

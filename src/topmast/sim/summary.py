@@ -14,7 +14,9 @@ from topmast.sim.recorder import Recorder
 Floats = NDArray[np.float64]
 PERCENTILES = (50, 90, 99)
 STEADY = (0.7, 0.9)
-"""Between these parts of the window jobs are submitted that tell of a run without its beginning and its end."""
+"""Between these parts of the window jobs are submitted that tell of a run without its beginning
+and its end.
+"""
 
 
 def distribution(values: Floats) -> dict[str, float | None]:
@@ -68,7 +70,9 @@ def summary_of(recorder: Recorder, window: tuple[float, float]) -> dict[str, Any
 
 
 def _steady(recorder: Recorder, window: tuple[float, float]) -> NDArray[np.bool_]:
-    """Which of the jobs that succeeded came when the fleet was as full as it gets, and others came behind them."""
+    """Which of the jobs that succeeded came when the fleet was as full as it gets, and others
+    came behind them.
+    """
     submit_s, (first_s, last_s) = np.array(recorder.finished.submit_s), window
     low_s, high_s = (first_s + part * (last_s - first_s) for part in STEADY)
     steady: NDArray[np.bool_] = (submit_s >= low_s) & (submit_s < high_s)

@@ -1,7 +1,8 @@
 """What the fleet holds and is asked for over time: integrals, and the rows of `timeline.csv`.
 
-Every figure is a time-weighted mean over its interval. An interval ends at every ``step_s``, and wherever
-the GPUs present change, and at the first and last submission; so sums over rows are exact.
+Every figure is a time-weighted mean over its interval. An interval ends at every ``step_s``, and
+wherever the GPUs present change, and at the first and last submission; so sums over rows are
+exact.
 """
 
 from __future__ import annotations

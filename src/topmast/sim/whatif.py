@@ -1,7 +1,8 @@
-"""A copy of a live system that runs on by itself: its machines from snapshots, the world around them simulated.
+"""A copy of a live system that runs on by itself: its machines from snapshots, the world around
+them simulated.
 
-What runs goes on for as long as is expected of it; what waits is placed by the policies of the profile; no
-further job is submitted. The machines that the snapshots came from are never touched.
+What runs goes on for as long as is expected of it; what waits is placed by the policies of the
+profile; no further job is submitted. The machines that the snapshots came from are never touched.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ def state_snapshot_of(
 class WhatIf:
     """Machines restored from a snapshot, and a simulated world around them.
 
-    ``settings``: overheads of the world. ``hears``: listeners by type of message, see `Loop`. ``look`` is
-    called once, when everything is as it was in the snapshot, before anything happens.
+    ``settings``: overheads of the world. ``hears``: listeners by type of message, see `Loop`.
+    ``look`` is called once, when everything is as it was in the snapshot, before anything
+    happens.
     """
 
     def __init__(
@@ -176,7 +178,9 @@ class WhatIf:
                 self.expect(record, work_kept_s(record))
 
     def expect(self, record: JobRecord, done_s: float) -> float:
-        """What is left of a job of which ``done_s`` are done; what it kept need not be done again."""
+        """What is left of a job of which ``done_s`` are done; what it kept need not be done
+        again.
+        """
         estimate = self.left[record.id] = self.estimates.of(record.spec, done_s)
         left_s = self.work.left_s[record.id] = max(SHORTEST_S, estimate.run_s - work_kept_s(record))
         if record.kept_s > 0:
@@ -202,7 +206,9 @@ class WhatIf:
         self.loop.post(ids.QUEUE, (m.Recovered(),))
 
     def _adopt(self, cluster: str, attempt: Attempt, attempts: Mapping[str, Attempt]) -> None:
-        """An attempt goes on; beside a partner it is as fast as the two are together, since both run."""
+        """An attempt goes on; beside a partner it is as fast as the two are together, since both
+        run.
+        """
         spec, settings = attempt.spec, self.settings
         record = self.machines.queue.jobs.get(attempt.job)
         if record is None or record.finished:
@@ -284,7 +290,9 @@ class WhatIf:
         max_steps: int = 1 << 62,
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Let things happen until ``until_s``, or ``done``, or nothing more can, or the budget is spent."""
+        """Let things happen until ``until_s``, or ``done``, or nothing more can, or the budget is
+        spent.
+        """
         heap, step, begun = self.heap, self.loop.step, self.steps
         while len(heap) and heap.next_s() <= until_s and not done():
             step()

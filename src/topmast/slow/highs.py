@@ -60,7 +60,9 @@ def _joined(parts: list[Any], kind: Any) -> Any:
 
 
 class Solved(Struct, frozen=True):
-    """What HiGHS found. ``values`` None: no feasible point; ``bound``: a lower bound, perhaps -inf."""
+    """What HiGHS found. ``values`` None: no feasible point; ``bound``: a lower bound, perhaps
+    -inf.
+    """
 
     status: Status
     values: Floats | None
@@ -89,7 +91,9 @@ class Effort(Struct, frozen=True):
 
 
 def solve(model: Model, effort: Effort, start: tuple[Any, Floats] | None = None) -> Solved:
-    """Minimise, from a point of which ``start`` says some variables and values. One thread, no output."""
+    """Minimise, from a point of which ``start`` says some variables and values. One thread, no
+    output.
+    """
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -109,7 +113,9 @@ def solve(model: Model, effort: Effort, start: tuple[Any, Floats] | None = None)
 
 
 def curve_of(model: Model, limit_s: float) -> list[dict[str, float | None]]:
-    """Minimise for ``limit_s`` seconds, to watch: time, objective (None: none yet), bound and gap."""
+    """Minimise for ``limit_s`` seconds, to watch: time, objective (None: none yet), bound and
+    gap.
+    """
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)

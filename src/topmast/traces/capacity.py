@@ -1,4 +1,5 @@
-"""What kinds of hosts offer beside each GPU, what jobs ask for beside it, and which GPUs that leaves stranded.
+"""What kinds of hosts offer beside each GPU, what jobs ask for beside it, and which GPUs that
+leaves stranded.
 
 *MLaaS in the Wild* (Weng et al., NSDI '22, on CPUs as the bottleneck) found CPUs, not GPUs, to be what runs out on many machines.
 """
@@ -21,9 +22,9 @@ Kind = tuple[str, int, float, int]
 def capacity(trace: Trace, fleet: Fleet) -> list[dict[str, Any]]:
     """A row for each kind of hosts with GPUs, the most GPUs first. O(hosts + jobs x models).
 
-    What jobs ask for is weighed by GPU time; one that accepts several models counts for each as the fleet has
-    GPUs of it. ``stranded_gpus``: how many GPUs have no CPUs or memory left when jobs in that mixture fill the
-    hosts; amounts that do not limit are null.
+    What jobs ask for is weighed by GPU time; one that accepts several models counts for each as
+    the fleet has GPUs of it. ``stranded_gpus``: how many GPUs have no CPUs or memory left when
+    jobs in that mixture fill the hosts; amounts that do not limit are null.
     """
     hosts: dict[Kind, int] = {}
     for host in (h for r in fleet.regions for c in r.clusters for h in c.hosts if h.gpus):

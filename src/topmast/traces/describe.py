@@ -1,5 +1,5 @@
-"""What a trace is like, in the figures by which *MLaaS in the Wild* (Weng et al., NSDI '22) described PAI's:
-run times, waits, requests, gangs, recurrence, arrivals, and who submits.
+"""What a trace is like, in the figures by which *MLaaS in the Wild* (Weng et al., NSDI '22)
+described PAI's: run times, waits, requests, gangs, recurrence, arrivals, and who submits.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def _share(part: Bools | Floats, whole: Floats | None = None) -> float:
 
 
 def _gangs(trace: Trace, asked: Floats, gpu_s: Floats) -> dict[str, Any]:
-    """Of the jobs, and of the GPU time: gangs of several tasks, jobs of several GPUs, shares of one."""
+    """Of the jobs, and of the GPU time: gangs of several tasks, jobs of several GPUs, shares of
+    one.
+    """
     gang, several, part = trace.tasks > 1, asked > 1, (trace.gpus > 0) & (trace.gpus < 1)
     return {
         "gang_share": _share(gang),

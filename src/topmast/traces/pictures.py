@@ -17,7 +17,9 @@ MODELS = 5
 
 
 def draw(trace: Trace, folder: Path) -> list[Path]:
-    """Draw run times, waits, requests, gangs, recurrence and arrivals; what is not known is left out."""
+    """Draw run times, waits, requests, gangs, recurrence and arrivals; what is not known is left
+    out.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

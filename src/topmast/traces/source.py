@@ -1,4 +1,5 @@
-"""Where tables come from: text files, plain or gzipped, read in chunks of rows and never as a whole.
+"""Where tables come from: text files, plain or gzipped, read in chunks of rows and never as a
+whole.
 
 A file is judged by what it holds, not by its name. What is not text, does not end, or expands
 beyond reason is refused while it is read; nothing but a regular file is opened.

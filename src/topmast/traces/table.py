@@ -1,7 +1,7 @@
 """A table read by its layout: which columns a file has, what they hold, and what rows must satisfy.
 
-`read_table` is the one way from a file to columns. A bad row stops it with file, line and column, or
-is left out and counted.
+`read_table` is the one way from a file to columns. A bad row stops it with file, line and column,
+or is left out and counted.
 """
 
 from __future__ import annotations

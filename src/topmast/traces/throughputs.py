@@ -1,8 +1,8 @@
 """A table of throughputs, as Gavel's files have it: steps per second of a model on each GPU model.
 
-The file is JSON: GPU model -> ``('ResNet-18 (batch size 64)', 2)`` -> ``{"null": steps/s alone, OTHER:
-[steps/s, steps/s of the other]}``. GPU models are written in capitals here (`V100`); entries named
-``v100_unconsolidated`` say what a gang reaches that is spread over hosts.
+The file is JSON: GPU model -> ``('ResNet-18 (batch size 64)', 2)`` -> ``{"null": steps/s alone,
+OTHER: [steps/s, steps/s of the other]}``. GPU models are written in capitals here (`V100`);
+entries named ``v100_unconsolidated`` say what a gang reaches that is spread over hosts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A trace in memory: the jobs of a cluster over time, in columns.
 
-Texts are dictionary-encoded (`Texts`), numbers are arrays, so a million jobs take some 250 MB. Rows are
-sorted by (submit_s, row in the file). `trace_of` builds one from what a reader or generator has and
-fills in the defaults of the `topmast` format; what a column means is said there and nowhere else.
+Texts are dictionary-encoded (`Texts`), numbers are arrays, so a million jobs take some 250 MB.
+Rows are sorted by (submit_s, row in the file). `trace_of` builds one from what a reader or
+generator has and fills in the defaults of the `topmast` format; what a column means is said there
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class Trace(Struct, frozen=True, eq=False):
     skipped: int = 0
     """Bad rows that were left out on request."""
     unfinished: int = 0
-    """Rows that are no jobs by their own account: not over when the recording ended, or never begun."""
+    """Rows that are no jobs by their own account: not over when the recording ended, or never
+    begun.
+    """
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -146,7 +149,9 @@ class Trace(Struct, frozen=True, eq=False):
         return self if jobs >= len(self) else self.take(np.arange(max(jobs, 0)))._independent()
 
     def between(self, from_s: float = 0.0, to_s: float = np.inf) -> Trace:
-        """The jobs submitted in [from_s, to_s), cut off as `head` does; time counts from ``from_s``."""
+        """The jobs submitted in [from_s, to_s), cut off as `head` does; time counts from
+        ``from_s``.
+        """
         begin, end = np.searchsorted(self.submit_s, [from_s, to_s], side="left")
         cut = self.take(np.arange(begin, max(begin, end)))._independent()
         return structs.replace(cut, submit_s=cut.submit_s - from_s) if from_s else cut

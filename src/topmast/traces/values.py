@@ -1,7 +1,8 @@
-"""What a column of a trace may hold: each kind reads a list of texts at once, and words what is wrong.
+"""What a column of a trace may hold: each kind reads a list of texts at once, and words what is
+wrong.
 
-The whole list is read by one vectorised attempt; only when something in it is bad is it gone through
-value by value, to say which and why. O(n) either way.
+The whole list is read by one vectorised attempt; only when something in it is bad is it gone
+through value by value, to say which and why. O(n) either way.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Kind(Protocol):
 
 
 class Number(Struct, frozen=True):
-    """A finite number in [low, high]; ``blank`` is what an empty value means, None: it may not be."""
+    """A finite number in [low, high]; ``blank`` is what an empty value means, None: it may not
+    be.
+    """
 
     low: float = 0.0
     high: float = LATEST_S

@@ -14,7 +14,9 @@ Tally = dict[tuple[int | None, str], dict[str, int]]
 
 
 def document_of(problem: Problem, owners: Sequence[str | None], bound: float) -> dict[str, Any]:
-    """The answer where ``owners`` are those of the problem's hosts, in order. O(size of the problem)."""
+    """The answer where ``owners`` are those of the problem's hosts, in order. O(size of the
+    problem).
+    """
     shortfall = shortfall_of(problem, owners)
     terms = _terms(problem, owners, shortfall)
     objective = math.fsum(terms.values())

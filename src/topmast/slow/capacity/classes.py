@@ -1,8 +1,9 @@
 """The hosts of one GPU model as counts: what is alike is counted, and never told apart.
 
-A *cell* holds the hosts of one datacenter, fault domain and number of GPUs. A *claimant* is a cluster, or
-(the last of them) the shared buffer. Which host goes from whom to whom costs nothing by itself: with a count
-for every claimant and cell, each claimant gives up what it has too many, the cheapest hosts first.
+A *cell* holds the hosts of one datacenter, fault domain and number of GPUs. A *claimant* is a
+cluster, or (the last of them) the shared buffer. Which host goes from whom to whom costs nothing
+by itself: with a count for every claimant and cell, each claimant gives up what it has too many,
+the cheapest hosts first.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from topmast.slow.capacity.problem import Host, Problem
 class Classes(Struct, frozen=True):
     """One model. K claimants (clusters, then the buffer), E cells, D domains.
 
-    ``total[e]`` hosts; ``have[i, k, e]``: hosts that k has, i = 0 those dear to move, i = 1 the others;
-    ``move[i]``: their price; ``far[k, e]``: price of a host there; ``gpus[e]`` per host, ``domain[e]``;
-    ``wanted[k]`` GPUs, at ``price[k]`` each if missing; ``survive[k]``: the worst domain does not count.
-    ``hosts[k][e]``: indices into the problem's hosts, dear ones first.
+    ``total[e]`` hosts; ``have[i, k, e]``: hosts that k has, i = 0 those dear to move, i = 1 the
+    others; ``move[i]``: their price; ``far[k, e]``: price of a host there; ``gpus[e]`` per host,
+    ``domain[e]``; ``wanted[k]`` GPUs, at ``price[k]`` each if missing; ``survive[k]``: the worst
+    domain does not count. ``hosts[k][e]``: indices into the problem's hosts, dear ones first.
     """
 
     model: str
@@ -51,7 +52,9 @@ class Classes(Struct, frozen=True):
 
 
 def classes_of(problem: Problem) -> list[Classes]:
-    """The models by name. O(hosts + models clusters cells). Hosts without GPUs are left out: they stay."""
+    """The models by name. O(hosts + models clusters cells). Hosts without GPUs are left out: they
+    stay.
+    """
     by_model: dict[str, list[int]] = {}
     for index, host in enumerate(problem.hosts):
         if host.gpus > 0:

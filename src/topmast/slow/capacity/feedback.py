@@ -1,12 +1,14 @@
-"""How much a cluster should ask for: its configured GPUs, corrected by what it lacked and what lay idle there.
+"""How much a cluster should ask for: its configured GPUs, corrected by what it lacked and what
+lay idle there.
 
-An integral controller for each cluster and GPU model. What waited for a cluster (GPUs, in the mean over the time
-since the last plan) raises what it asks for, what was idle there lowers it:
+An integral controller for each cluster and GPU model. What waited for a cluster (GPUs, in the
+mean over the time since the last plan) raises what it asks for, what was idle there lowers it:
 
     correction <- clip(correction + gain (unmet - idle)),   least <= (configured + correction) / configured <= most
 
-It has no leak: a cluster that neither lacks nor wastes anything goes on asking for what it has. A gain of 0 is the
-open loop of the published system (RAS, SOSP '21): what was configured is asked for.
+It has no leak: a cluster that neither lacks nor wastes anything goes on asking for what it has. A
+gain of 0 is the open loop of the published system (RAS, SOSP '21): what was configured is asked
+for.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Gpus = dict[Key, float]
 
 
 class Sample(Struct, frozen=True):
-    """One look: GPUs that jobs wait for, and GPUs that take work and have none, by cluster and model."""
+    """One look: GPUs that jobs wait for, and GPUs that take work and have none, by cluster and
+    model.
+    """
 
     unmet: Gpus
     idle: Gpus

@@ -1,4 +1,6 @@
-"""The assignment of one model's hosts as a program for HiGHS: whole, or with the fullest domains decided."""
+"""The assignment of one model's hosts as a program for HiGHS: whole, or with the fullest domains
+decided.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from topmast.slow.highs import INF, Model, Rows
 
 
 class Program(Struct, frozen=True):
-    """A program; ``part[i, k, e]`` is the column of the hosts that k keeps (i = 0, 1) or gets (2), or -1."""
+    """A program; ``part[i, k, e]`` is the column of the hosts that k keeps (i = 0, 1) or gets
+    (2), or -1.
+    """
 
     model: Model
     part: Ints
@@ -24,7 +28,9 @@ class Program(Struct, frozen=True):
 
 
 def rooms(classes: Classes, worst: Ints | None = None) -> Ints:
-    """How many hosts of each part there may be [3, K, E]; ``worst[k]``: at most so many in a cell."""
+    """How many hosts of each part there may be [3, K, E]; ``worst[k]``: at most so many in a
+    cell.
+    """
     most = np.broadcast_to(classes.total, classes.have.shape[1:])
     if worst is not None:
         most = np.minimum(most, worst[:, None])
@@ -36,9 +42,9 @@ def rooms(classes: Classes, worst: Ints | None = None) -> Ints:
 def steps(classes: Classes) -> tuple[Ints, Floats]:
     """How many whole units are wanted, and the GPUs of one more that is wanted in part: both [K].
 
-    Capacities come in units of GPUs; missing ones cost the same at every number that can be reached, and
-    nothing between is cheaper than its neighbours: this is what makes the relaxation tight. What is wanted
-    beyond all hosts together is left out, as nobody can give it.
+    Capacities come in units of GPUs; missing ones cost the same at every number that can be
+    reached, and nothing between is cheaper than its neighbours: this is what makes the relaxation
+    tight. What is wanted beyond all hosts together is left out, as nobody can give it.
     """
     unit = classes.unit_gpus
     most = float((classes.total * classes.gpus).sum()) / unit
@@ -48,7 +54,9 @@ def steps(classes: Classes) -> tuple[Ints, Floats]:
 
 
 def formulate(classes: Classes, worst: Ints | None = None, whole: bool = True) -> Program:
-    """The program; with ``worst`` (hosts; even classes only) it is a flow, whole by itself. O(K E)."""
+    """The program; with ``worst`` (hosts; even classes only) it is a flow, whole by itself. O(K
+    E).
+    """
     room = rooms(classes, worst)
     part = np.full(room.shape, -1, np.int64)
     there = room > 0

@@ -1,7 +1,8 @@
 """Made-up problems of the sizes that planners meet, from a seed.
 
-Hosts stand in datacenters, domains and racks; each domain has one or two models. Clusters own hosts at random,
-a few domains more than others, and then ask for other capacities than they have: that is what makes moves.
+Hosts stand in datacenters, domains and racks; each domain has one or two models. Clusters own
+hosts at random, a few domains more than others, and then ask for other capacities than they have:
+that is what makes moves.
 """
 
 from __future__ import annotations

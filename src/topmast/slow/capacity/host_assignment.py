@@ -1,4 +1,6 @@
-"""The second phase: from counts to hosts by name, so that a cluster's hosts are spread over racks."""
+"""The second phase: from counts to hosts by name, so that a cluster's hosts are spread over
+racks.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ Racks = dict[str, list[int]]
 def assign_hosts(classes: Classes, hosts: Sequence[Host], count: Ints) -> dict[int, int]:
     """The claimant of every host of this model, by index.
 
-    A claimant with too many gives up its cheapest hosts, each from the rack where it has the most; one with
-    too few takes each from the rack where it has the fewest. O(hosts racks of a cell + K E).
+    A claimant with too many gives up its cheapest hosts, each from the rack where it has the
+    most; one with too few takes each from the rack where it has the fewest. O(hosts racks of a
+    cell + K E).
     """
     owner: dict[int, int] = {}
     for (_, k, _), members in classes.members.items():

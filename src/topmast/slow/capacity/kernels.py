@@ -13,8 +13,9 @@ from topmast.jit import inner, kernel
 def _taken(order: Any, slope: Any, room: Any, worst: int, terms: Any, take: Any) -> float:
     """The least cost when at most ``worst`` hosts of a cell are taken; ``take[e]`` gets them. O(E).
 
-    ``slope``, ``room`` [3 E] are those of the parts, cell by cell; ``order`` sorts the slopes. ``terms``: the
-    hosts that relieve shortfall fully, what each relieves, and what one more relieves.
+    ``slope``, ``room`` [3 E] are those of the parts, cell by cell; ``order`` sorts the slopes.
+    ``terms``: the hosts that relieve shortfall fully, what each relieves, and what one more
+    relieves.
     """
     full, gain, last = terms
     cost = 0.0
@@ -56,9 +57,11 @@ def respond(
 ) -> float:
     """The sum of what the claimants' best choices cost, exactly. O(K E (log E + log W)).
 
-    ``slope`` [K, 3 E]: a host's price, part by part, with the price of its cell; ``room`` [3 E each]; ``price``
-    [K] of a missing GPU; ``full``, ``rest`` [K] as of `formulation.steps`; ``unit`` GPUs a host. With W hosts
-    in the fullest domain the best choice is a flow, so its cost is convex in W: halving finds the best. ``take`` [K, E] and ``worst`` [K] get the choices.
+    ``slope`` [K, 3 E]: a host's price, part by part, with the price of its cell; ``room`` [3 E
+    each]; ``price`` [K] of a missing GPU; ``full``, ``rest`` [K] as of `formulation.steps`;
+    ``unit`` GPUs a host. With W hosts in the fullest domain the best choice is a flow, so its
+    cost is convex in W: halving finds the best. ``take`` [K, E] and ``worst`` [K] get the
+    choices.
     """
     cells = take.shape[1]
     total = 0.0

@@ -1,4 +1,6 @@
-"""One capacity assignment solved, model by model: they share no host, and no term of the objective."""
+"""One capacity assignment solved, model by model: they share no host, and no term of the
+objective.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,11 @@ SMALL = 2_000
 def plan(
     problem: Problem, time_limit_s: float, now_s: Seconds, small: int = SMALL
 ) -> dict[str, Any]:
-    """The answer to ``problem``, as its reference has it, in about ``time_limit_s`` seconds of ``now_s``.
+    """The answer to ``problem``, as its reference has it, in about ``time_limit_s`` seconds of
+    ``now_s``.
 
-    Models with more than ``small`` claimants times cells are solved by prices, others by HiGHS alone.
+    Models with more than ``small`` claimants times cells are solved by prices, others by HiGHS
+    alone.
     """
     begun_s = now_s()
     every = classes_of(problem)

@@ -1,8 +1,9 @@
-"""Capacity planned again and again: what to ask the planner, whether its answer still holds, what to order.
+"""Capacity planned again and again: what to ask the planner, whether its answer still holds, what
+to order.
 
-See `topmast.slow.planning`. The cadence lets the planning `observe` demand between plans, calls `request`
-when a plan is due, has its problems solved, and gives the answers to `apply` (or calls `failed`), which
-returns the orders.
+See `topmast.slow.planning`. The cadence lets the planning `observe` demand between plans, calls
+`request` when a plan is due, has its problems solved, and gives the answers to `apply` (or calls
+`failed`), which returns the orders.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from topmast.slow.capacity.spare_hosts import back_home
 from topmast.slow.planning import ActivePlan, Planning, PlanRequest
 
 PRICES = Prices(shortfall_gpu=10.0, buffer_gpu=2.0, move_in_use=10.0, move_idle=1.0, far_gpu=0.1)
-"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones. One that the buffer
-lacks is worth an idle move too, but never what a cluster lacks: a host of the buffer is given away for
-it, even one in use.
+"""A GPU that is lacking is worth a move of a host in use, and ten of idle ones. One that the
+buffer lacks is worth an idle move too, but never what a cluster lacks: a host of the buffer is
+given away for it, even one in use.
 """
 
 
@@ -118,7 +119,9 @@ class CapacityPlanning(Planning[ActiveCapacityPlan]):
 
     @property
     def spare(self) -> frozenset[str]:
-        """The hosts of the buffer: no cluster counts on them, and those where they are may use them."""
+        """The hosts of the buffer: no cluster counts on them, and those where they are may use
+        them.
+        """
         return frozenset(self.active.spare) if self.active is not None else frozenset()
 
     def observe(self, sample: Sample, now_s: float) -> None:
@@ -146,7 +149,8 @@ class CapacityPlanning(Planning[ActiveCapacityPlan]):
         snapshot: CapacitySnapshot,
         now_s: float,
     ) -> tuple[HostAssignment, ...]:
-        """Make a plan the active one and return what to order; nothing if it makes no sense any more.
+        """Make a plan the active one and return what to order; nothing if it makes no sense any
+        more.
 
         A region that is out of reach by now goes without.
         """
@@ -188,11 +192,12 @@ def problem_of(
     options: CapacityPlanOptions,
     spare: frozenset[str],
 ) -> Problem:
-    """The problem of one region. Where all together ask for more GPUs than they may count on, each gets its part.
+    """The problem of one region. Where all together ask for more GPUs than they may count on,
+    each gets its part.
 
-    A host that is on its way to another cluster counts as there already, and as idle, so that a plan does not
-    lightly take back what the last one began. One of the buffer, ``spare``, stays in it for nothing. O(hosts +
-    clusters x models).
+    A host that is on its way to another cluster counts as there already, and as idle, so that a
+    plan does not lightly take back what the last one began. One of the buffer, ``spare``, stays
+    in it for nothing. O(hosts + clusters x models).
     """
     healthy = [host for host in region.hosts if host.healthy and host.spec.gpus]
     there = _to_count_on(region, options.buffer_fraction)
@@ -231,9 +236,11 @@ def problem_of(
 
 
 def _to_count_on(region: RegionNow, buffer_fraction: float) -> dict[str, float]:
-    """GPUs by model that clusters together may ask for: the healthy ones, but never those of the buffer.
+    """GPUs by model that clusters together may ask for: the healthy ones, but never those of the
+    buffer.
 
-    The buffer is a part of all, healthy or not: so failures are taken from it first, and nobody has to ask for less.
+    The buffer is a part of all, healthy or not: so failures are taken from it first, and nobody
+    has to ask for less.
     """
     every: dict[str, float] = {}
     healthy: dict[str, float] = {}

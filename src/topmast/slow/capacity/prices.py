@@ -1,9 +1,11 @@
-"""One large model by prices on cells: a lower bound, and from it the fullest domains, and the assignment.
+"""One large model by prices on cells: a lower bound, and from it the fullest domains, and the
+assignment.
 
-With a price for the hosts of each cell every claimant chooses by itself, exactly, fullest domain and all
-(`kernels.respond`). The sum is a lower bound for any prices. The best prices are found by a small linear
-program that mixes the choices so far (Dantzig and Wolfe, 1960). Once every claimant's fullest domain is
-decided, the rest is a flow, which a linear program solves in whole numbers.
+With a price for the hosts of each cell every claimant chooses by itself, exactly, fullest domain
+and all (`kernels.respond`). The sum is a lower bound for any prices. The best prices are found by
+a small linear program that mixes the choices so far (Dantzig and Wolfe, 1960). Once every
+claimant's fullest domain is decided, the rest is a flow, which a linear program solves in whole
+numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ ENOUGH = 1e-7
 
 
 class Choice(Struct, frozen=True):
-    """What all claimants choose at some prices: hosts [K, E], their fullest domain [K], the bound."""
+    """What all claimants choose at some prices: hosts [K, E], their fullest domain [K], the
+    bound.
+    """
 
     take: Ints
     worst: Ints
@@ -65,7 +69,9 @@ def _by_cell(parts: Any) -> Any:
 
 
 def solve_by_prices(classes: Classes, left_s: Callable[[], float]) -> ModelSolution:
-    """The best assignment found, and the bound, of an even model; ends early when nothing improves."""
+    """The best assignment found, and the bound, of an even model; ends early when nothing
+    improves.
+    """
     chooser, best = Chooser(classes), _Best(classes, left_s)
     prices = best.try_worst(chooser.at(np.zeros(len(classes.total))).worst)
     master = _Master(classes)
@@ -120,7 +126,9 @@ class _Best:
 
 
 class _Master:
-    """The cheapest mix of choices that gives each host away once: K + E rows, a column for each choice."""
+    """The cheapest mix of choices that gives each host away once: K + E rows, a column for each
+    choice.
+    """
 
     def __init__(self, classes: Classes) -> None:
         self._classes = classes

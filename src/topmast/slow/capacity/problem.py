@@ -1,4 +1,6 @@
-"""One capacity assignment to be decided, as its file says it: hosts, clusters, the buffer, prices."""
+"""One capacity assignment to be decided, as its file says it: hosts, clusters, the buffer,
+prices.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Prices(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole problem. ``buffer_fraction``: of all GPUs of a model, the part to be left unassigned."""
+    """A whole problem. ``buffer_fraction``: of all GPUs of a model, the part to be left
+    unassigned.
+    """
 
     hosts: tuple[Host, ...]
     clusters: tuple[Cluster, ...]

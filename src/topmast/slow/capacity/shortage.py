@@ -1,7 +1,7 @@
 """What no assignment can give: the smallest sets of clusters that together ask for too much.
 
-Nothing here forbids an answer, as shortfall is priced. These are the capacities of which some part must be
-lacking whatever is decided, so that a person knows which to lower, or what to buy.
+Nothing here forbids an answer, as shortfall is priced. These are the capacities of which some
+part must be lacking whatever is decided, so that a person knows which to lower, or what to buy.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from topmast.slow.capacity.problem import Host, Problem
 def shortages_of(problem: Problem) -> list[str]:
     """For each model that is short: the fewest clusters that cannot all be served. O(size, sorted).
 
-    A cluster that survives a domain needs ``capacity * D / (D - 1)`` GPUs at least over D domains, as the
-    fullest domain holds no less than the mean; and with all hosts it has what is beside the largest domain.
+    A cluster that survives a domain needs ``capacity * D / (D - 1)`` GPUs at least over D
+    domains, as the fullest domain holds no less than the mean; and with all hosts it has what is
+    beside the largest domain.
     """
     by_model: dict[str, list[Host]] = {}
     for host in problem.hosts:

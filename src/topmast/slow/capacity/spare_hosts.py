@@ -12,11 +12,12 @@ Kind = tuple[str, int, str, str]
 def back_home(
     assignment: Mapping[str, str | None], hosts: Sequence[Host], owners: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """An assignment in which hosts of the buffer that are alike have changed places, so that few really move.
+    """An assignment in which hosts of the buffer that are alike have changed places, so that few
+    really move.
 
-    To the planner they have no owner, so that it takes any of them for a cluster. The one that works for that cluster
-    already, in ``owners``, goes there without a move. Alike are hosts of a model, size and fault domain: the costs
-    of the plan stay what they are, or less. O(hosts).
+    To the planner they have no owner, so that it takes any of them for a cluster. The one that
+    works for that cluster already, in ``owners``, goes there without a move. Alike are hosts of a
+    model, size and fault domain: the costs of the plan stay what they are, or less. O(hosts).
     """
     alike: dict[Kind, list[Host]] = {}
     for host in hosts:
@@ -32,7 +33,9 @@ def back_home(
 def _assigned(
     hosts: Sequence[Host], assignment: Mapping[str, str | None], owners: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Where these go: first to who has them, then where the planner had them, then whatever is left."""
+    """Where these go: first to who has them, then where the planner had them, then whatever is
+    left.
+    """
     left: dict[str | None, int] = {}
     for host in hosts:
         to = assignment[host.name]

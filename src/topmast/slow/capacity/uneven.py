@@ -1,7 +1,9 @@
-"""Large models whose hosts differ in GPUs, or whose domains span datacenters: split into even pieces.
+"""Large models whose hosts differ in GPUs, or whose domains span datacenters: split into even
+pieces.
 
-Each piece is asked for its part, by GPUs, of every capacity, and solved by prices. Together the pieces are
-an assignment of the whole model; it is priced as such. The bound is that of a linear relaxation.
+Each piece is asked for its part, by GPUs, of every capacity, and solved by prices. Together the
+pieces are an assignment of the whole model; it is priced as such. The bound is that of a linear
+relaxation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What jobs read and took, written down as they end, and looked back at by periods.
 
-An entry belongs to the time at which its job was submitted, and jobs that wait or run count as they are
-expected to end: what a full region has served would say little of what it was asked for.
+An entry belongs to the time at which its job was submitted, and jobs that wait or run count as
+they are expected to end: what a full region has served would say little of what it was asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Bars = Callable[[str, Gang], tuple[str, ...]]
 
 
 class Entry(Struct, frozen=True):
-    """One attempt of a job: when the job was submitted, what it reads, its GPU-seconds of a model, its gang."""
+    """One attempt of a job: when the job was submitted, what it reads, its GPU-seconds of a
+    model, its gang.
+    """
 
     at_s: float
     tables: tuple[str, ...]
@@ -83,10 +85,11 @@ class AccessLog:
         period_s: float = DAY_S,
         bars: Bars = lambda model, gang: (),
     ) -> Looked:
-        """The last ``periods`` whole periods before ``now_s``, of what reads nothing but ``tables``.
+        """The last ``periods`` whole periods before ``now_s``, of what reads nothing but
+        ``tables``.
 
-        A younger access_log has fewer, or one that is as long as the access_log is old. Tables that nobody read are items
-        too: their namespace says what to expect. O(entries + tables).
+        A younger access_log has fewer, or one that is as long as the access_log is old. Tables
+        that nobody read are items too: their namespace says what to expect. O(entries + tables).
         """
         all_of_them = self._with(unfinished)
         at_s, gpu_s, reading, kind = all_of_them._columns()
@@ -129,7 +132,9 @@ class AccessLog:
         return found
 
     def _told_apart(self, bars: Bars) -> tuple[tuple[Kind, ...], Ints]:
-        """The kinds by the regions that cannot hold their gangs, and the number of each that was noted."""
+        """The kinds by the regions that cannot hold their gangs, and the number of each that was
+        noted.
+        """
         number: dict[Kind, int] = {}
         known = [replace(kind, barred=bars(kind.model, gang)) for kind, gang in self._kinds]
         of_noted = [number.setdefault(kind, len(number)) for kind in known]

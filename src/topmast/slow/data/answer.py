@@ -83,7 +83,9 @@ def _by_row(regions: list[str], where: Bools, values: Any) -> list[dict[str, Any
 
 
 def figures_of(columns: Columns, placed: Bools, serve: Floats) -> dict[str, float]:
-    """What people look at first: the worst load, the replicas beyond the least, what is not served."""
+    """What people look at first: the worst load, the replicas beyond the least, what is not
+    served.
+    """
     supplied = columns.supply > 0
     load = loads(columns, serve)
     worst = (load[supplied] / columns.supply[supplied]).max(initial=0.0)

@@ -1,9 +1,9 @@
 """Why there is no placement: a small set of tables and regions that cannot be reconciled.
 
-Tables that must have some of their replicas within a set of regions need bytes there. The set is in
-conflict when they need more than it can store. Replicas split at will would fit exactly when no set of
-regions is in conflict, so that this finds all conflicts but those of whole tables, which `smallest` finds by
-trying to leave out one table after the other.
+Tables that must have some of their replicas within a set of regions need bytes there. The set is
+in conflict when they need more than it can store. Replicas split at will would fit exactly when
+no set of regions is in conflict, so that this finds all conflicts but those of whole tables,
+which `smallest` finds by trying to leave out one table after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ NODES = 20_000
 
 
 class Conflict(Struct, frozen=True):
-    """``tables`` need ``bytes`` more in ``regions`` than is possible there; ``why`` says it in words."""
+    """``tables`` need ``bytes`` more in ``regions`` than is possible there; ``why`` says it in
+    words.
+    """
 
     tables: tuple[int, ...]
     regions: tuple[int, ...]
@@ -106,8 +108,8 @@ def _sets(columns: Columns) -> list[tuple[int, ...]]:
 def smallest(columns: Columns) -> Conflict:
     """A conflict of whole tables, for a problem that is known to be infeasible.
 
-    Tables are left out one after the other, smallest first, while the rest stays infeasible. At most
-    `MOST_TRIALS` searches of `NODES` nodes; tables beyond them stay in.
+    Tables are left out one after the other, smallest first, while the rest stays infeasible. At
+    most `MOST_TRIALS` searches of `NODES` nodes; tables beyond them stay in.
     """
     found = conflict_of(columns)
     if found is not None:

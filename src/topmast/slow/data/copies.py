@@ -1,4 +1,6 @@
-"""Which copies and drops lead from the start to a placement, and over which links the copies come."""
+"""Which copies and drops lead from the start to a placement, and over which links the copies
+come.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
 """From a fleet and a forecast to a problem of data placement.
 
-A forecast says how many GPU-seconds of each *kind* each *reading* will need: a reading is a set of tables
-that are read together, a kind a GPU model and whether the work is pressing. The problem has two
-measures of every model in every region: pressing work against the GPUs there are, and all work
-against as much of it as the region's share of the GPUs. The second is what levels work that can
-wait, of which there may be more than the fleet can do.
+A forecast says how many GPU-seconds of each *kind* each *reading* will need: a reading is a set
+of tables that are read together, a kind a GPU model and whether the work is pressing. The problem
+has two measures of every model in every region: pressing work against the GPUs there are, and all
+work against as much of it as the region's share of the GPUs. The second is what levels work that
+can wait, of which there may be more than the fleet can do.
 
-A robust plan is made for several days at once: each *scenario* has loads of its own on the same replicas
-(a sample average approximation; Kleywegt, Shapiro, Homem-de-Mello 2002).
+A robust plan is made for several days at once: each *scenario* has loads of its own on the same
+replicas (a sample average approximation; Kleywegt, Shapiro, Homem-de-Mello 2002).
 
-Gangs that a region cannot hold whole are workloads of their own, which may not be served there: they also
-need a trifle of a *gate*, a measure that all regions but those have more of than anybody can need.
+Gangs that a region cannot hold whole are workloads of their own, which may not be served there:
+they also need a trifle of a *gate*, a measure that all regions but those have more of than
+anybody can need.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from topmast.slow.data.problem import Link, Prices, Problem, Region, Table, Work
 
 UNLIMITED_BYTES = 2.0**62
 ANY = ""
-"""The model of work that takes any, or names one that the fleet has not: measured apart from the models."""
+"""The model of work that takes any, or names one that the fleet has not: measured apart from the
+models.
+"""
 LEAST_GPUS = 1e-6
 """Demand below this many GPUs is none."""
 GATE_GPUS = 1e-9
@@ -48,9 +51,10 @@ class Kind(Struct, frozen=True):
 class Terms(Struct, frozen=True, forbid_unknown_fields=True):
     """What a plan weighs; prices are for one GPU over a period, so that 1 is a GPU's own price.
 
-    ``overload``: (up to which part of the supply, price). ``replica_part``: what a second copy of everything
-    would cost, in parts of all GPUs; ``move_part``: the same of moving it. ``growth``: bytes of new replicas over those of one
-    copy of everything, at most (None: links and storage alone limit).
+    ``overload``: (up to which part of the supply, price). ``replica_part``: what a second copy of
+    everything would cost, in parts of all GPUs; ``move_part``: the same of moving it. ``growth``:
+    bytes of new replicas over those of one copy of everything, at most (None: links and storage
+    alone limit).
     """
 
     non_collocated: float = 6.0
@@ -69,7 +73,8 @@ def problem_of(
     period_s: float,
     terms: Terms,
 ) -> Problem:
-    """The problem for ``days`` [s, i, k]: GPU-seconds of each reading and kind in equally likely scenarios.
+    """The problem for ``days`` [s, i, k]: GPU-seconds of each reading and kind in equally likely
+    scenarios.
 
     ``replicas``: where each dataset is complete now. O(datasets + scenarios x readings x kinds).
     """

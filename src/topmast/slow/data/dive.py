@@ -1,7 +1,7 @@
 """From the relaxation to a placement: decide the surest replicas, solve what is left, and so on.
 
-Each round makes a part of the undecided tables hold what the relaxation wants most, and the prices follow
-from where they were, so that a round costs a fraction of the first solve.
+Each round makes a part of the undecided tables hold what the relaxation wants most, and the
+prices follow from where they were, so that a round costs a fraction of the first solve.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from topmast.slow.data.search import LocalSearch
 
 
 class Pace(Struct, frozen=True):
-    """How many rounds at most, of how many iterations; ``part`` of the unsure tables that each decides."""
+    """How many rounds at most, of how many iterations; ``part`` of the unsure tables that each
+    decides.
+    """
 
     rounds: int
     iterations: int
@@ -66,7 +68,8 @@ def dive_part(
     works: Bools,
     rest: Floats,
 ) -> tuple[Floats, Floats]:
-    """The same, only for ``works`` [W] and what they read: the others stay where ``rest`` [W, R] has them.
+    """The same, only for ``works`` [W] and what they read: the others stay where ``rest`` [W, R]
+    has them.
 
     O(items + (D + W) R), and the rounds of the part.
     """
@@ -78,8 +81,8 @@ def dive_part(
 
 
 def undecided(relaxed: Relaxed, here: Floats, columns: Columns, agreed: Bools) -> Bools:
-    """The workloads that are not where the relaxation has them, or read a table of which it wants a replica
-    that is not ``agreed``: [W]. O(items + (D + W) R).
+    """The workloads that are not where the relaxation has them, or read a table of which it wants
+    a replica that is not ``agreed``: [W]. O(items + (D + W) R).
     """
     doubtful = columns.can & ~agreed & (relaxed.replicas > GONE)
     readers = readers_of(columns, np.asarray(doubtful.any(axis=1)))

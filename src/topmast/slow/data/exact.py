@@ -1,4 +1,6 @@
-"""The whole problem given to HiGHS: proven optimal where it is small, else with the gap that is left."""
+"""The whole problem given to HiGHS: proven optimal where it is small, else with the gap that is
+left.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def solve_exactly(
 
 
 def _begun(columns: Columns, start: Bools | None) -> Bools | None:
-    """A placement to begin with: ``start`` if it keeps the rules, else what a short descent finds."""
+    """A placement to begin with: ``start`` if it keeps the rules, else what a short descent
+    finds.
+    """
     if start is not None:
         start = start & columns.can
         if is_allowed(columns, start) and sources_of(columns, start) is not None:

@@ -1,8 +1,8 @@
 """The problem as a mixed-integer program, whole or with some replicas decided beforehand.
 
 Variables, in this order: a replica x for each table and region that is open; a share y for each
-workload and region where it could be served; overload o for each region, model and segment; a route z
-for each copy that could come over several links that might fill up.
+workload and region where it could be served; overload o for each region, model and segment; a
+route z for each copy that could come over several links that might fill up.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from topmast.slow.highs import INF, Model, Rows
 class Routes(Struct, frozen=True):
     """Copies that need a link which might fill up: ``scarce`` [R, R] links, and who would use them.
 
-    Entry i: table ``table[i]`` over the link ``source[i]`` to ``target[i]``; ``choices[i]`` is how many
-    such entries the same copy has.
+    Entry i: table ``table[i]`` over the link ``source[i]`` to ``target[i]``; ``choices[i]`` is
+    how many such entries the same copy has.
     """
 
     scarce: Bools
@@ -30,7 +30,9 @@ class Routes(Struct, frozen=True):
 
 
 class Formulation(Struct, frozen=True):
-    """A model for HiGHS, and where its variables are: numbers of variables, -1 where there is none."""
+    """A model for HiGHS, and where its variables are: numbers of variables, -1 where there is
+    none.
+    """
 
     model: Model
     replica: Ints
@@ -44,7 +46,8 @@ class Formulation(Struct, frozen=True):
 
 
 def routes_of(columns: Columns, low: Bools, high: Bools) -> Routes:
-    """The copies over links that might fill up, of tables that may move between ``low`` and ``high``.
+    """The copies over links that might fill up, of tables that may move between ``low`` and
+    ``high``.
 
     O(D R^2), in parts.
     """

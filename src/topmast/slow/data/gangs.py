@@ -1,4 +1,6 @@
-"""Which regions cannot hold a gang whole, however empty they are: no plan of data may count on serving it there."""
+"""Which regions cannot hold a gang whole, however empty they are: no plan of data may count on
+serving it there.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ class Rooms:
         self._known: dict[tuple[str, Gang], tuple[str, ...]] = {}
 
     def barred(self, model: str, gang: Gang) -> tuple[str, ...]:
-        """The regions that have GPUs of ``model`` ("" or an unknown one: any), none of whose clusters holds the gang.
+        """The regions that have GPUs of ``model`` ("" or an unknown one: any), none of whose
+        clusters holds the gang.
 
-        Empty if no region could hold it: a plan can do nothing for that. O(hosts), or O(1) if it was asked before.
+        Empty if no region could hold it: a plan can do nothing for that. O(hosts), or O(1) if it
+        was asked before.
         """
         key = (model, gang)
         if key not in self._known:

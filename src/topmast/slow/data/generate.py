@@ -253,7 +253,9 @@ def _workloads(reads: list[Ints], wants: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _prices(gpus: float, total_bytes: float) -> dict[str, Any]:
-    """One GPU not collocated costs 1; the least replicas cost about a seventh of what all GPUs would."""
+    """One GPU not collocated costs 1; the least replicas cost about a seventh of what all GPUs
+    would.
+    """
     replica = 0.15 * gpus / total_bytes
     return {
         "non_collocated_gpu": 1.0,

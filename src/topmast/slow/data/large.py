@@ -1,7 +1,7 @@
 """Large problems: prices for a bound, a dive from the relaxation, local search at those prices.
 
-Everything is limited by work; time only cuts it short. The warm start is kept for the next plan of much
-the same problem, which begins with the placement, the shares and the prices of the last.
+Everything is limited by work; time only cuts it short. The warm start is kept for the next plan
+of much the same problem, which begins with the placement, the shares and the prices of the last.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ STEPS_A_WORKLOAD = 500
 PART_OF_TIME = 0.35
 WARM_ITERATIONS = 240
 WARM_RISE = 0.06
-"""The old prices are good enough when a look added so small a part of what is missing up to the old placement."""
+"""The old prices are good enough when a look added so small a part of what is missing up to the
+old placement.
+"""
 WARM_STEPS, WARM_WORK = 200, 20
 """Steps of a round for a workload that is searched for, and at most for each that there is."""
 WARM_DOUBTS = (0.3, 0.5, 0.7, 0.9)
-"""A replica of the last plan stays decided where the relaxation still wants this much of it: tried one after the
-other, until more than the whole would have been decided anew.
+"""A replica of the last plan stays decided where the relaxation still wants this much of it:
+tried one after the other, until more than the whole would have been decided anew.
 """
 
 Seconds = Callable[[], float]
@@ -53,7 +55,9 @@ Told = Callable[[str, float, float], None]
 
 
 class WarmStart(Struct, frozen=True):
-    """What a plan leaves for the next: the point of the relaxation and its weight, placement, shares."""
+    """What a plan leaves for the next: the point of the relaxation and its weight, placement,
+    shares.
+    """
 
     point: Point
     weight: float
@@ -73,8 +77,8 @@ def solve_large(
     columns: Columns, left_s: Seconds, told: Told, warm_start: WarmStart | None = None,
     start: Bools | None = None,
 ) -> Answer:  # fmt: skip
-    """Solve within ``left_s()`` seconds. ``warm_start``: of a problem of the same shape; ``start``: a
-    placement to begin with. O(iterations (edges + D + W) R + steps).
+    """Solve within ``left_s()`` seconds. ``warm_start``: of a problem of the same shape;
+    ``start``: a placement to begin with. O(iterations (edges + D + W) R + steps).
     """
     relaxation = Relaxation(columns)
     if warm_start is not None:
@@ -131,8 +135,8 @@ def _doubted(
 def _agreed(
     columns: Columns, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
 ) -> tuple[Bools, LocalSearch | None]:
-    """The replicas of a placement of which the relaxation wants more than ``least``, and a search with these
-    alone; None where links cannot carry them.
+    """The replicas of a placement of which the relaxation wants more than ``least``, and a search
+    with these alone; None where links cannot carry them.
     """
     agreed = placed & columns.can & (relaxed.replicas > least)
     source = sources_of(columns, agreed)
@@ -144,7 +148,9 @@ def _agreed(
 
 
 def _settled(search: LocalSearch, wish: Floats, shares: Floats) -> LocalSearch | None:
-    """A search that is complete after a dive: least replicas and workloads, moved while that pays."""
+    """A search that is complete after a dive: least replicas and workloads, moved while that
+    pays.
+    """
     if not search.fill(wish + 1e-3 * search.columns.held):
         return None
     search.assign(shares)
@@ -155,11 +161,11 @@ def _settled(search: LocalSearch, wish: Floats, shares: Floats) -> LocalSearch |
 def _again(
     relaxation: Relaxation, left_s: Seconds, told: Told, warm_start: WarmStart
 ) -> Answer | None:
-    """Solve from what was warm_start: keep the replicas on which the prices still agree, and dive for the
-    rest. None where the old placement breaks a rule now.
+    """Solve from what was warm_start: keep the replicas on which the prices still agree, and dive
+    for the rest. None where the old placement breaks a rule now.
 
-    Only the prices are looked at as a whole. What is decided anew, and searched, is what they disagree with:
-    a try costs little, so that there are several, and the best is kept.
+    Only the prices are looked at as a whole. What is decided anew, and searched, is what they
+    disagree with: a try costs little, so that there are several, and the best is kept.
     """
     columns = relaxation.columns
     search = LocalSearch(columns)
@@ -226,7 +232,8 @@ class _Converged:
 def _follow(relaxation: Relaxation, warm_start: WarmStart, cost: float) -> Relaxed:
     """The relaxation from what was warm_start, prices of tables following what replicas cost now.
 
-    ``cost``: of the old placement. It ends when little is added to the bound beside what is missing.
+    ``cost``: of the old placement. It ends when little is added to the bound beside what is
+    missing.
     """
     point = warm_start.point.copy()
     now = relaxation.columns.replica_cost()

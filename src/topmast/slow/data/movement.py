@@ -1,9 +1,10 @@
 """A plan carried out: copies by value per byte, one at a time on each link, then drops.
 
-Orders are given in small portions and looked at again: the world may differ from the plan by then. What
-keeps data safe is checked once more by whoever takes an order (residency, room, the least number of
-replicas, readers, jobs that wait); what is refused is tried again later, and given up after a while.
-A replica is dropped only when every copy of its table that the plan wanted is there.
+Orders are given in small portions and looked at again: the world may differ from the plan by
+then. What keeps data safe is checked once more by whoever takes an order (residency, room, the
+least number of replicas, readers, jobs that wait); what is refused is tried again later, and
+given up after a while. A replica is dropped only when every copy of its table that the plan
+wanted is there.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Movement:
                 self._again(order, "the copy failed")
 
     def _safe_drops(self, stock: Stock) -> list[ReplicaOrder]:
-        """Drops of tables all of whose copies are there; a copy that was given up keeps the old replicas."""
+        """Drops of tables all of whose copies are there; a copy that was given up keeps the old
+        replicas.
+        """
         awaited = {order.table for order in self.copies}
         awaited |= {order.table for order in self._ordered.values()}
         awaited |= {order.table for order, _ in self.given_up if order.op == "copy"}

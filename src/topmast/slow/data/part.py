@@ -1,8 +1,9 @@
-"""The part of a problem that is not decided yet, as a problem of its own: a dive into it costs what it
-is large, not what the whole is.
+"""The part of a problem that is not decided yet, as a problem of its own: a dive into it costs
+what it is large, not what the whole is.
 
-In it are the tables of which a replica is open, whoever reads them, and all that those read. Whoever
-is outside stays where the relaxation has it, and is taken off what regions and links have left.
+In it are the tables of which a replica is open, whoever reads them, and all that those read.
+Whoever is outside stays where the relaxation has it, and is taken off what regions and links have
+left.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from topmast.slow.data.search_kernels import State
 
 
 class Part(Struct, frozen=True):
-    """The relaxation of a part, the point to begin with, and the numbers in the whole of its tables and
-    workloads.
+    """The relaxation of a part, the point to begin with, and the numbers in the whole of its
+    tables and workloads.
     """
 
     relaxation: Relaxation
@@ -44,7 +45,8 @@ def readers_of(columns: Columns, tables: Bools) -> Bools:
 
 
 def part_of(whole: Relaxation, relaxed: Relaxed, placed: State, works: Bools, rest: Floats) -> Part:
-    """The part around ``works`` [W], with what ``placed`` and ``relaxed`` have of the rest taken off.
+    """The part around ``works`` [W], with what ``placed`` and ``relaxed`` have of the rest taken
+    off.
 
     O(items + (D + W) R), without iterations.
     """

@@ -1,4 +1,6 @@
-"""One problem solved: by HiGHS alone where it is small, by prices and local search where it is large."""
+"""One problem solved: by HiGHS alone where it is small, by prices and local search where it is
+large.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def untold(stage: str, objective: float, bound: float) -> None:
 
 
 class Planner:
-    """Plans one problem after the other, each from the warm start of the last if they are of one shape.
+    """Plans one problem after the other, each from the warm start of the last if they are of one
+    shape.
 
     ``now_s`` is a clock. The answers are documents as data-plan has them.
     """
@@ -87,7 +90,9 @@ class Planner:
         return document
 
     def _still_fits(self, columns: Columns) -> bool:
-        """Whether the last placement keeps the rules of this problem: then nothing is in conflict."""
+        """Whether the last placement keeps the rules of this problem: then nothing is in
+        conflict.
+        """
         if self._warm_start is None or self._warm_start[0] != warm_starts.shape_of(columns):
             return False
         return is_allowed(columns, self._warm_start[1].placed & columns.can)
@@ -110,7 +115,9 @@ def _by_size(columns: Columns) -> Solver:
 
 
 def placement_of(problem: Problem, answer: Mapping[str, Any]) -> Bools:
-    """The placement of an earlier answer, as far as it speaks of tables and regions there still are."""
+    """The placement of an earlier answer, as far as it speaks of tables and regions there still
+    are.
+    """
     region = {each.name: r for r, each in enumerate(problem.regions)}
     placement = answer.get("placement") or {}
     placed = np.zeros((len(problem.tables), len(region)), bool)

@@ -1,7 +1,8 @@
-"""Data planned again and again: what to ask the planner, whether its answer still holds, what to order.
+"""Data planned again and again: what to ask the planner, whether its answer still holds, what to
+order.
 
-See `topmast.slow.planning`. The cadence calls `request` when a plan is due, has it solved, gives the
-answer to `apply` (or calls `failed`), and between plans carries out the orders of `movement`.
+See `topmast.slow.planning`. The cadence calls `request` when a plan is due, has it solved, gives
+the answer to `apply` (or calls `failed`), and between plans carries out the orders of `movement`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,9 @@ class DataPlanning(Planning[ActiveDataPlan]):
         return DataPlanRequest(number, now_s, snapshot, problem, errors)
 
     def _days(self, looked: Looked, number: int) -> tuple[Floats, Errors | None]:
-        """The days planned for [s, i, k], and the error of the forecast where there were days to hold out."""
+        """The days planned for [s, i, k], and the error of the forecast where there were days to
+        hold out.
+        """
         history = looked.history
         errors = None
         if history.days > HELD_OUT_DAYS:

@@ -1,10 +1,11 @@
 """Prices of what is scarce, and the lower bound that they prove: the linear relaxation, solved by a
 primal-dual method made for it (restarted Halpern iteration of PDHG).
 
-The relaxation is a saddle point: replicas and shares answer prices, prices answer what is overused. A
-price m >= 0 of each table that a workload reads in each region (y <= x), p of GPUs, q of storage, CPUs,
-the move budget and links. Tables and workloads keep their own rules (least replicas, shares of at most
-one) by projection. *Any* prices >= 0 prove a bound, so that an unfinished solve is still a true one.
+The relaxation is a saddle point: replicas and shares answer prices, prices answer what is
+overused. A price m >= 0 of each table that a workload reads in each region (y <= x), p of GPUs, q
+of storage, CPUs, the move budget and links. Tables and workloads keep their own rules (least
+replicas, shares of at most one) by projection. *Any* prices >= 0 prove a bound, so that an
+unfinished solve is still a true one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ NO_COPY, FREE_COPY = -1, -2
 
 
 class Prices(Struct, frozen=True):
-    """Prices m [items of reads, R], p [R, G], q [2 R + 1 + R R] of storage, CPUs, budget and links."""
+    """Prices m [items of reads, R], p [R, G], q [2 R + 1 + R R] of storage, CPUs, budget and
+    links.
+    """
 
     m: Floats
     p: Floats
@@ -53,8 +56,8 @@ class Point:
 
 
 class Relaxed(Struct, frozen=True):
-    """What the iteration came to: the best bound with its prices, the last point, and the weight that
-    balances replicas and prices.
+    """What the iteration came to: the best bound with its prices, the last point, and the weight
+    that balances replicas and prices.
     """
 
     bound: float
@@ -211,8 +214,8 @@ class Relaxation:
         weight: float = 1.0,
         stop: Callable[[float, int], bool] | None = None,
     ) -> Relaxed:
-        """Iterate from ``point``; ``stop(best bound, iterations)`` ends it early. O((edges + D + W) R)
-        an iteration.
+        """Iterate from ``point``; ``stop(best bound, iterations)`` ends it early. O((edges + D +
+        W) R) an iteration.
         """
         now, ahead, anchor = point.copy(), point.copy(), point.copy()
         best, best_prices = -math.inf, Prices(*(array.copy() for array in point.arrays[2:]))

@@ -55,10 +55,11 @@ def _raised(value: Any, can: Any, shift: float) -> Any:
 
 @inner
 def _onto_replicas(value: Any, can: Any, least: int, guess: float) -> Any:
-    """Project onto {0 <= x <= 1, sum x >= least}, in place; x = 0 where ``can`` is 0, 1 where it is 2.
+    """Project onto {0 <= x <= 1, sum x >= least}, in place; x = 0 where ``can`` is 0, 1 where it
+    is 2.
 
-    All are raised by one shift, which is returned; it is looked for by Newton's steps from ``guess``, that of
-    the last iteration, within a bracket. O(R steps), mostly one or two.
+    All are raised by one shift, which is returned; it is looked for by Newton's steps from
+    ``guess``, that of the last iteration, within a bracket. O(R steps), mostly one or two.
     """
     regions = len(value)
     total = 0.0
@@ -99,8 +100,8 @@ def _price_step(
 ) -> Any:
     """The price p of one region and model after a step: the prox of its conjugate overload cost.
 
-    Minimises (p - v)^2 / 2 step + p supply + sum of room (p - price)+ over 0 <= p <= the last price,
-    with v = price + step load: the slope jumps by a segment's room at its price. O(S).
+    Minimises (p - v)^2 / 2 step + p supply + sum of room (p - price)+ over 0 <= p <= the last
+    price, with v = price + step load: the slope jumps by a segment's room at its price. O(S).
     """
     moved = price + step * (load - supply)
     if moved <= 0.0:
@@ -115,7 +116,9 @@ def _price_step(
 
 @inner
 def _gradient(g: Any, w: int, m: Any, p: Any, q: Any, edge_start: Any, works: Any) -> None:
-    """What serving ``w`` in each region costs at the prices, less its loss. O((reads + models) R)."""
+    """What serving ``w`` in each region costs at the prices, less its loss. O((reads + models)
+    R).
+    """
     loss, _, want_start, want_model, want, cpu = works
     regions = len(g)
     for r in range(regions):
@@ -204,10 +207,10 @@ def step(
 ) -> None:  # fmt: skip
     """One step of the primal-dual method, from ``now`` to ``ahead``, both (x, y, m, p, q).
 
-    ``q`` prices the rows in scaled bytes and CPUs: R of storage, R of CPUs, one budget, R R links. The
-    other tuples are those of `prices.Relaxation`; of ``tables`` the last, ``route`` [D, R], is -1 for no
-    copy, -2 for a copy without a link that might fill up, else the link's row. ``lift`` [D]: see
-    `_onto_replicas`. O((edges + D + W) R).
+    ``q`` prices the rows in scaled bytes and CPUs: R of storage, R of CPUs, one budget, R R
+    links. The other tuples are those of `prices.Relaxation`; of ``tables`` the last, ``route``
+    [D, R], is -1 for no copy, -2 for a copy without a link that might fill up, else the link's
+    row. ``lift`` [D]: see `_onto_replicas`. O((edges + D + W) R).
     """
     x, y, m, p, q = now
     nx, ny, nm, np_, nq = ahead
@@ -237,7 +240,9 @@ def step(
 
 @inner
 def _cheapest(g: Any, can: Any, least: int, scratch: Any) -> Any:
-    """The least cost of a table's replicas at costs ``g``: the cheapest, and all that save. O(R log R)."""
+    """The least cost of a table's replicas at costs ``g``: the cheapest, and all that save. O(R
+    log R).
+    """
     total = 0.0
     count = 0
     for r in range(len(g)):
@@ -256,10 +261,11 @@ def _cheapest(g: Any, can: Any, least: int, scratch: Any) -> Any:
 
 @kernel
 def bound(m: Any, p: Any, q: Any, tables: Any, edges: Any, works: Any, limits: Any) -> float:
-    """The least that any answer costs, by prices that are all >= 0 (docs/internals/data-placement.md).
+    """The least that any answer costs, by prices that are all >= 0
+    (docs/internals/data-placement.md).
 
-    Each table takes its cheapest replicas, each workload its cheapest region, and the prices of what is
-    limited are paid back for the limits. O((edges + D + W) R).
+    Each table takes its cheapest replicas, each workload its cheapest region, and the prices of
+    what is limited are paid back for the limits. O((edges + D + W) R).
     """
     cost, can, least, rowsize, route = tables
     edge_start, _, reader_start, reader_edge = edges

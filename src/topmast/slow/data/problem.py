@@ -1,4 +1,6 @@
-"""One data placement to be decided, as its file says it: regions, tables, workloads, links, prices."""
+"""One data placement to be decided, as its file says it: regions, tables, workloads, links,
+prices.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):
-    """Workloads that read the same tables together, and what they want, in GPUs by model and CPUs."""
+    """Workloads that read the same tables together, and what they want, in GPUs by model and
+    CPUs.
+    """
 
     name: str
     tables: tuple[str, ...] = ()
@@ -48,8 +52,8 @@ class Link(Struct, frozen=True, forbid_unknown_fields=True):
 class Prices(Struct, frozen=True, forbid_unknown_fields=True):
     """The prices, all in one currency for one period.
 
-    ``overload_gpu`` holds ``(up_to_fraction, price)``: GPUs beyond the supply cost the first price up
-    to that fraction of the supply, and so on; the last price goes on without end.
+    ``overload_gpu`` holds ``(up_to_fraction, price)``: GPUs beyond the supply cost the first
+    price up to that fraction of the supply, and so on; the last price goes on without end.
     """
 
     non_collocated_gpu: float

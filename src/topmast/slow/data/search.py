@@ -48,7 +48,9 @@ class LocalSearch:
         self.fixed = _fixed(self.columns, self.columns.replica_cost() + extra)
 
     def adopt(self, placed: Bools, source: Ints) -> None:
-        """Begin with a placement that keeps every hard rule, its copies coming from ``source`` [D, R]."""
+        """Begin with a placement that keeps every hard rule, its copies coming from ``source``
+        [D, R].
+        """
         columns, state = self.columns, self.state
         fresh = placed & ~columns.held
         state.at[:] = -1
@@ -79,12 +81,16 @@ class LocalSearch:
         return terms_of(self.columns, self.state.placed, self.shares()).total()
 
     def fill(self, prefer: Floats) -> bool:
-        """Give every table its least replicas, where ``prefer`` [D, R] is highest; whether that fits."""
+        """Give every table its least replicas, where ``prefer`` [D, R] is highest; whether that
+        fits.
+        """
         order = np.lexsort((np.arange(len(prefer)), -self.columns.size_bytes))
         return int(kernels.fill(self.fixed, self.state, order, prefer, self.log)) < 0
 
     def begin(self) -> bool:
-        """Any placement near that at the start; whether one was found: else the state is of no use."""
+        """Any placement near that at the start; whether one was found: else the state is of no
+        use.
+        """
         columns = self.columns
         held = (columns.held & columns.can).astype(float)
         if self.fill(held):
@@ -94,7 +100,9 @@ class LocalSearch:
         return self.fill(held)
 
     def place(self, placed: Bools, rows: Ints) -> None:
-        """Add replicas [rows, R] of the tables ``rows``, where they fit; those that are held first."""
+        """Add replicas [rows, R] of the tables ``rows``, where they fit; those that are held
+        first.
+        """
         at, regions = np.nonzero(placed)
         tables = rows[at]
         order = np.lexsort((regions, tables, ~self.columns.held[tables, regions]))
@@ -113,7 +121,9 @@ class LocalSearch:
         return float(kernels.descend(self.fixed, self.state, self.works, self.log, sweeps))
 
     def anneal(self, steps: int, warm: float, cold: float, together: float = 0.05) -> float:
-        """Random moves at falling temperatures, to regions where a workload may be served, or nowhere."""
+        """Random moves at falling temperatures, to regions where a workload may be served, or
+        nowhere.
+        """
         listed, count = self._choices
         works = self.works[count[self.works] > 1]
         return float(

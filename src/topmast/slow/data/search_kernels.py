@@ -1,7 +1,7 @@
 """The kernels of `search`: moves of workloads between regions, with the replicas that follow them.
 
-A state keeps every hard rule at all times, links and budget included. A move changes it in small steps,
-each of which is written down, so that a move that does not pay is taken back step by step.
+A state keeps every hard rule at all times, links and budget included. A move changes it in small
+steps, each of which is written down, so that a move that does not pay is taken back step by step.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ ADDED, DROPPED, LEFT, ENTERED = 0, 1, 2, 3
 
 
 class Fixed(NamedTuple):
-    """What a search does not change; the arrays of `columns`, with demand as lists by workload. ``cost``
-    [D, R] of a replica may hold prices of what is scarce on top of what it costs.
+    """What a search does not change; the arrays of `columns`, with demand as lists by workload.
+    ``cost`` [D, R] of a replica may hold prices of what is scarce on top of what it costs.
     """
 
     size: Any
@@ -47,9 +47,10 @@ class Fixed(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where everything is: ``at`` [W] region or -1, ``users`` [D, R] workloads there that read it,
-    ``placed`` [D, R], ``source`` [D, R] of copies, ``count`` [D] replicas, ``idle`` [D] of them unused, and what is used up: ``stored``
-    [R] and ``moved`` [1] and ``carried`` [R, R] bytes, ``load`` [R, G], ``busy`` [R] CPUs.
+    """Where everything is: ``at`` [W] region or -1, ``users`` [D, R] workloads there that read
+    it, ``placed`` [D, R], ``source`` [D, R] of copies, ``count`` [D] replicas, ``idle`` [D] of
+    them unused, and what is used up: ``stored`` [R] and ``moved`` [1] and ``carried`` [R, R]
+    bytes, ``load`` [R, G], ``busy`` [R] CPUs.
     """
 
     at: Any
@@ -117,7 +118,9 @@ def overload(f: Any, r: int, g: int, load: float) -> Any:
 
 @inner
 def _source_for(f: Any, s: Any, d: int, r: int) -> Any:
-    """The region to copy from with most room on its link; -1 for a new table, -2 where none has room."""
+    """The region to copy from with most room on its link; -1 for a new table, -2 where none has
+    room.
+    """
     if f.homeless[d]:
         return NOWHERE
     best, room = -2, -1.0
@@ -195,8 +198,9 @@ def _drop(f: Any, s: Any, log: Any, d: int, r: int) -> Any:
 
 @inner
 def _settle(f: Any, s: Any, log: Any, d: int) -> Any:
-    """Drop replicas that nobody uses, dearest first, down to the least; then let an unused one make way
-    for a cheaper one that is held elsewhere. The change of cost. O(R^2) at worst, O(1) mostly.
+    """Drop replicas that nobody uses, dearest first, down to the least; then let an unused one
+    make way for a cheaper one that is held elsewhere. The change of cost. O(R^2) at worst, O(1)
+    mostly.
     """
     cost = 0.0
     if s.idle[d] == 0:
@@ -248,7 +252,9 @@ def _leave(f: Any, s: Any, w: int) -> Any:
 
 @inner
 def _enter(f: Any, s: Any, w: int, b: int) -> Any:
-    """Serve a workload that is nowhere, all of whose replicas are there (b < 0: leave it unserved)."""
+    """Serve a workload that is nowhere, all of whose replicas are there (b < 0: leave it
+    unserved).
+    """
     if b < 0:
         return f.loss[w]
     cost = 0.0
@@ -269,8 +275,8 @@ def _enter(f: Any, s: Any, w: int, b: int) -> Any:
 
 @inner
 def _move(f: Any, s: Any, log: Any, w: int, b: int) -> Any:
-    """Serve ``w`` in ``b`` (-1: nowhere) with what that takes; the change of cost, or infinity where it
-    does not fit: then what was done so far must be taken back. O(tables of w x R).
+    """Serve ``w`` in ``b`` (-1: nowhere) with what that takes; the change of cost, or infinity
+    where it does not fit: then what was done so far must be taken back. O(tables of w x R).
     """
     if b >= 0 and s.busy[b] + f.cpu[w] > f.cpus[b]:
         return np.inf
@@ -321,7 +327,9 @@ def _change(f: Any, s: Any, w: int, r: int, sign: float) -> Any:
 
 @inner
 def _least_cost(f: Any, s: Any, w: int, b: int) -> Any:
-    """At most what `_move` costs, found without a change: all that might be saved is. O(tables of w)."""
+    """At most what `_move` costs, found without a change: all that might be saved is. O(tables of
+    w).
+    """
     a = s.at[w]
     if b >= 0 and s.busy[b] + f.cpu[w] > f.cpus[b]:
         return np.inf
@@ -342,7 +350,8 @@ def _least_cost(f: Any, s: Any, w: int, b: int) -> Any:
 
 @inner
 def _follow(f: Any, s: Any, log: Any, d: int, a: int, b: int) -> Any:
-    """Move all workloads that read ``d`` in ``a`` to ``b``, as far as that fits; the change of cost.
+    """Move all workloads that read ``d`` in ``a`` to ``b``, as far as that fits; the change of
+    cost.
 
     O(readers of d x tables x R).
     """
@@ -361,7 +370,8 @@ def _follow(f: Any, s: Any, log: Any, d: int, a: int, b: int) -> Any:
 
 @kernel
 def fill(f: Any, s: Any, order: Any, prefer: Any, log: Any) -> Any:
-    """Give every table its least replicas, in ``order``, where ``prefer`` [D, R] is highest and it fits.
+    """Give every table its least replicas, in ``order``, where ``prefer`` [D, R] is highest and
+    it fits.
 
     Returns the first table that cannot have them, or -1. O(D R^2).
     """
@@ -400,7 +410,9 @@ def assign(f: Any, s: Any, order: Any, wish: Any, log: Any) -> None:
 
 @kernel
 def descend(f: Any, s: Any, works: Any, log: Any, sweeps: int) -> Any:
-    """Move workloads to their best region while that pays; the change of cost. O(sweeps edges R^2)."""
+    """Move workloads to their best region while that pays; the change of cost. O(sweeps edges
+    R^2).
+    """
     total = 0.0
     for _ in range(sweeps):
         gained = 0.0
@@ -431,10 +443,11 @@ def anneal(
     f: Any, s: Any, works: Any, near: Any, near_count: Any, log: Any, seed: Any,
     steps: int, warm: float, cold: float, together: float,
 ) -> Any:  # fmt: skip
-    """Random moves, worse ones taken with a chance that falls with the temperature; the change of cost.
+    """Random moves, worse ones taken with a chance that falls with the temperature; the change of
+    cost.
 
-    A part ``together`` of the moves takes along all that read one of a workload's tables in its region.
-    ``near`` [W, R + 1]: the first ``near_count`` entries are where it may go. O(steps R).
+    A part ``together`` of the moves takes along all that read one of a workload's tables in its
+    region. ``near`` [W, R + 1]: the first ``near_count`` entries are where it may go. O(steps R).
     """
     total = 0.0
     if len(works) == 0:

@@ -28,7 +28,9 @@ def written(columns: Columns, warm_start: WarmStart) -> dict[str, Any]:
 
 
 def shape_of(columns: Columns) -> list[int]:
-    """What must be equal for a warm start to fit: the counts, and a checksum over what reads what."""
+    """What must be equal for a warm start to fit: the counts, and a checksum over what reads
+    what.
+    """
     items, start = columns.reads.items, columns.reads.start
     mark = zlib.crc32(np.ascontiguousarray(np.concatenate([items, start])).tobytes())
     return [*columns.shape(), len(items), mark]

@@ -1,4 +1,6 @@
-"""The kernels compiled beforehand, on a problem of nearly no size, so that no plan's time pays for it."""
+"""The kernels compiled beforehand, on a problem of nearly no size, so that no plan's time pays
+for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Days held out: how wrong forecasts were, how much to smooth, and by how much to correct the next."""
+"""Days held out: how wrong forecasts were, how much to smooth, and by how much to correct the
+next.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FORGETTING = (0.02, 0.1, 0.3)
 KIN_DAYS = (0.3, 1.0, 4.0)
 KIN_ACCESSES = (3.0, 30.0, 300.0)
 CORRECT_AT_MOST = 2.0
-"""A correction lies between 1/2 and 2: more would be a change that held-out days cannot tell from chance."""
+"""A correction lies between 1/2 and 2: more would be a change that held-out days cannot tell from
+chance.
+"""
 RATE_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Where classes of expected accesses end, for the spread of errors."""
 LEAST_PER_CLASS = 30
@@ -88,7 +92,9 @@ def tuned(history: History, held_out: int = 3) -> tuple[Smoothing, Forecast, Err
 
 
 def chosen_smoothing(history: History, days: Sequence[int]) -> Smoothing:
-    """Rates by the deviance of a Poisson count, then sizes by squared error, both on held-out days."""
+    """Rates by the deviance of a Poisson count, then sizes by squared error, both on held-out
+    days.
+    """
     pasts = [history.before(day) for day in days]
     counts = [history.counts_on(day) for day in days]
     demands = [history.demand_on(day) for day in days]

@@ -1,8 +1,8 @@
 """Days that may come, drawn from a forecast: what a robust plan is made for.
 
-A mean day hides what matters for balance: single large jobs. In a scenario every item is read a number
-of times drawn from its forecast (a Gamma mixture of Poisson counts), and each access is as large as one
-that was: one of the item's own, or one of all items' where the item has few.
+A mean day hides what matters for balance: single large jobs. In a scenario every item is read a
+number of times drawn from its forecast (a Gamma mixture of Poisson counts), and each access is as
+large as one that was: one of the item's own, or one of all items' where the item has few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from topmast.slow.forecast.smoothing import Forecast, Smoothing
 def scenarios(
     history: History, made: Forecast, smoothing: Smoothing, count: int, rng: Generator
 ) -> Floats:
-    """GPU-seconds [count, i, g] of so many days, equally likely. O(n log n + count (accesses + i g))."""
+    """GPU-seconds [count, i, g] of so many days, equally likely. O(n log n + count (accesses + i
+    g)).
+    """
     order = np.argsort(history.item, kind="stable")
     start = np.searchsorted(history.item[order], np.arange(history.items + 1))
     found = np.zeros((count, history.items, history.models))

@@ -1,11 +1,12 @@
 """Seasonal smoothing with kin: the accesses of a day to come, and what each will need.
 
-Two quantities are smoothed apart, since they vary for different reasons: the *rate*, accesses a day, and
-the *size*, GPU-seconds of one access by GPU model. Each is an average over the past in which a day counts
-less the older it is, drawn towards that of the item's namespace, and that towards the mean of all: the less
-an item has been seen, the more. That is the mean of a Gamma posterior for the rate (empirical Bayes;
-Gelman et al., Bayesian Data Analysis, 2.6), so that the same numbers give its spread.
-The weekday is a factor for all items together: one item's own weeks are too few to tell.
+Two quantities are smoothed apart, since they vary for different reasons: the *rate*, accesses a
+day, and the *size*, GPU-seconds of one access by GPU model. Each is an average over the past in
+which a day counts less the older it is, drawn towards that of the item's namespace, and that
+towards the mean of all: the less an item has been seen, the more. That is the mean of a Gamma
+posterior for the rate (empirical Bayes; Gelman et al., Bayesian Data Analysis, 2.6), so that the
+same numbers give its spread. The weekday is a factor for all items together: one item's own weeks
+are too few to tell.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ TINY = 1e-12
 class Smoothing(Struct, frozen=True):
     """How much to smooth.
 
-    ``forgetting``: the part of its weight that a day loses with each day (0: all days count alike).
-    ``kin_days``: the namespace's rate counts as so many days of an item; ``kin_accesses``: its mean size
-    as so many accesses.
+    ``forgetting``: the part of its weight that a day loses with each day (0: all days count
+    alike). ``kin_days``: the namespace's rate counts as so many days of an item;
+    ``kin_accesses``: its mean size as so many accesses.
     """
 
     forgetting: float = 0.1
@@ -35,11 +36,12 @@ class Smoothing(Struct, frozen=True):
 
 
 class Forecast(Struct, frozen=True):
-    """A day to come. The rate of item i is Gamma(``shape`` [i], ``per`` [i]) x ``season``, its mean ``rate`` [i].
+    """A day to come. The rate of item i is Gamma(``shape`` [i], ``per`` [i]) x ``season``, its
+    mean ``rate`` [i].
 
-    ``size_gpu_s`` [i, g]: GPU-seconds on model g of one access, on average over accesses of all models.
-    ``seen`` [i]: accesses so far, old ones counting less. ``correction`` [g]: by what it is multiplied
-    because of earlier errors (1: by nothing).
+    ``size_gpu_s`` [i, g]: GPU-seconds on model g of one access, on average over accesses of all
+    models. ``seen`` [i]: accesses so far, old ones counting less. ``correction`` [g]: by what it
+    is multiplied because of earlier errors (1: by nothing).
     """
 
     shape: Floats
@@ -88,9 +90,11 @@ def forecast(history: History, smoothing: Smoothing) -> Forecast:
 
 
 def seasons(history: History) -> Floats:
-    """The factor [7] of each day of the week: its accesses over those of the week around it. O(n + days).
+    """The factor [7] of each day of the week: its accesses over those of the week around it. O(n
+    + days).
 
-    The classical decomposition (ratios to a moving average), so that growth is not taken for a season.
+    The classical decomposition (ratios to a moving average), so that growth is not taken for a
+    season.
     """
     factor = np.ones(DAYS_OF_WEEK)
     if history.days < 2 * DAYS_OF_WEEK or not len(history.day):

@@ -1,4 +1,6 @@
-"""Formats of one row per job with one number of GPUs: PAI's tasks, Philly, Helios, Tiresias, Muri, Sia."""
+"""Formats of one row per job with one number of GPUs: PAI's tasks, Philly, Helios, Tiresias,
+Muri, Sia.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ HELIOS = Layout(
 
 
 def read_helios(path: Path, options: Options) -> Trace:
-    """One row per Slurm job. GPUs are spread over its nodes if they divide, else as for all formats."""
+    """One row per Slurm job. GPUs are spread over its nodes if they divide, else as for all
+    formats.
+    """
     table = with_ids(table_of(path, HELIOS, options), options)
     column = table.columns
     count, nodes = column["gpu_num"], column["node_num"]

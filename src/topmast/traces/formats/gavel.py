@@ -1,7 +1,7 @@
 """Gavel's traces, and Shockwave's: tab-separated, without a header, in training steps.
 
-A throughput table turns steps into seconds, and says how fast each GPU model is; Shockwave's files also
-state a duration.
+A throughput table turns steps into seconds, and says how fast each GPU model is; Shockwave's
+files also state a duration.
 """
 
 from __future__ import annotations

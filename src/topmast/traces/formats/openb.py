@@ -1,4 +1,6 @@
-"""Alibaba's GPU cluster of 2023 ("openb"): one row per pod, with shares of GPUs and lists of models."""
+"""Alibaba's GPU cluster of 2023 ("openb"): one row per pod, with shares of GPUs and lists of
+models.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Alibaba's PAI cluster of 2020: its official tables, and the 100K job files of its simulator.
 
-Official tables have no header. A *task* (a role of a job: worker, ps) becomes a job here: its instances
-are a gang, and the table says what each takes. What stands beside the task table is joined: the job
-table (submission, user), the group tags (recurrence), the instance table (when instances really ran).
+Official tables have no header. A *task* (a role of a job: worker, ps) becomes a job here: its
+instances are a gang, and the table says what each takes. What stands beside the task table is
+joined: the job table (submission, user), the group tags (recurrence), the instance table (when
+instances really ran).
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def _lost(row: Any, column: str) -> Bools:
 
 
 def read(path: Path, options: Options) -> Trace:
-    """A task table, an instance table with its task table beside it, a folder, or a 100K job file."""
+    """A task table, an instance table with its task table beside it, a folder, or a 100K job
+    file.
+    """
     if path.is_dir():
         return _read_tasks(_beside(path, "task", path), options)
     first = next(chunks(path, rows=1), None)
@@ -144,7 +147,9 @@ def _read_jobs(path: Path, options: Options) -> Trace:
 
 
 def _read_tasks(path: Path, options: Options, instances: Path | None = None) -> Trace:
-    """The task table and what is beside it. Tasks that were not over, or were never begun, are no jobs."""
+    """The task table and what is beside it. Tasks that were not over, or were never begun, are no
+    jobs.
+    """
     table = table_of(path, TASKS, options)
     roles = table.columns["task_name"].values()
     names = [f"{j}/{t}" for j, t in zip(table.columns["job_name"], roles, strict=True)]

@@ -1,7 +1,7 @@
 """How marginals are drawn: by quantiles, by counts, and over the hours of a week. All vectorised.
 
-Draws are *stratified*: n draws are spread evenly over the distribution, and only their order is random,
-so that even a small trace has the marginals that it is meant to have.
+Draws are *stratified*: n draws are spread evenly over the distribution, and only their order is
+random, so that even a small trace has the marginals that it is meant to have.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def texts_by_counts(counts: Mapping[str, float], at: Floats) -> Texts:
 def arrivals(
     n: int, gap_s: float, rng: Generator, *, hours: Sequence[float], days: Sequence[float] = ()
 ) -> Floats:
-    """The times of a Poisson process whose rate follows the hour of the day and the day of the week.
+    """The times of a Poisson process whose rate follows the hour of the day and the day of the
+    week.
 
-    ``gap_s`` is the mean time between two of the n. From a process of constant rate, stretched where the rate
-    is low. O(n log hours).
+    ``gap_s`` is the mean time between two of the n. From a process of constant rate, stretched
+    where the rate is low. O(n log hours).
     """
     span_s = n * gap_s
     shares = np.asarray(hours, dtype=np.float64)

@@ -1,9 +1,11 @@
-"""`gandiva-like`: training jobs that come in bursts, most of them trials that end soon, on hosts of four GPUs.
+"""`gandiva-like`: training jobs that come in bursts, most of them trials that end soon, on hosts
+of four GPUs.
 
-As in Xiao et al., *Gandiva: Introspective Cluster Scheduling for Deep Learning* (OSDI '18), the experiment on a cluster: 180 GPUs, jobs of
-a few GPUs, of which people want to see the first mini-batches soon. Its trace is not public: models and their speeds are
-those of Gavel's table (see gavel), and sizes, durations and bursts are ours. `gandiva-elastic-like`: the same, of which jobs of
-several GPUs may be larger or smaller.
+As in Xiao et al., *Gandiva: Introspective Cluster Scheduling for Deep Learning* (OSDI '18), the
+experiment on a cluster: 180 GPUs, jobs of a few GPUs, of which people want to see the first
+mini-batches soon. Its trace is not public: models and their speeds are those of Gavel's table
+(see gavel), and sizes, durations and bursts are ours. `gandiva-elastic-like`: the same, of which
+jobs of several GPUs may be larger or smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from topmast.traces.trace import Floats, Trace, gangs, texts_of, trace_of
 GPUS = {1: 70, 2: 12, 4: 14, 8: 4}
 """Jobs by number of GPUs, in percent."""
 MINUTES = ((70, 10.0, 60.0), (30, 60.0, 600.0))
-"""Durations on a V100: percent of jobs, and the minutes between which their logarithms are drawn evenly."""
+"""Durations on a V100: percent of jobs, and the minutes between which their logarithms are drawn
+evenly.
+"""
 BURST = 6
 """So many jobs are handed in together on average, as a search over parameters does."""
 GAP_S = 55.0
@@ -31,7 +35,9 @@ HOST_GPUS = 4
 
 
 def elastic(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:
-    """The same jobs, but those of several GPUs are as many tasks of one, and may have half to twice as many. O(n log n)."""
+    """The same jobs, but those of several GPUs are as many tasks of one, and may have half to
+    twice as many. O(n log n).
+    """
     trace, document = generate(jobs, rng)
     gpus = np.asarray(np.round(trace.total_gpus()), np.int64)
     several = gpus > 1

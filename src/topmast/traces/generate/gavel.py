@@ -1,8 +1,9 @@
 """`gavel-like`: training jobs that gain unequally from faster GPUs, as in Gavel's experiments.
 
-Narayanan et al., *Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads* (OSDI '20), the evaluation:
-26 job types, Poisson arrivals, durations from half an hour to a week. Speeds are those of the published table
-(stanford-futuredata/gavel, `simulation_throughputs.json`, MIT), measured on one GPU and taken for gangs as well.
+Narayanan et al., *Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads*
+(OSDI '20), the evaluation: 26 job types, Poisson arrivals, durations from half an hour to a week.
+Speeds are those of the published table (stanford-futuredata/gavel, `simulation_throughputs.json`,
+MIT), measured on one GPU and taken for gangs as well.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""`mast-like`: the regions, datasets and workloads of a fleet as MAST found it before it was balanced.
+"""`mast-like`: the regions, datasets and workloads of a fleet as MAST found it before it was
+balanced.
 
-Figures of MAST (Choudhury et al., OSDI '24; [unverified] beyond the abstract): partitions are read by
-3 / 17 / 45 workloads at P50 / P90 / P99, 70% of workloads run for the first time, and people who choose
-regions by hand give the worst of them 2.63 times the high-priority demand that it can serve.
+Figures of MAST (Choudhury et al., OSDI '24; [unverified] beyond the abstract): partitions are
+read by 3 / 17 / 45 workloads at P50 / P90 / P99, 70% of workloads run for the first time, and
+people who choose regions by hand give the worst of them 2.63 times the high-priority demand that
+it can serve.
 
-Every dataset lies in one region, and every job's home is the region of its data. How many datasets lie in
-the hot region is found by bisection: jobs of high priority are run by hand, in their homes, first come
-first served, until the time-weighted mean of what they hold and wait for is 2.63 times the GPUs there.
+Every dataset lies in one region, and every job's home is the region of its data. How many
+datasets lie in the hot region is found by bisection: jobs of high priority are run by hand, in
+their homes, first come first served, until the time-weighted mean of what they hold and wait for
+is 2.63 times the GPUs there.
 """
 
 from __future__ import annotations

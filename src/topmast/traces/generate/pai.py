@@ -1,7 +1,8 @@
 """`pai-like`: tasks as in Alibaba's PAI cluster of July and August 2020.
 
-Figures: the task table of cluster-trace-gpu-v2020 (1,261,050 tasks; CC-BY-4.0), and *MLaaS in the Wild*
-(Weng et al., NSDI '22). Recurring tasks share user, request and much of their duration, as there.
+Figures: the task table of cluster-trace-gpu-v2020 (1,261,050 tasks; CC-BY-4.0), and *MLaaS in the
+Wild* (Weng et al., NSDI '22). Recurring tasks share user, request and much of their duration, as
+there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PLAN_GPU = {
 OTHER_GPU = (5, 20, 30, 60)
 """What the remaining 47,647 tasks ask for is not in print; here, evenly, one of these."""
 GPU_TYPE = {"MISC": 696_000, "T4": 227_000, "P100": 73_000, "V100": 29_000, "V100M32": 19_000}
-"""Tasks by type of GPU, the 218,000 without one left out: they are, but for few, those without GPUs."""
+"""Tasks by type of GPU, the 218,000 without one left out: they are, but for few, those without
+GPUs.
+"""
 WIDE_TYPES = ("MISC", "V100", "V100M32")
 """Types whose hosts have eight GPUs, not two."""
 
@@ -51,7 +54,9 @@ INSTANCES = {
 """Gangs of more than one, by size: the GPU counts above one of a sample of 60,105 of the tasks."""
 
 LARGE_GANG = 10
-"""Tasks of several GPUs come in no larger gangs here: the largest task of the sample has 400 GPUs."""
+"""Tasks of several GPUs come in no larger gangs here: the largest task of the sample has 400
+GPUs.
+"""
 
 DURATION_S = {
     0.0: 5, 0.01: 19, 0.05: 29, 0.1: 41, 0.25: 131, 0.5: 614, 0.75: 3699, 0.9: 12_390, 0.95: 22_751,
@@ -63,12 +68,15 @@ MEMORY_GB = {0.0: 2, 0.25: 15, 0.5: 29.3, 0.95: 59, 0.99: 120, 1.0: 240}
 """P95 of vCPUs and memory as in the paper; the others are ours."""
 
 RECURRING = 0.65
-"""Of the tasks, those of groups with at least `RECURS` tasks (the paper's account of recurring tasks)."""
+"""Of the tasks, those of groups with at least `RECURS` tasks (the paper's account of recurring
+tasks).
+"""
 RECURS = 5
 LARGEST_GROUP = 0.01
 WITHIN_GROUP = 0.996
-"""Correlation of the durations (as normal scores) of tasks of one group: so that 78% of recurring tasks
-last within 25% of their group's median, which is how well the paper's tree predicts them."""
+"""Correlation of the durations (as normal scores) of tasks of one group: so that 78% of recurring
+tasks last within 25% of their group's median, which is how well the paper's tree predicts them.
+"""
 TASKS_PER_USER = 950
 """1,300 users and some."""
 HOURS = (
@@ -139,7 +147,9 @@ def _small_groups(tasks: int, rng: Generator) -> Ints:
 
 
 def _of_groups(group: Ints, size: Ints, rng: Generator) -> Floats:
-    """A quantile per task, the same within a group, and even over the tasks: groups stand side by side."""
+    """A quantile per task, the same within a group, and even over the tasks: groups stand side by
+    side.
+    """
     order = rng.permutation(len(size))
     ends = np.cumsum(size[order])
     middle = np.empty(len(size))
@@ -154,7 +164,9 @@ def _gpus(group: Ints, size: Ints, rng: Generator) -> Floats:
 
 
 def _instances(group: Ints, size: Ints, gpus: Floats, rng: Generator) -> Ints:
-    """Instances; a task of several GPUs that drew a large gang changes with one of a share or one GPU."""
+    """Instances; a task of several GPUs that drew a large gang changes with one of a share or one
+    GPU.
+    """
     several = sum(INSTANCES.values())
     scale = (TASKS - ONE_INSTANCE) / several
     counts = {1: float(ONE_INSTANCE)} | {n: scale * count for n, count in INSTANCES.items()}
