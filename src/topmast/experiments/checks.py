@@ -31,7 +31,8 @@ def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
     elif not why_not:
         reached = (low is None or ours >= low) and (high is None or ours <= high)
     return {
-        "case": check.case, "figure": _figure(check), "published": check.published, "public": check.public,
+        "case": check.case, "figure": _figure(check),
+        "published": check.published, "public": check.public,
         "ours": ours, "wanted": _wanted(check), "reached": reached, "why": why_not,
     }  # fmt: skip
 

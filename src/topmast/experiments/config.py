@@ -52,8 +52,8 @@ class Files(Struct, frozen=True, forbid_unknown_fields=True):
     """A trace and a fleet on which cases run.
 
     ``throughputs``: a table of speeds below the folder of published data, with pairs; without
-    that folder nobody knows how two jobs get on with one another, and the settings of the world
-    say it for all.
+    that folder it is not known how two jobs share GPUs, and the settings of the world say it for
+    all.
 
     ``trace``: a file below the folder of published data, in ``format``; None: only ``stand_in``
     there is. ``fleet``: the document of a fleet file. ``host_gpus``: what one task holds at most;

@@ -1,4 +1,4 @@
-"""What the runs of a long experiment found so far: the same command goes on after it was stopped."""
+"""The results of a long experiment so far: the same command continues after a stop."""
 
 from __future__ import annotations
 

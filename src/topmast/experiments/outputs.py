@@ -51,7 +51,7 @@ def tables_in(folder: Path | None, overview: Write) -> Iterator[Tables]:
 
 
 def _nowhere(row: Sequence[object]) -> None:
-    """Rows that nobody wants."""
+    """Rows that are not written."""
 
 
 def folder_for(path: Path) -> None:

@@ -80,11 +80,14 @@ def _write_means(path: Path, means: Means) -> None:
         for m in means:
             for name, value in m["figures"].items():
                 writer.writerow(
-                    (m["case"], m["load"], m["signal_s"], m["seeds"], name, value["mean"], value["ci95"])
+                    (
+                        m["case"], m["load"], m["signal_s"], m["seeds"], name, value["mean"],
+                        value["ci95"],
+                    )
                 )  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------ tables
 
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> str:

@@ -129,8 +129,8 @@ class Tables(Struct, frozen=True):
 
 
 def kinds_of(trace: Trace, fleet: Fleet) -> tuple[tuple[Kind, ...], Ints]:
-    """The kinds of work there are, and that [n] of each job: its first model, its band, who
-    cannot hold its gang.
+    """The kinds of work there are, and that [n] of each job: its first model, its band, the
+    regions that cannot hold its gang.
     """
     models, rooms = fleet.models(), Rooms(fleet)
     known = {Kind(m, pressing): i for i, (m, pressing) in enumerate(product(models, (False, True)))}

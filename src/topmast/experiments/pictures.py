@@ -47,7 +47,7 @@ def jobs_of(case: Case) -> str:
     return case.files if case.workload is None else case.workload.label
 
 
-# ---------------------------------------------------------------------------------------------- lines
+# ------------------------------------------------------------------------------------------- lines
 
 
 def _over_loads(names: Sequence[str], means: Means) -> Figure:
@@ -82,7 +82,7 @@ def _lines(axes: Any, name: str, means: Means) -> None:
             )  # fmt: skip
 
 
-# ----------------------------------------------------------------------------------------------- bars
+# -------------------------------------------------------------------------------------------- bars
 
 
 def _by_case(experiment: Experiment, means: Means, public: Public) -> Figure:

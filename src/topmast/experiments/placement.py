@@ -1,7 +1,7 @@
 """A simple data placement, made once before a run: where each dataset gets replicas.
 
 It stands in for the slow path. Datasets that jobs read together are one unit and stay together.
-Greedy: the unit with the most demand first, to the region whose worst ratio of demand to supply
+Greedy: the unit with the most demand first, to the region where the worst ratio of demand to supply
 stays lowest; then a second replica for units that are worth most per byte, while a budget of
 storage lasts.
 """
@@ -77,7 +77,7 @@ def place(trace: Trace, fleet: Fleet, options: PlacementOptions, seed: int) -> F
     return structs.replace(fleet, datasets=datasets)
 
 
-# ----------------------------------------------------------------------------------- units and supply
+# -------------------------------------------------------------------------------- units and supply
 
 
 def _units(
@@ -183,7 +183,7 @@ def _room(fleet: Fleet, regions: list[str]) -> Floats:
     return np.array([np.inf if by_name[r] is None else float(by_name[r] or 0) for r in regions])
 
 
-# ---------------------------------------------------------------------------------------------- greedy
+# ------------------------------------------------------------------------------------------ greedy
 
 
 def _first_copies(units: list[Unit], supply: Floats, room: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""One run of an experiment: whose it is, its files, and its figures."""
+"""One run of an experiment: its case, its files, and its figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Figures = dict[str, float | None]
 
 
 class Point(Struct, frozen=True):
-    """One run: whose it is, at which load and age of the signal, with which seed."""
+    """One run: of which case, at which load and age of the signal, with which seed."""
 
     case: Case
     load: float | None
@@ -122,7 +122,7 @@ def _placed(
 
 
 def _services_gpu_s(trace: Trace) -> list[float]:
-    """The total service of every job, as nobody knows it beforehand."""
+    """The total service of every job, which no scheduler knows beforehand."""
     values: list[float] = (trace.total_gpus() * trace.duration_s).tolist()
     return values
 

@@ -26,19 +26,19 @@ FIGURES = {
     "makespan_s": "last finish less first submission",
     "allocation_rate": "GPU time held over GPU time present",
     "allocation_rate_waiting": "the same while jobs waited",
-    "goodput_rate": "GPU time whose work survived over GPU time present",
+    "goodput_rate": "GPU time of work that survived over GPU time present",
     "stranded_gpu_rate": "GPUs free on hosts partly in use, over those present, while jobs waited",
     "preemptions": "attempts that were stopped for others",
     "migrations": "attempts that went on on other hosts after that",
     "restarts": "attempts that followed a failure",
-    "lost_gpu_s": "GPU time whose work did not survive, in GPU-seconds",
+    "lost_gpu_s": "GPU time of work that did not survive, in GPU-seconds",
     "non_collocation_rate": "jobs that started away from some of their data",
 }
 SPREADS = {
     "jct_s": "time from submission to finish",
     "wait_s": "the part of it in which the job did not run",
     "first_wait_s": "time from submission to the first start",
-    "ftf_rho": "finish-time fairness: JCT over that on a fair share of the fleet; above 1 is slower",
+    "ftf_rho": "finish-time fairness: JCT over that on a fair share of the fleet; above 1: slower",
 }
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;"
@@ -120,7 +120,8 @@ def _setting(documents: Mapping[str, Mapping[str, Any]]) -> str:
     first = next(iter(documents.values()))
     return (
         f"{first['jobs']:,} jobs of {first['trace']} at {first['load']:g} times their load, on "
-        f"{first['fleet']} ({first['gpus']:,} GPUs); seed {first['seed']}, Topmast {first['version']}."
+        f"{first['fleet']} ({first['gpus']:,} GPUs);"
+        f" seed {first['seed']}, Topmast {first['version']}."
     )
 
 

@@ -111,7 +111,7 @@ def scale_of(experiment: Experiment, options: ReproduceOptions) -> Scale:
 
 def points_of(experiment: Experiment, scale: Scale, data: Path | None = None) -> list[Point]:
     """Every run, seed by seed; a case that goes by no signal runs once for all ages of one, one
-    on a published trace once for all seeds. Cases whose jobs are in a published file that is not
+    on a published trace once for all seeds. Cases with jobs from a published file that is not
     there are left out.
     """
     loads = experiment.loads if scale.loads is None else scale.loads

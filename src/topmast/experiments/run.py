@@ -169,7 +169,8 @@ def _warnings(setup: Setup, result: Result) -> list[str]:
     rounds = result.summary.get("rounds")
     if rounds and rounds["failures"]:
         found.append(
-            f"the solver failed in {rounds['failures']} of {rounds['solves']} attempts, and parts of the "
+            f"the solver failed in {rounds['failures']} of {rounds['solves']} attempts,"
+            " and parts of the "
             f"time stayed as they were ({rounds['failure']})"
         )
     for jobs, what in (

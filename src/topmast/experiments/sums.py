@@ -17,7 +17,8 @@ from topmast.experiments.files import files_of, is_there, is_whole
 from topmast.experiments.points import Point
 
 T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145,
     2.131, 2.120, 2.110, 2.101, 2.093,
 )  # fmt: skip
 """Student's t at 97.5% for 1, 2, ... degrees of freedom; beyond them, 1.96."""

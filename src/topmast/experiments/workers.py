@@ -17,7 +17,7 @@ def worker_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed tells nobody: its workers would wait for work for ever."""
+    """A parent that is killed sends no message: its workers would wait for work for ever."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

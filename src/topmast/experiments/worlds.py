@@ -15,7 +15,7 @@ def world_of(
     """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that
     does not fit.
 
-    Without ``overheads`` nothing but work takes time, and nobody is too young to be stopped.
+    Without ``overheads`` nothing but work takes time, and no attempt is too young to be stopped.
     """
     own, world = told_apart(options)
     settings = read_settings(world)

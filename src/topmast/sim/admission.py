@@ -17,9 +17,9 @@ from topmast.slow.capacity.feedback import Limits
 
 
 class Admission:
-    """Asks machines of its own, on whose fleet nothing ever runs.
+    """Asks machines of its own, where nothing ever runs.
 
-    ``growth``: how far clusters may grow, where it is planned whose hosts are; what would fit
+    ``growth``: how far clusters may grow, where capacity is planned; what would fit
     then is not refused.
     """
 

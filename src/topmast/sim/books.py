@@ -22,7 +22,8 @@ JOBS = (
     "wait_s", "region", "cluster", "gpus", "preemptions", "restarts", "lost_gpu_s", "collocated",
 )  # fmt: skip
 ALLOCATIONS = (
-    "job_id", "epoch", "region", "cluster", "host", "gpu_model", "gpus", "start_s", "end_s", "kept_s",
+    "job_id", "epoch", "region", "cluster", "host", "gpu_model", "gpus", "start_s", "end_s",
+    "kept_s",
     "end_reason",
 )  # fmt: skip
 COPIES = ("dataset", "from", "to", "bytes", "start_s", "end_s", "cause")

@@ -20,8 +20,8 @@ def split(
 ) -> dict[Regions, list[float]]:
     """What each class of ``demand`` puts on each of its regions. O(rounds x classes x regions).
 
-    Minimises the sum of supply x ratio^2 class by class, which is convex and whose one optimum in
-    the totals by region also has the least largest ratio (and then the least next one).
+    Minimises the sum of supply x ratio^2 class by class, which is convex; its one optimum in the
+    totals by region also has the least largest ratio (and then the least next one).
     """
     load = list(running)
     parts: dict[Regions, list[float]] = {}

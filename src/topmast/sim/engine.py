@@ -127,7 +127,7 @@ class SimulatedEngine(EngineOrders):
         self._sharing = sharing
         self._model_of = model_of
         self._on: dict[tuple[str, int], list[str]] = {}
-        """By GPU, who runs there; kept where gangs may share them."""
+        """The jobs on each GPU; kept where gangs may share GPUs."""
         self._early = world.early_s
         self._hosts = {} if hosts is None else hosts
         self._news: list[m.Message] = []
@@ -207,7 +207,7 @@ class SimulatedEngine(EngineOrders):
     # --- beside others --------------------------------------------------------------------------
 
     def _settle(self, attempt: Attempt) -> None:
-        """Go at the speed of these seats; those who sit there may go slower."""
+        """Go at the speed of these seats; gangs that sit there may go slower."""
         gang = attempt.gang
         if self._neighbours is not None:
             others = self._neighbours.sit(gang.spec, gang.job, gang.seats)
@@ -223,7 +223,7 @@ class SimulatedEngine(EngineOrders):
                 attempt.progress.go(attempt.own_s(self._clock.now_s), rate)
 
     def _rise(self, attempt: Attempt) -> None:
-        """Its seats are free; those who stay may go faster."""
+        """Its seats are free; gangs that stay may go faster."""
         gang = attempt.gang
         if self._neighbours is not None:
             others = self._neighbours.leave(gang.job, gang.seats)
@@ -239,7 +239,7 @@ class SimulatedEngine(EngineOrders):
             self._rise(attempt)
 
     def _partners(self, gang: m.StartGang) -> list[str]:
-        """Who else runs on the whole GPUs of a gang. O(slots)."""
+        """The other jobs on the whole GPUs of a gang. O(slots)."""
         found: dict[str, None] = {}
         for seat in gang.seats if gang.seats[0].slot_milli == MILLI else ():
             for slot in seat.slots:
@@ -423,7 +423,7 @@ class SimulatedEngine(EngineOrders):
                 lost = m.TaskLost(gang.job, gang.epoch, rank, f"host {host} was lost")
                 self._news.append(lost)
             if attempt.stopping:
-                self._exit(attempt, SIGTERM_CODE)  # the gang is broken: the others wait for nobody
+                self._exit(attempt, SIGTERM_CODE)  # the gang is broken: the other tasks do not wait
             self._clear(attempt)
         self._tell()
 

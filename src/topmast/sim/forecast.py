@@ -45,7 +45,7 @@ WORDS = {
 
 
 class Ended(Struct, frozen=True):
-    """A job that came to its end: the GPU-seconds from the snapshot on, early, as expected, late."""
+    """A job that ended: the GPU-seconds from the snapshot on, early, as expected, late."""
 
     early: float
     expected: float
@@ -128,7 +128,8 @@ class Forecast:
         if not len(self.whatif.heap):
             return "no expected event would let it start"
         reached_s = min(self.whatif.heap.next_s(), until_s) - self.from_s
-        return f"it does not start within {format_duration(reached_s)}, and the forecast looks no further"
+        reached = format_duration(reached_s)
+        return f"it does not start within {reached}, and the forecast looks no further"
 
 
 def basis_of(ahead: Sequence[Ended]) -> str:
@@ -154,14 +155,14 @@ def basis_of(ahead: Sequence[Ended]) -> str:
 
 
 def _histories(ahead: Sequence[Ended]) -> str:
-    """The groups whose histories were used, and how many runs those hold."""
+    """The groups with the histories that were used, and how many runs those hold."""
     named = _named(ahead, Basis.HISTORY)
     groups = "group" if len(named) == 1 else "groups"
     return f"historical durations of {groups} {_few(named)}"
 
 
 def _alike(ahead: Sequence[Ended]) -> str:
-    """What jobs are called whose script or name others had before."""
+    """The names of earlier jobs with the same script or name."""
     return f"durations of earlier jobs like {_few(_named(ahead, Basis.LIKE))}"
 
 

@@ -16,7 +16,7 @@ Entry = tuple[float, int, int, Callable[[Any], None], Any]
 
 
 class Priority(IntEnum):
-    """Who is first of those that happen at one instant."""
+    """What comes first of all that happens at one instant."""
 
     NEWS = 0
     """What engines, movers and links bring: what ends frees room before it is asked for."""
@@ -32,9 +32,7 @@ def instant(at_s: float) -> float:
 
 
 def not_before(at_s: float) -> float:
-    """The first whole microsecond that is not before a time: who wants to be woken is not woken
-    early.
-    """
+    """The first whole microsecond that is not before a time: a machine is never woken early."""
     near_s = instant(at_s)
     return near_s if near_s >= at_s else instant(near_s + 1.0 / TICKS_PER_S)
 

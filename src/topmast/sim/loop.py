@@ -27,7 +27,7 @@ Ahead = Callable[[Any], Sequence[tuple[Address, Message]]]
 Ticks = Callable[[], float]
 WAKES = (Wake(),)
 SCOPES = {"queue": "queue", "desk": "placers", "placer": "placers", "cluster": "clusters"}
-"""Whose time it is that a machine takes, by the kind of its address."""
+"""The scope that a machine's time counts for, by the kind of its address."""
 
 
 Hear = Callable[[Address, Any, Sequence[Struct], float], None]
@@ -49,7 +49,7 @@ class Carrier(Protocol):
 class Loop:
     """Delivers messages at virtual times.
 
-    ``hears``: who keeps the books, by type of message. ``ticks``, if given, measures what each
+    ``hears``: listeners, by type of message. ``ticks``, if given, measures what each
     scope takes.
     """
 

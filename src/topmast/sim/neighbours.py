@@ -1,4 +1,4 @@
-"""How much slower a gang goes for where it sits, and for who sits beside it.
+"""How much slower a gang goes for where it sits, and for the gangs beside it.
 
 Three things slow a gang, each by an option of the world, none of them by default: tasks far from
 each other (`across_hosts`, `across_racks`, `across_pods`: speed relative to one host), tasks that
@@ -28,7 +28,7 @@ class _Sitting(Struct, frozen=True):
 
 
 class Neighbours:
-    """Who sits where in one cluster."""
+    """Which gang sits where in one cluster."""
 
     def __init__(self, cluster: ClusterSpec, settings: Settings) -> None:
         self._settings = settings
@@ -37,13 +37,13 @@ class Neighbours:
         self.equip(cluster.hosts)
 
     def equip(self, hosts: Iterable[HostSpec]) -> None:
-        """The cluster has these hosts from now on; on those that are new nobody sits."""
+        """The cluster has these hosts from now on; on those that are new no gang sits."""
         self._hosts = {host.name: host for host in hosts}
         self._sitting = {name: self._sitting.get(name, []) for name in self._hosts}
 
     @staticmethod
     def matter(settings: Settings) -> bool:
-        """Whether anything slows anybody."""
+        """Whether anything slows a gang."""
         return any(
             speed < 1 for speed in (*_levels(settings), settings.shared_gpu, settings.busy_cpus)
         )
@@ -54,7 +54,7 @@ class Neighbours:
         return self._settings.shared_gpu < 1 or self._settings.busy_cpus < 1
 
     def sit(self, spec: JobSpec, job: str, seats: Iterable[Seat]) -> list[str]:
-        """A gang takes its seats; returns the other jobs on these hosts, in order. O(neighbours)."""
+        """A gang takes its seats; returns the other jobs on these hosts in order. O(neighbours)."""
         cpus = {g.name: g.resources.cpus or 0.0 for g in spec.groups}
         hosts: dict[str, None] = {}
         for seat in seats:

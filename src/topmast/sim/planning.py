@@ -161,7 +161,7 @@ class SimulatedDataPlanning(SimulatedPlanning):
         self._trace = trace
 
     def watched(self, tables: Tables) -> Tables:
-        """Tables whose rows of allocations go into the access log too."""
+        """Tables that write their rows of allocations into the access log too."""
 
         def allocation(row: Sequence[Any]) -> object:
             self._note(row)

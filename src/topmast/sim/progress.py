@@ -2,7 +2,7 @@
 
 From its launch an attempt starts up, takes up what was kept before, and then works ``interval_s``
 at a time, each time followed by a checkpoint; the last stretch is shorter and ends the job. So
-one event, the end, is enough for an attempt; everything else is reckoned when somebody asks. When
+one event, the end, is enough for an attempt; everything else is computed on request. When
 its speed changes on the way, the stretches of time stay as they are, and the work done in them is
 piecewise linear.
 """

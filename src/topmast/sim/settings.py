@@ -27,17 +27,16 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     and a placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one
     is lost. ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so
     far apart over that on one host, unless the model's skew is known and below ``spread_skew``;
-    ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host whose
-    CPUs are all held (full speed up to a half). 1 slows nobody. ``elastic_efficiency``: what a
-    task of an elastic job does, each time their number doubles, over what it did before.
-    ``switch_s``: how long a suspended gang needs to be back at work. ``gpu_busy``: the part of
-    its GPU that a job keeps busy alone, where no table tells how two jobs get on beside one
-    another, and ``packing_loss`` what two lose besides; ``minibatch_s``: how long a mini-batch
-    takes on the reference GPU, where no table says; None: a second, and no figures of
-    mini-batches are given. ``plan_s``: how long a plan of data is in the making.
-    ``durations_told``: whether the queue is told how long each job will run; None: unless its
-    profile predicts that. ``timeline_s``: the interval of `timeline.csv`, None for one that gives
-    about a thousand rows.
+    ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host with
+    all CPUs held (full speed up to a half). 1 slows no gang. ``elastic_efficiency``: what a task
+    of an elastic job does, each time their number doubles, over what it did before. ``switch_s``:
+    how long a suspended gang needs to be back at work. ``gpu_busy``: the part of its GPU that a
+    job keeps busy alone, where no table tells how two jobs get on beside one another, and
+    ``packing_loss`` what two lose besides; ``minibatch_s``: how long a mini-batch takes on the
+    reference GPU, where no table says; None: a second, and no figures of mini-batches are given.
+    ``plan_s``: how long a plan of data is in the making. ``durations_told``: whether the queue is
+    told how long each job will run; None: unless its profile predicts that. ``timeline_s``: the
+    interval of `timeline.csv`, None for one that gives about a thousand rows.
     """
 
     startup_s: float = 30.0

@@ -41,7 +41,7 @@ class Beside:
         return 0.5 if found is None else max(CRAWL, found[0])
 
     def steps_per_s(self, job: str) -> float:
-        """None that anybody counts."""
+        """None is counted."""
         return 0.0
 
 

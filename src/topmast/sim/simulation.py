@@ -1,4 +1,4 @@
-"""One run: the production machines, the simulated world around them, and who feeds and watches
+"""One run: the production machines, the simulated world around them, and what feeds and watches
 them.
 """
 

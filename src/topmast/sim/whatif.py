@@ -112,7 +112,7 @@ class WhatIf:
             look(self)
         self._begin(state)
 
-    # --- from snapshots to machines -----------------------------------------------------------------
+    # --- from snapshots to machines --------------------------------------------------------------
 
     def _restore(self, state: StateSnapshot) -> Estimates:
         """The machines as they were. O(jobs log jobs + hosts)."""
@@ -187,7 +187,7 @@ class WhatIf:
             self.work.kept_s[record.id] = record.kept_s
         return left_s
 
-    # --- what runs goes on --------------------------------------------------------------------------
+    # --- what runs goes on -----------------------------------------------------------------------
 
     def _begin(self, state: StateSnapshot) -> None:
         """Go on with what runs, then let all machines recover as after a restart."""
@@ -234,7 +234,7 @@ class WhatIf:
         self.engines[cluster].adopt(gang, ended, progress)
 
     def _settle(self) -> list[m.Message]:
-        """News that was on its way: what the queue believes of a region, and the region does not."""
+        """News on its way: what the queue believes of a region, and the region does not."""
         news: list[m.Message] = []
         for record in self.machines.queue.jobs.values():
             if record.plan is None or record.plan.region not in self.machines.placers:
@@ -254,7 +254,7 @@ class WhatIf:
                 news.append(ended)
         return news
 
-    # --- changes ------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------
 
     def configure(self, fleet: Fleet) -> None:
         """Another fleet from now on: hosts, tenants, quotas."""
@@ -281,7 +281,7 @@ class WhatIf:
             for row in list(placer.columns.clusters[name]):
                 self.engines[name].host_down(placer.columns.hosts[row].name)
 
-    # --- time ---------------------------------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------------
 
     def run(
         self,

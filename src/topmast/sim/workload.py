@@ -80,7 +80,8 @@ class Workload:
     def _arrival(self, row: int, values: tuple[Any, ...]) -> Arrival:
         (
             job, submit_s, duration_s, gpus, tasks, band, tenant, user, group, datasets, models,
-            speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s, after, model,
+            speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s,
+            after, model,
             skew, fewest, most,
         ) = values  # fmt: skip
         limits = (fewest, most) if fewest < most else (None, None)

@@ -1,7 +1,8 @@
 """What kinds of hosts offer beside each GPU, what jobs ask for beside it, and which GPUs that
 leaves stranded.
 
-*MLaaS in the Wild* (Weng et al., NSDI '22, on CPUs as the bottleneck) found CPUs, not GPUs, to be what runs out on many machines.
+*MLaaS in the Wild* (Weng et al., NSDI '22, on CPUs as the bottleneck) found that on many machines
+CPUs run out, not GPUs.
 """
 
 from __future__ import annotations

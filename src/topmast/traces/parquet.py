@@ -1,4 +1,4 @@
-"""Parquet, for those who have pyarrow: values become text and go the way of CSV, so that both are
+"""Parquet, where pyarrow is installed: values become text and go the way of CSV, so that both are
 held to the same rules and refused in the same words. A row is named by its number, from 1.
 """
 

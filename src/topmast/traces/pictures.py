@@ -95,7 +95,7 @@ def _gangs(trace: Trace, folder: Path) -> list[Path]:
 
 
 def _recurrence(sizes: Ints, jobs: int, folder: Path) -> list[Path]:
-    """The share of jobs whose group has at least so many jobs."""
+    """The share of jobs in groups with at least so many jobs."""
     made = plot.figure()
     share = np.cumsum(sizes) / jobs
     made.axes[0].plot(sizes, share, drawstyle="steps-pre")

@@ -34,7 +34,7 @@ class Layout(Struct, frozen=True):
     """How a file is laid out.
 
     ``columns`` names the columns of files that come without a header; such a file may have one all
-    the same. A file whose layout is ``closed`` may have no column that is not known.
+    the same. A file with a ``closed`` layout may have no column that is not known.
     """
 
     fields: Mapping[str, Kind]
@@ -137,7 +137,7 @@ class _WithBlanks(dict[str, Any]):
 
 
 class _Reader:
-    """Reads the chunks of one file, whose header it knows."""
+    """Reads the chunks of one file with a known header."""
 
     def __init__(
         self, where: str, layout: Layout, first: Chunk, hint: Callable[[list[str]], str]

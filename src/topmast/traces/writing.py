@@ -1,4 +1,4 @@
-"""Writing the `topmast` format: every number in full, so that reading gives the same trace again."""
+"""Writing the `topmast` format: every number in full, so that reading gives the same trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The hosts of one GPU model as counts: what is alike is counted, and never told apart.
 
 A *cell* holds the hosts of one datacenter, fault domain and number of GPUs. A *claimant* is a
-cluster, or (the last of them) the shared buffer. Which host goes from whom to whom costs nothing
+cluster, or (the last of them) the shared buffer. Between which claimants a host goes costs nothing
 by itself: with a count for every claimant and cell, each claimant gives up what it has too many,
 the cheapest hosts first.
 """
@@ -101,7 +101,7 @@ def _cell(host: Host) -> tuple[str, str, int]:
 
 
 def cost_of(classes: Classes, count: Ints) -> float:
-    """What ``count[k, e]`` hosts for everybody cost, all terms together. O(K E)."""
+    """What ``count[k, e]`` hosts for every claimant cost, all terms together. O(K E)."""
     return float(costs_of(classes, count).sum())
 
 

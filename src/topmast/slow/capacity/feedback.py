@@ -4,7 +4,8 @@ lay idle there.
 An integral controller for each cluster and GPU model. What waited for a cluster (GPUs, in the
 mean over the time since the last plan) raises what it asks for, what was idle there lowers it:
 
-    correction <- clip(correction + gain (unmet - idle)),   least <= (configured + correction) / configured <= most
+    correction <- clip(correction + gain (unmet - idle)),
+    least <= (configured + correction) / configured <= most
 
 It has no leak: a cluster that neither lacks nor wastes anything goes on asking for what it has. A
 gain of 0 is the open loop of the published system (RAS, SOSP '21): what was configured is asked
@@ -94,7 +95,7 @@ class Feedback:
             error = seen.unmet.get(key, 0.0) - seen.idle.get(key, 0.0)
             wanted = self.corrections.get(key, 0.0) + limits.gain * error
             low, high = (limits.least - 1.0) * gpus, (limits.most - 1.0) * gpus
-            # Clipped here, and not only in what is asked for: a long queue must not be remembered for days.
+            # Clipped here, not only in the request: a long queue must not be remembered for days.
             self.corrections[key] = min(high, max(low, wanted))
             found[key] = gpus + self.corrections[key]
         self.corrections = {key: self.corrections[key] for key in configured}

@@ -44,7 +44,7 @@ def steps(classes: Classes) -> tuple[Ints, Floats]:
 
     Capacities come in units of GPUs; missing ones cost the same at every number that can be
     reached, and nothing between is cheaper than its neighbours: this is what makes the relaxation
-    tight. What is wanted beyond all hosts together is left out, as nobody can give it.
+    tight. What is wanted beyond all hosts together is left out, as it cannot be given.
     """
     unit = classes.unit_gpus
     most = float((classes.total * classes.gpus).sum()) / unit

@@ -81,7 +81,7 @@ def make(shape: Shape) -> dict[str, Any]:
 
 
 def _asked(shape: Shape, draw: np.random.Generator, model: Any, owner: Any) -> Floats:
-    """The GPUs that each cluster asks for of each model [K, M]: what it has, changed, and scaled."""
+    """The GPUs that each cluster asks for of each model [K, M]: what it has, changed and scaled."""
     asked = np.zeros((shape.clusters, len(MODELS)))
     for m, (_, gpus) in enumerate(MODELS):
         here = (model == m) & (owner >= 0)

@@ -68,7 +68,7 @@ def compile_kernels() -> None:
 
 
 def whole(classes: Classes, left_s: Seconds) -> ModelSolution:
-    """One model given to HiGHS as it is; what everybody has already stands until better is found."""
+    """One model given to HiGHS as it is; the present assignment stands until better is found."""
     stay = classes.have.sum(axis=0)
     program = formulate(classes)
     outcome = solve(program.model, Effort(time_s=left_s()))

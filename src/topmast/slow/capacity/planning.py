@@ -239,8 +239,8 @@ def _to_count_on(region: RegionNow, buffer_fraction: float) -> dict[str, float]:
     """GPUs by model that clusters together may ask for: the healthy ones, but never those of the
     buffer.
 
-    The buffer is a part of all, healthy or not: so failures are taken from it first, and nobody
-    has to ask for less.
+    The buffer is a part of all, healthy or not: so failures are taken from it first, and no
+    cluster has to ask for less.
     """
     every: dict[str, float] = {}
     healthy: dict[str, float] = {}

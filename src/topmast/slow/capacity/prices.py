@@ -97,7 +97,7 @@ def solve_by_prices(classes: Classes, left_s: Callable[[], float]) -> ModelSolut
 
 
 class _Best:
-    """The best assignment so far; at first, everybody keeps what he has."""
+    """The best assignment so far; at first, every claimant keeps what it has."""
 
     def __init__(self, classes: Classes, left_s: Callable[[], float]) -> None:
         self._classes = classes

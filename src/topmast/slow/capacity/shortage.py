@@ -61,6 +61,7 @@ def _worded(model: str, names: list[str], taken: float, total: int, domains: int
             f"there are {total:,} GPUs in {domains} domains (lower capacity.{model})"
         )
     return (
-        f"{noun} {shown} cannot all have the {model} asked for: together at least {taken:,.0f} GPUs, "
+        f"{noun} {shown} cannot all have the {model} asked for:"
+        f" together at least {taken:,.0f} GPUs, "
         f"and there are {total:,} (lower capacity.{model})"
     )

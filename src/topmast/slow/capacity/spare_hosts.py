@@ -1,4 +1,4 @@
-"""Hosts of the buffer work where they are: whoever gets one gets his own first."""
+"""Hosts of the buffer work where they are: a cluster that gets one gets its own first."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def back_home(
 def _assigned(
     hosts: Sequence[Host], assignment: Mapping[str, str | None], owners: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Where these go: first to who has them, then where the planner had them, then whatever is
-    left.
+    """Where these go: first to the cluster that has them, then where the planner had them, then
+    whatever is left.
     """
     left: dict[str | None, int] = {}
     for host in hosts:

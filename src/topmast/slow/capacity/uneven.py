@@ -1,4 +1,4 @@
-"""Large models whose hosts differ in GPUs, or whose domains span datacenters: split into even
+"""Large models with hosts that differ in GPUs, or domains that span datacenters: split into even
 pieces.
 
 Each piece is asked for its part, by GPUs, of every capacity, and solved by prices. Together the
@@ -21,7 +21,7 @@ from topmast.slow.highs import Effort, solve
 
 
 def solve_in_pieces(classes: Classes, left_s: Callable[[], float]) -> ModelSolution:
-    """The pieces' assignments together, or what is there already if that costs less, and a bound."""
+    """The pieces' assignments together, or the present one if that costs less, and a bound."""
     count = classes.have.sum(axis=0)
     stay_cost = cost_of(classes, count)
     supply = float((classes.total * classes.gpus).sum())

@@ -20,7 +20,7 @@ def ablated(columns: Columns, ablation: Ablation) -> Columns:
     if ablation == "storage-only":
         price = np.zeros(1)
     else:
-        # Leaving a workload unserved frees a GPU for at most this much: dearer overload is never worth it.
+        # An unserved workload frees a GPU for at most this much: dearer overload is never worth it.
         wanted = columns.demand > 0
         per_gpu = columns.loss[:, None] / np.where(wanted, columns.demand, np.inf)
         price = np.full(1, 2.0 * float(per_gpu.max(initial=0.0)) + 1.0)

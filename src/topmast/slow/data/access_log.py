@@ -89,7 +89,7 @@ class AccessLog:
         ``tables``.
 
         A younger access_log has fewer, or one that is as long as the access_log is old. Tables
-        that nobody read are items too: their namespace says what to expect. O(entries + tables).
+        that no job read are items too: their namespace says what to expect. O(entries + tables).
         """
         all_of_them = self._with(unfinished)
         at_s, gpu_s, reading, kind = all_of_them._columns()

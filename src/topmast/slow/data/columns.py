@@ -37,8 +37,9 @@ class Columns(Struct, frozen=True):
     Amounts are in bytes, GPUs and CPUs, costs in the currency of the prices.
 
     - ``storage_bytes`` [R], ``cpus`` [R], ``supply`` [R, G]
-    - ``size_bytes`` [D], ``held`` [D, R] at the start, ``least`` [D] replicas, ``can`` [D, R]: a replica
-      there at the end is possible by itself; ``keep_cost`` [D], ``copy_cost`` [D]: of a replica that was
+    - ``size_bytes`` [D], ``held`` [D, R] at the start, ``least`` [D] replicas, ``can`` [D, R]: a
+      replica there at the end is possible by itself; ``keep_cost`` [D], ``copy_cost`` [D]: of a
+      replica that was
       there, and of a new one
     - ``reads``: tables of each workload; ``readers``: workloads of each table
     - ``demand`` [W, G], ``needs_cpus`` [W], ``loss`` [W]: the cost of not serving it at all;
@@ -191,7 +192,7 @@ def _possible(
 def _servable(
     reads: Lists, can: Bools, demand: Floats, supply: Floats, needs_cpus: Floats, cpus: Floats
 ) -> Bools:
-    """Where a workload could be served: all its tables may lie there, and it finds what it wants."""
+    """Where a workload could be served: all its tables may lie there, and its resources exist."""
     missing = np.zeros((len(demand), len(supply)))
     np.add.at(missing, reads.owners(), ~can[reads.items])
     lacking = ((demand > 0)[:, None, :] & (supply <= 0)[None]).any(axis=2)

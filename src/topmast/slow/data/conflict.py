@@ -47,7 +47,8 @@ def _alone(columns: Columns) -> Conflict | None:
         size = float(columns.size_bytes[d])
         others = tuple(int(r) for r in np.nonzero(~columns.can[d])[0])
         why = (
-            f"it must have {columns.least[d]} replicas, and only {columns.can[d].sum()} regions are "
+            f"it must have {columns.least[d]} replicas,"
+            f" and only {columns.can[d].sum()} regions are "
             "allowed, have storage for it, and have it or can be reached from where it is"
         )
         return Conflict((int(d),), others, size * float(short[d]), why)

@@ -11,7 +11,7 @@ replicas (a sample average approximation; Kleywegt, Shapiro, Homem-de-Mello 2002
 
 Gangs that a region cannot hold whole are workloads of their own, which may not be served there:
 they also need a trifle of a *gate*, a measure that all regions but those have more of than
-anybody can need.
+any workload can need.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ def _regions(fleet: Fleet, kinds: Sequence[Kind], gpus: Floats) -> tuple[Region,
     total = _with_any(fleet.gpus())
     models = tuple(_model_of(kind, total) for kind in kinds)
     wanted = [
-        {model: sum(float(day[:, k].sum()) for k, m in enumerate(models) if m == model) for model in total}
+        {
+            model: sum(float(day[:, k].sum()) for k, m in enumerate(models) if m == model)
+            for model in total
+        }
         for day in gpus
     ]  # fmt: skip
     found = []

@@ -36,7 +36,7 @@ class Solution(Struct, frozen=True):
 def solve_exactly(
     columns: Columns, left_s: Callable[[], float], start: Bools | None = None
 ) -> Solution:
-    """Solve with HiGHS until ``left_s()`` seconds are over. ``start``: a placement to begin with."""
+    """Solve with HiGHS for ``left_s()`` seconds. ``start``: a placement to begin with."""
     bound = -np.inf
     start = _begun(columns, start)
     for slack in SLACKS:

@@ -16,7 +16,8 @@ from topmast.slow.highs import INF, Model, Rows
 
 
 class Routes(Struct, frozen=True):
-    """Copies that need a link which might fill up: ``scarce`` [R, R] links, and who would use them.
+    """Copies that need a link which might fill up: ``scarce`` [R, R] links, and the copies that
+    would use them.
 
     Entry i: table ``table[i]`` over the link ``source[i]`` to ``target[i]``; ``choices[i]`` is
     how many such entries the same copy has.
@@ -40,7 +41,7 @@ class Formulation(Struct, frozen=True):
     overload: Ints
 
     def start(self, placed: Bools) -> tuple[Ints, Floats]:
-        """The replicas of a known answer, by variable: HiGHS finds the rest of that point itself."""
+        """The replicas of a known answer, by variable: HiGHS finds the rest of that point."""
         there = self.replica >= 0
         return self.replica[there], placed[there].astype(float)
 

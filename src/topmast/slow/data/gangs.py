@@ -18,7 +18,7 @@ class Gang(Struct, frozen=True):
 
 
 ALONE = Gang()
-"""Work of which nobody says how large its gangs are: any region may serve it."""
+"""Work of unknown gang size: any region may serve it."""
 
 
 class Rooms:
@@ -29,7 +29,7 @@ class Rooms:
         self._known: dict[tuple[str, Gang], tuple[str, ...]] = {}
 
     def barred(self, model: str, gang: Gang) -> tuple[str, ...]:
-        """The regions that have GPUs of ``model`` ("" or an unknown one: any), none of whose
+        """The regions that have GPUs of ``model`` ("" or an unknown one: any), where none of their
         clusters holds the gang.
 
         Empty if no region could hold it: a plan can do nothing for that. O(hosts), or O(1) if it

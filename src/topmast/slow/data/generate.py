@@ -1,8 +1,9 @@
 """Made-up problems of the sizes and shapes that planners meet, from a seed.
 
-*sparse*: about as many workloads as tables, each table read by few. *dense*: the popularity of tables is
-that of production (P50/P90/P99 = 3/17/45 workloads a table). Tables are in namespaces; a part `cross` of
-what a workload reads lies in others than its own, and with 1 tables read together are drawn at random.
+*sparse*: about as many workloads as tables, each table read by few. *dense*: the popularity of
+tables is that of production (P50/P90/P99 = 3/17/45 workloads a table). Tables are in namespaces; a
+part `cross` of what a workload reads lies in others than its own, and with 1 tables read together
+are drawn at random.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def make(shape: Shape) -> dict[str, Any]:
                 "name": f"table-{d:05}",
                 "bytes": int(size[d]),
                 "replicas": [names[r] for r in np.nonzero(held[d])[0]],
-                "allowed": None if allowed[d].all() else [names[r] for r in np.nonzero(allowed[d])[0]],
+                "allowed": None
+                if allowed[d].all()
+                else [names[r] for r in np.nonzero(allowed[d])[0]],
                 "min_replicas": int(least[d]),
             }
             for d in range(shape.tables)

@@ -124,7 +124,7 @@ def _afresh(relaxation: Relaxation, left_s: Seconds, told: Told, start: Bools | 
 def _doubted(
     relaxation: Relaxation, relaxed: Relaxed, prices: Floats, placed: Bools, least: float
 ) -> LocalSearch | None:
-    """Another placement: what the relaxation wants less than ``least`` is decided anew by a dive."""
+    """Another placement: a dive decides anew what the relaxation wants less than ``least``."""
     agreed, search = _agreed(relaxation.columns, relaxed, prices, placed, least)
     if search is None:
         return None

@@ -1,8 +1,8 @@
 """A plan carried out: copies by value per byte, one at a time on each link, then drops.
 
 Orders are given in small portions and looked at again: the world may differ from the plan by
-then. What keeps data safe is checked once more by whoever takes an order (residency, room, the
-least number of replicas, readers, jobs that wait); what is refused is tried again later, and
+then. What keeps data safe is checked once more by the queue that takes an order (residency, room,
+the least number of replicas, readers, jobs that wait); what is refused is tried again later, and
 given up after a while. A replica is dropped only when every copy of its table that the plan
 wanted is there.
 """
@@ -34,7 +34,7 @@ class ReplicaOrder(Struct, frozen=True):
 
 
 class Stock(Struct, frozen=True):
-    """Where data is: complete replicas by table, and copies in flight as (table, source, target)."""
+    """Where data is: complete replicas by table; copies in flight as (table, source, target)."""
 
     replicas: Mapping[str, tuple[str, ...]]
     copies: tuple[tuple[str, str, str], ...]
@@ -96,7 +96,7 @@ class Movement:
                 self._again(order, "the copy failed")
 
     def _safe_drops(self, stock: Stock) -> list[ReplicaOrder]:
-        """Drops of tables all of whose copies are there; a copy that was given up keeps the old
+        """Drops of tables of which all copies are there; a copy that was given up keeps the old
         replicas.
         """
         awaited = {order.table for order in self.copies}

@@ -1,8 +1,9 @@
 """The part of a problem that is not decided yet, as a problem of its own: a dive into it costs
 what it is large, not what the whole is.
 
-In it are the tables of which a replica is open, whoever reads them, and all that those read.
-Whoever is outside stays where the relaxation has it, and is taken off what regions and links have
+In it are the tables of which a replica is open, the workloads that read them, and all that those
+read.
+A workload outside stays where the relaxation has it, and is taken off what regions and links have
 left.
 """
 

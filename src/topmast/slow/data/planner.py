@@ -24,7 +24,9 @@ from topmast.slow.data.problem import Problem
 
 Solver = Literal["exact", "large"]
 SMALL = 20_000
-"""Replicas and shares up to which HiGHS is given the whole problem, if nobody says otherwise."""
+"""Replicas and shares up to which HiGHS is given the whole problem, unless an option says
+otherwise.
+"""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -36,7 +38,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def untold(stage: str, objective: float, bound: float) -> None:
-    """Where nobody wants to hear of progress."""
+    """Where progress is not reported."""
 
 
 class Planner:

@@ -73,7 +73,7 @@ class Relaxed(Struct, frozen=True):
 
     @property
     def shares(self) -> Floats:
-        """Who is served where, [W, R]."""
+        """Which workload is served where, [W, R]."""
         return self.point.arrays[1]
 
     def astray(self, shares: Floats) -> Bools:
@@ -93,7 +93,7 @@ class Relaxation:
         self._steps()
 
     def _scale(self, byte: float | None) -> None:
-        """Rows in bytes and CPUs, counted so that a price of 1 is of the order of what to expect."""
+        """Rows in bytes and CPUs, scaled so that a price of 1 is of the expected order."""
         columns = self.columns
         regions = columns.can.shape[1]
         mean = float(columns.size_bytes.mean()) if len(columns.size_bytes) else 1.0
@@ -105,7 +105,7 @@ class Relaxation:
         one = routes.choices == 1
         row = 2 * regions + 1 + routes.source * regions + routes.target
         route[routes.table[one], routes.target[one]] = row[one]
-        # A copy with several scarce links to choose from is left free of their prices: a looser bound.
+        # A copy with a choice of several scarce links is free of their prices: a looser bound.
         route[several] = FREE_COPY
         self.route = route
 

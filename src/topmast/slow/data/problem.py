@@ -20,7 +20,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table: how large it is, who holds it at the start, and where it may lie (None: anywhere)."""
+    """A table: its size, its regions at the start, and where it may lie (None: anywhere)."""
 
     name: str
     bytes: Bytes

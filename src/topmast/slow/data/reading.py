@@ -112,7 +112,8 @@ def _check_prices(prices: Prices) -> None:
     if before[1] < prices.non_collocated_gpu:
         refuse(
             "prices.overload_gpu",
-            f"the last price {before[1]:g} is below non_collocated_gpu {prices.non_collocated_gpu:g}",
+            f"the last price {before[1]:g} is below"
+            f" non_collocated_gpu {prices.non_collocated_gpu:g}",
             "make the last at least as high, or overload would never be refused",
         )
 

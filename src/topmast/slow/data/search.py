@@ -144,7 +144,7 @@ class LocalSearch:
 
     @cached_property
     def _choices(self) -> tuple[Ints, Ints]:
-        """Where each workload may go, [W, R + 1] with -1 for nowhere, and how many of them count."""
+        """Where each workload may go, [W, R + 1] with -1 for nowhere, and how many count."""
         may = self.columns.may_serve
         padded = np.concatenate([may, np.ones((len(may), 1), bool)], axis=1)
         order = np.argsort(~padded, axis=1, kind="stable")

@@ -198,7 +198,7 @@ def _drop(f: Any, s: Any, log: Any, d: int, r: int) -> Any:
 
 @inner
 def _settle(f: Any, s: Any, log: Any, d: int) -> Any:
-    """Drop replicas that nobody uses, dearest first, down to the least; then let an unused one
+    """Drop replicas that no workload uses, dearest first, down to the least; then let an unused one
     make way for a cheaper one that is held elsewhere. The change of cost. O(R^2) at worst, O(1)
     mostly.
     """
@@ -252,7 +252,7 @@ def _leave(f: Any, s: Any, w: int) -> Any:
 
 @inner
 def _enter(f: Any, s: Any, w: int, b: int) -> Any:
-    """Serve a workload that is nowhere, all of whose replicas are there (b < 0: leave it
+    """Serve a workload that is served nowhere, and has all its replicas there (b < 0: leave it
     unserved).
     """
     if b < 0:

@@ -1,4 +1,6 @@
-"""Who is served where, once the replicas are decided: a linear program, solved to the end."""
+"""Which workload is served where, once the replicas are decided: a linear program, solved to the
+end.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ FORMATS: dict[str, Format] = {
 
 
 def looks_like(names: list[str]) -> str:
-    """The formats whose required columns are all in a header, as a hint; empty if none is."""
+    """The formats that find all required columns in a header, as a hint; empty if none does."""
     fitting = [
         known.name
         for known in FORMATS.values()

@@ -18,7 +18,7 @@ GPUS = Number(high=1e6)
 DURATION = Number(high=LONGEST_S)
 MS = 1000.0
 
-# ------------------------------------------------------------------------- pai-tasks and helios-jobs
+# ----------------------------------------------------------------------- pai-tasks and helios-jobs
 
 ARRIVALS = Layout(
     {
@@ -120,7 +120,7 @@ def read_helios(path: Path, options: Options) -> Trace:
     )  # fmt: skip
 
 
-# --------------------------------------------------------------------------------- tiresias and muri
+# ------------------------------------------------------------------------------- tiresias and muri
 
 TRAINING: dict[str, Kind] = {
     "job_id": Text(id=True),

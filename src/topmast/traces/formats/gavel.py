@@ -69,7 +69,7 @@ def read_gavel(path: Path, options: Options) -> Trace:
 
 
 def read_shockwave(path: Path, options: Options) -> Trace:
-    """Durations as the file has them; a throughput table, if given, says how fast GPU models are."""
+    """Durations as the file has them; a throughput table, if given, has the models' speeds."""
     table = table_of(path, SHOCKWAVE, options)
     found = None
     if options.throughputs is not None:

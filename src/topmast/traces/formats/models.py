@@ -1,4 +1,4 @@
-"""Facts about the networks that public traces name: their tensors' skew, and how long they train."""
+"""Facts about the networks that public traces name: skew of tensors, training time."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ _TENSORS = {
 def skew_of(model: str) -> float:
     """The share of a network's parameters that its largest tensor holds; NaN if it is not known.
 
-    Tiresias (Gu et al., NSDI '19) places jobs together whose largest tensor is large.
+    Tiresias (Gu et al., NSDI '19) places jobs with a large largest tensor together.
     """
     tensors = _TENSORS.get(model.lower())
     return tensors.largest / tensors.all if tensors else math.nan
 
 
-# Pollux (Qiao et al., OSDI '21, table 1) gives each application a class of total GPU time: small below
-# 1 GPU-hour, medium 1-10, large 10-100, extra large 100-1,000. BERT came with Sia [class unverified].
+# Pollux (Qiao et al., OSDI '21, table 1) gives each application a class of total GPU time: small
+# below 1 GPU-hour, medium 1-10, large 10-100, extra large 100-1,000. BERT came with Sia [class
+# unverified].
 _SMALL, _MEDIUM, _LARGE, _EXTRA_LARGE = (
     hours * 3600.0 for hours in (0.5, 10**0.5, 10**1.5, 10**2.5)
 )

@@ -55,7 +55,7 @@ LAYOUT = Layout(
 
 
 def read(path: Path, options: Options) -> Trace:
-    """One task per pod. A pod that was never placed ran for none of its life: its life stands in."""
+    """One task per pod. For a pod that was never placed, its whole life stands in for its run."""
     table = with_ids(table_of(path, LAYOUT, options), options, "name")
     column = table.columns
     created, placed = column["creation_time"], column["scheduled_time"]

@@ -45,7 +45,11 @@ TASKS = Layout(
     ),
     checks=(
         _END_BEFORE_START,
-        Check("start_time", "is missing from a task that ended", lambda row: _lost(row, "start_time")),
+        Check(
+            "start_time",
+            "is missing from a task that ended",
+            lambda row: _lost(row, "start_time"),
+        ),
         Check("end_time", "is missing from a task that ended", lambda row: _lost(row, "end_time")),
     ),
 )  # fmt: skip

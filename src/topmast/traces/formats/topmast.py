@@ -113,7 +113,7 @@ def read(path: Path, options: Options) -> Trace:
 
 
 def _resolved(table: Table, options: Options) -> Table:
-    """The table, whose dependencies all name jobs and go in no circle. O(n + dependencies)."""
+    """The table; its dependencies all name jobs and go in no circle. O(n + dependencies)."""
     unresolved = unresolved_rows(table.columns["job_id"], table.columns["depends_on"])
     if not unresolved:
         return table

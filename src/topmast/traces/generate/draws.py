@@ -57,8 +57,8 @@ def texts_by_counts(counts: Mapping[str, float], at: Floats) -> Texts:
 def arrivals(
     n: int, gap_s: float, rng: Generator, *, hours: Sequence[float], days: Sequence[float] = ()
 ) -> Floats:
-    """The times of a Poisson process whose rate follows the hour of the day and the day of the
-    week.
+    """The times of a Poisson process with a rate that follows the hour of the day and the day of
+    the week.
 
     ``gap_s`` is the mean time between two of the n. From a process of constant rate, stretched
     where the rate is low. O(n log hours).

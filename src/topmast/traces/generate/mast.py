@@ -49,7 +49,7 @@ REGIONS = {
     "alpha": 0.16, "bravo": 0.18, "charlie": 0.15, "delta": 0.14, "echo": 0.12, "foxtrot": 0.1,
     "golf": 0.09, "hotel": 0.06,
 }  # fmt: skip
-"""Regions and their shares of the GPUs; the first is the one that everybody likes."""
+"""Regions and their shares of the GPUs; the first is the favourite."""
 HOST_GPUS = 8
 MODELS = {"H100": 0.7, "A100": 0.3}
 GBPS = 200
@@ -149,7 +149,9 @@ def _datasets(jobs: int, rng: Generator) -> tuple[Ints, Ints, int]:
 
 
 def _second(first: Ints, more: Ints, rng: Generator) -> Ints:
-    """Who reads each dataset of ``more`` besides: a job whose first one is of the same namespace."""
+    """The further reader of each dataset of ``more``: a job with its first one in the same
+    namespace.
+    """
     second = np.full(len(first), -1)
     jobs = np.argsort(first // PARTITIONS_PER_NAMESPACE + rng.random(len(first)) * 0.5)
     begins = np.searchsorted(

@@ -44,11 +44,12 @@ GPU_TYPE = {"MISC": 696_000, "T4": 227_000, "P100": 73_000, "V100": 29_000, "V10
 GPUs.
 """
 WIDE_TYPES = ("MISC", "V100", "V100M32")
-"""Types whose hosts have eight GPUs, not two."""
+"""Types with hosts of eight GPUs, not two."""
 
 ONE_INSTANCE = 963_703
 INSTANCES = {
-    2: 1850, 3: 904, 4: 849, 5: 1027, 8: 719, 10: 2413, 12: 482, 15: 254, 16: 555, 20: 1280, 25: 379,
+    2: 1850, 3: 904, 4: 849, 5: 1027, 8: 719, 10: 2413, 12: 482, 15: 254, 16: 555, 20: 1280, 25:
+    379,
     30: 558, 40: 422, 50: 864, 100: 224,
 }  # fmt: skip
 """Gangs of more than one, by size: the GPU counts above one of a sample of 60,105 of the tasks."""
@@ -176,7 +177,7 @@ def _instances(group: Ints, size: Ints, gpus: Floats, rng: Generator) -> Ints:
 
 
 def _types(gpus: Floats, rng: Generator) -> Texts:
-    """A type for each task with GPUs; tasks of more than two GPUs get one whose hosts have eight."""
+    """A type for each task with GPUs; one with hosts of eight for tasks of more than two GPUs."""
     asking = gpus > 0
     names = [*GPU_TYPE, ""]
     codes = np.full(len(gpus), len(GPU_TYPE), np.int32)
