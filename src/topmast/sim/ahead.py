@@ -1,4 +1,4 @@
-"""Checkpoints that placers have to know of when they weigh what stopping somebody would lose."""
+"""Checkpoints that placers have to know of when they weigh what stopping an attempt would lose."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from topmast.sim.engine import SimulatedEngine
 from topmast.sim.loop import Loop
 
 REPORT_S = 60.0
-"""Placers hear of checkpoints when they look for victims, at most so often: as an engine's news would
-come late, but not a message for every checkpoint that nobody asks about."""
+"""Placers hear of checkpoints when they look for victims, at most so often: as an engine's news
+would come late, but not a message for every checkpoint that is never asked about.
+"""
 STOPS = (Preempt, Shrink)
-"""Requests for a place that choose whom to stop."""
+"""Requests for a place that choose which attempts to stop."""
 
 
 class Checkpoints:

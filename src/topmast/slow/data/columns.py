@@ -39,8 +39,7 @@ class Columns(Struct, frozen=True):
     - ``storage_bytes`` [R], ``cpus`` [R], ``supply`` [R, G]
     - ``size_bytes`` [D], ``held`` [D, R] at the start, ``least`` [D] replicas, ``can`` [D, R]: a
       replica there at the end is possible by itself; ``keep_cost`` [D], ``copy_cost`` [D]: of a
-      replica that was
-      there, and of a new one
+      replica that was there, and of a new one
     - ``reads``: tables of each workload; ``readers``: workloads of each table
     - ``demand`` [W, G], ``needs_cpus`` [W], ``loss`` [W]: the cost of not serving it at all;
       ``may_serve`` [W, R]

@@ -14,8 +14,8 @@ DAYS_OF_WEEK = 7
 class History(Struct, frozen=True):
     """Accesses (n) to items (i) over ``days`` days, numbered from 0, the oldest.
 
-    An item is what is forecast: a table, or tables read together. Items of one
-    ``namespace`` [i] are alike: one with a short history is taken to be like the others. Item i exists from
+    An item is what is forecast: a table, or tables read together. Items of one ``namespace`` [i]
+    are alike: one with a short history is taken to be like the others. Item i exists from
     ``first_day`` [i] on (``days``: it is new now) until ``gone_day`` [i]. Of each access ``day``
     [n], ``item`` [n], ``model`` [n] and ``gpu_s`` [n], the GPU-seconds that it took. Day 0 is a
     day of the week like day 7.
