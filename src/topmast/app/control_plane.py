@@ -256,7 +256,7 @@ class ControlPlane(Process):
             return
         last = max((number for number, _ in unknown), default=queue.next_job - 1)
         log.error(
-            "the journal does not know all that ran here: it was lost, or is older than that",
+            "the journal does not know all jobs that ran here: it was lost, or is an old copy",
             unknown_jobs=[job for _, job in unknown][:SHOWN] + ["..."] * (len(unknown) > SHOWN),
             unknown_attempts=sorted(ids.attempt_name(j, e) for j, e in epochs.items())[:SHOWN],
             remedy="stop the server and put back the newest journal if there is one; now what"

@@ -39,7 +39,9 @@ def _next_offset(answer: httpx.Response, offset: int) -> int:
     """Where the next piece begins; raises TopmastError if that is not beyond this one."""
     told = answer.headers.get("X-Next-Offset", str(offset + len(answer.content)))
     if not told.isdecimal() or len(told) > 18 or int(told) <= offset:
-        raise TopmastError(f"the server gives no way on in a log: {told[:20]!r} after {offset}")
+        raise TopmastError(
+            f"the server's answer does not say how to continue a log: {told[:20]!r} after {offset}"
+        )
     return int(told)
 
 

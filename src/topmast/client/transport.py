@@ -154,9 +154,9 @@ class Transport:
         if isinstance(error, httpx.TimeoutException):
             return Unavailable(f"{self.url} did not answer within {self._timeout_s:g} s")
         if isinstance(error, httpx.RemoteProtocolError) and str(error).startswith("the answer is"):
-            return Unavailable(f"what answers at {self.url} is no Topmast server: {error}")
+            return Unavailable(f"what answers at {self.url} is not a Topmast server: {error}")
         if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):
-            return Unavailable(f"no way to {self.url}: {error}")
+            return Unavailable(f"cannot connect to {self.url}: {error}")
         return Unavailable(f"{self.url} dropped the connection before it answered")
 
     def _raise_for(self, answer: httpx.Response) -> None:
@@ -193,7 +193,9 @@ class Transport:
     def _foreign(self, answer: httpx.Response) -> Unavailable:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         path = answer.request.url.path
-        return Unavailable(f"what answers at {self.url} is no Topmast server ({status} for {path})")
+        return Unavailable(
+            f"what answers at {self.url} is not a Topmast server ({status} for {path})"
+        )
 
 
 def client_backoff() -> Backoff:

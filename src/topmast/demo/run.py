@@ -67,7 +67,7 @@ def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
     for claim in findings.missing:
         sys.stderr.write(f"{tables.verdict(findings)}: {claim.what}\n")
     if findings.missing and outcome.kept is not None:
-        sys.stderr.write(f"what there is to look at is in {outcome.kept}\n")
+        sys.stderr.write(f"the files of the demo are in {outcome.kept}\n")
     return 1 if findings.missing else 0
 
 
@@ -110,7 +110,7 @@ def perform(state: Path | None, *, keep: bool) -> DemoResult:
         kept = keep or bool(findings.missing)
     except TopmastError:
         kept = True
-        sys.stderr.write(f"what the server said is in {folder / LOG}\n")
+        sys.stderr.write(f"the server's log is {folder / LOG}\n")
         raise
     finally:
         if not kept:

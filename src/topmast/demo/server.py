@@ -66,7 +66,7 @@ class Server:
 
     def _last_words(self) -> str:
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     @property
     def running(self) -> bool:
@@ -79,7 +79,7 @@ class Server:
             if process.pid == agent:
                 process.kill()
                 return
-        raise Unavailable(f"process {agent} is no host of this demo")
+        raise Unavailable(f"process {agent} is not a host of this demo")
 
     def stop(self) -> None:
         """End the server, then all hosts and whatever runs on them; returns when all are gone."""

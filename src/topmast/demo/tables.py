@@ -58,9 +58,9 @@ def show_commands(console: Console, waiting: Explanation | None, state: Path | N
     else:
         commands = [
             ("topmast up", "a server on this machine"),
-            ("topmast launch JOB.yaml", "a job of your own; --dry-run tells where it would go"),
+            ("topmast launch JOB.yaml", "a job of your own; --dry-run shows where it would run"),
             ("topmast explain JOB", "why it runs there, or why it waits"),
-            ("topmast demo --keep --state ./demo", "this again, and keep it to look at"),
+            ("topmast demo --keep --state ./demo", "run the demo again, and keep its files"),
         ]
     longest = max(len(command) for command, _ in commands)
     console.print(_title("Next"))

@@ -235,7 +235,7 @@ def main() -> int:
     try:
         gang = join(os.environ, lambda: told_early)
     except PeerLost as error:
-        _say(f"the gang did not come together: {error}")
+        _say(f"the tasks of the gang did not connect: {error}")
         return STOPPED if told_early else 1
     with gang:
         training = Training(options, gang, data, saved)

@@ -90,7 +90,7 @@ def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
         if c["reached"] is False
     ]
     return missed + [
-        f"{name}: left out for want of published traces (--data): {case}"
+        f"{name}: left out because published traces are missing (--data): {case}"
         for name, document in documents.items()
         for case in document["left_out"]
     ]

@@ -175,7 +175,7 @@ def _warnings(setup: Setup, result: Result) -> list[str]:
         )
     for jobs, what in (
         (result.set_aside, "can never start, not even on an empty fleet: set aside"),
-        (result.waiting, "had not started, or not ended, when nothing could happen any more"),
+        (result.waiting, "had not started, or not ended, when the run ended"),
     ):
         if jobs:
             counts: dict[str, int] = {}

@@ -141,7 +141,7 @@ def _check_slices(profile: Profile) -> None:
     )
     for field, remedy, holds in needs if layers > 1 else ():
         if not holds:
-            message = "does not go with turns on the same GPUs (slices.layers)"
+            message = "cannot be combined with turns on the same GPUs (slices.layers)"
             raise InvalidInput(message, field=f"profile.{field}", remedy=remedy)
 
 

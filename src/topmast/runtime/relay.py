@@ -25,9 +25,9 @@ MAY_BE_LOST: tuple[type[m.Message], ...] = (
 )  # fmt: skip
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 
-OTHER_JOURNAL = "it answers with another journal than the one spoken to before"
-NOT_OPEN = "it has only begun to start"
-NOT_PAIRED = "it has not reached this side itself yet"
+OTHER_JOURNAL = "it answers with another journal than before"
+NOT_OPEN = "it is still starting"
+NOT_PAIRED = "it has not connected to this side yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
 REMEDIES = {
     OTHER_JOURNAL: "stop the side that has a new state folder, "

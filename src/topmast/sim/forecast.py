@@ -128,8 +128,7 @@ class Forecast:
         if not len(self.whatif.heap):
             return "no expected event would let it start"
         reached_s = min(self.whatif.heap.next_s(), until_s) - self.from_s
-        reached = format_duration(reached_s)
-        return f"it does not start within {reached}, and the forecast looks no further"
+        return f"the forecast ends after {format_duration(reached_s)}, before the job starts"
 
 
 def basis_of(ahead: Sequence[Ended]) -> str:

@@ -198,7 +198,7 @@ class LinkEnd:
         try:
             receipt = decode_receipt(answer)
         except msgspec.DecodeError:
-            raise Unavailable(f"{self.peer.url} is no Topmast of this version") from None
+            raise Unavailable(f"{self.peer.url} is not a Topmast server of this version") from None
         if receipt.refused:
             raise Conflict(f"{self.peer.url} refuses: {receipt.refused}")
         return receipt
@@ -220,7 +220,7 @@ class LinkEnd:
                 self._waiting = deque(p for p in self._waiting if not 0 < p.seq <= arrived)
         self._inbox.post(relay, m.Acked(receipt.applied))
         if left and len(left) == sum(1 for envelope in envelopes if envelope.seq):
-            raise Unavailable(f"{self.peer.url} does not take what comes next")
+            raise Unavailable(f"{self.peer.url} does not accept the next message")
 
     def _drop_what_may_be_lost(self) -> None:
         with self._lock:

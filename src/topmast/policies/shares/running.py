@@ -54,7 +54,7 @@ class Running:
             if shares.objective is not None:
                 return _spread(view, columns, rows, shares, named)
             for violated in shares.violated:
-                named[rows[violated]] = "its deadline cannot be kept beside those of the others"
+                named[rows[violated]] = "not all deadlines can be met, and its own is ignored"
                 late.add(rows[violated])
         nothing = np.zeros(view.speeds.shape)
         return Parts(nothing, np.zeros(len(view.ids)), named, _no_pairs(view))

@@ -106,7 +106,7 @@ class Rounds:
         found = [self.named[job]] if job in self.named else []
         if self.failure:
             found.append(
-                f"parts of the time are as computed before, for the solver failed "
+                f"the shares of time are the last ones, because the solver failed "
                 f"({self.failures} times; {self.failure})"
             )
         return "; ".join(found)

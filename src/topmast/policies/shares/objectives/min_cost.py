@@ -59,7 +59,7 @@ def _check_costs(columns: Columns, policy: str) -> None:
                 f"missing, and {policy} needs it", field=field, remedy="usd per hour"
             )
         if cost <= 0:
-            message = "is 0: what is free has no steps per dollar"
+            message = "is 0: a free worker has no steps per dollar"
             raise InvalidInput(message, field=field, remedy="a price above 0")
 
 
