@@ -238,7 +238,7 @@ def test_a_log_that_leads_nowhere_is_left(told: str) -> None:
         reader = LogReader(line, "/jobs/j1/logs", 0, lambda: pytest.fail("not asked"), 1.0)
         found = reader._one(1, follow=False, must_exist=True)
         assert next(found).attempt == 1
-        with pytest.raises(TopmastError, match="no way on in a log"):
+        with pytest.raises(TopmastError, match="how to continue a log"):
             next(found)
         line.close()
 

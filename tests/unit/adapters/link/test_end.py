@@ -139,7 +139,7 @@ def test_a_receipt_that_cannot_be_decoded_does_not_end_the_link(
     """It is a failed request like others; the orders arrive with the next."""
     queue, east = sides
     east.fate.append(fate)
-    eventually(lambda: any("no Topmast" in why for _, why in queue.news), "it is noticed")
+    eventually(lambda: any("not a Topmast" in why for _, why in queue.news), "it is noticed")
     queue.post("relay/east", stop(1))
     eventually(lambda: east.got == [stop(1)], "the order arrives")
 
