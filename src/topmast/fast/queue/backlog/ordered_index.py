@@ -36,6 +36,8 @@ class OrderedIndex:
         self._late_rows = array("q")
         self.from_s: Floats = np.full((2, FIRST_CAPACITY), np.inf)
         """(2 x classes) The expected time left from which on jobs of a class are passed over."""
+        self._own_s, self._shared_s = self.from_s
+        """Its two rows."""
         self.blocked = 0
         """Classes of which some jobs are passed over."""
         self.placement_of: Ints = np.zeros(FIRST_CAPACITY, np.int64)
@@ -52,6 +54,7 @@ class OrderedIndex:
             more = max(before, number)
             self.placement_of = np.concatenate([self.placement_of, np.zeros(more, np.int64)])
             self.from_s = np.concatenate([self.from_s, np.full((2, more), np.inf)], axis=1)
+            self._own_s, self._shared_s = self.from_s
         self.unblock(kind, number)
 
     def block(self, kind: int, number: int, from_s: float) -> None:
@@ -104,9 +107,10 @@ class OrderedIndex:
 
     def are_unblocked(self, job_classes: Ints, left_s: Floats) -> NDArray[np.bool_]:
         """Which jobs, of these classes and with so much time left, are not passed over. O(jobs)."""
-        placement = self.placement_of[job_classes]
-        own_s, shared_s = self.from_s[JOB_CLASS][job_classes], self.from_s[PLACEMENT][placement]
-        from_s: Floats = np.minimum(own_s, shared_s)
+        # `take` is faster than an index, and this is where a long queue spends its time.
+        from_s: Floats = self._own_s.take(job_classes)
+        placement = self.placement_of.take(job_classes)
+        np.minimum(from_s, self._shared_s.take(placement), out=from_s)
         return left_s < from_s
 
     def rewind(self) -> None:

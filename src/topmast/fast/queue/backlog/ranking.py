@@ -403,7 +403,7 @@ class Ranking:
         size = SCAN_FIRST
         while at < len(rows):
             some = rows[at : at + size]
-            hits = alive[some] & index.are_unblocked(job_class[some], left_s[some])
+            hits = alive.take(some) & index.are_unblocked(job_class.take(some), left_s.take(some))
             first = int(hits.argmax())
             if hits[first]:
                 return at + first
