@@ -39,27 +39,32 @@ Post = Callable[[Address, Sequence[m.Message]], object]
 
 
 class Attempt(Struct):
-    """A gang that runs. ``left``: the tasks that have not ended, by rank, and on which host each
-    is.
-
-    ``saves``: the work that its last checkpoint will hold once it has been stopped, and when.
-    ``still_s``: since when others have its GPUs; ``pauses``: when they had them before (in its
-    own time) and for how long. ``fails``: once it goes on.
-    """
+    """A gang that runs."""
 
     gang: m.StartGang
     progress: Progress
     left: dict[int, str]
+    """The tasks that have not ended, by rank, with their hosts."""
     stopping: bool = False
+    """It was ordered to stop."""
     broken: bool = False
+    """A task or a host of it has failed."""
     saves: tuple[float, float] | None = None
+    """The work that its last checkpoint will hold once it has been stopped, and when."""
     reported_s: float = 0.0
+    """Time of the last checkpoint that was reported."""
     ends_s: float = 0.0
+    """When its work ends, as it goes now."""
     still_s: float | None = None
+    """Since when others have its GPUs."""
     still_sum_s: float = 0.0
+    """How long others had them before, in all."""
     floor_s: float = 0.0
+    """Its own time when it got its GPUs again: own time never goes back."""
     pauses: list[tuple[float, float]] = []
+    """When others had its GPUs before, in its own time, and for how long."""
     fails: bool = False
+    """A task fails as soon as it has its GPUs again."""
 
     def own_s(self, now: float) -> float:
         """The time as the gang knows it, which stands still when the gang does."""

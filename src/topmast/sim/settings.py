@@ -18,50 +18,56 @@ PREFIX = "sim."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of the world, all in seconds unless they say otherwise.
-
-    ``startup_s``: from the launch of an attempt to its first work; ``checkpoint_s``: how long
-    work stands still for a checkpoint; ``restore_s``: taking one up again. ``task_mtbf_s`` and
-    ``host_mtbf_s``: mean time between failures of a task and of a host, None never;
-    ``host_repair_s``: the mean time a host is away. ``latency_s``: of a message between the queue
-    and a placer; ``jitter_s``: the mean of what is added at random; ``loss``: the chance that one
-    is lost. ``across_hosts``, ``across_racks``, ``across_pods``: the speed of a gang that sits so
-    far apart over that on one host, unless the model's skew is known and below ``spread_skew``;
-    ``shared_gpu``: of a task on a GPU that others share; ``busy_cpus``: of a task on a host with
-    all CPUs held (full speed up to a half). 1 slows no gang. ``elastic_efficiency``: what a task
-    of an elastic job does, each time their number doubles, over what it did before. ``switch_s``:
-    how long a suspended gang needs to be back at work. ``gpu_busy``: the part of its GPU that a
-    job keeps busy alone, where no table tells how two jobs get on beside one another, and
-    ``packing_loss`` what two lose besides; ``minibatch_s``: how long a mini-batch takes on the
-    reference GPU, where no table says; None: a second, and no figures of mini-batches are given.
-    ``plan_s``: how long a plan of data is in the making. ``durations_told``: whether the queue is
-    told how long each job will run; None: unless its profile predicts that. ``timeline_s``: the
-    interval of `timeline.csv`, None for one that gives about a thousand rows.
-    """
+    """Options of the world, all in seconds unless they say otherwise."""
 
     startup_s: float = 30.0
+    """From the launch of an attempt to its first work."""
     checkpoint_s: float = 5.0
+    """How long work stands still for a checkpoint."""
     restore_s: float = 20.0
+    """How long an attempt needs to take up a checkpoint."""
     task_mtbf_s: float | None = None
+    """Mean time between failures of a task; None: never."""
     host_mtbf_s: float | None = None
+    """Mean time between failures of a host; None: never."""
     host_repair_s: float = 3_600.0
+    """Mean time that a failed host is away."""
     latency_s: float = 0.0
+    """Of a message between the queue and a placer."""
     jitter_s: float = 0.0
+    """Mean of what is added to the latency at random."""
     loss: float = 0.0
+    """Chance that such a message is lost."""
     across_hosts: float = 1.0
+    """Speed of a gang on several hosts of a rack, over that on one host; 1: as fast."""
     across_racks: float = 1.0
+    """The same of a gang on several racks of a pod."""
     across_pods: float = 1.0
+    """The same of a gang on several pods."""
     spread_skew: float = 0.0
+    """Models with a known skew below this lose no speed where a gang is spread."""
     shared_gpu: float = 1.0
+    """Speed of a task on a GPU that others share."""
     busy_cpus: float = 1.0
+    """Speed of a task on a host with all CPUs held; full speed up to a half of them."""
     elastic_efficiency: float = 1.0
+    """What each task of an elastic job does over what it did before, when their number doubles."""
     switch_s: float = 1.0
+    """How long a suspended gang needs to be back at work."""
     gpu_busy: float = 1.0
+    """Part of its GPU that a job keeps busy alone, where no table has the speed of the pair."""
     packing_loss: float = 0.05
+    """What two jobs on the same GPU lose besides."""
     minibatch_s: float | None = None
+    """Time of a mini-batch on the reference GPU, where no table has it; None: a second, and no
+    figures of mini-batches are given.
+    """
     plan_s: float = 60.0
+    """How long a plan of the slow path is in the making."""
     timeline_s: float | None = None
+    """Interval of `timeline.csv`; None: one that gives about a thousand rows."""
     durations_told: bool | None = None
+    """Whether the queue is told how long each job will run; None: unless its profile predicts."""
 
     def without_overheads(self) -> Settings:
         """`--overheads none`: nothing but work takes time."""
