@@ -6,8 +6,7 @@ a weight, a time or a number of GPUs grows: the floors of the search for victims
 
 from __future__ import annotations
 
-MILLI = 1000
-"""Thousandths of a GPU; a number of this module, for compiled code reads no other module's."""
+from topmast.model.job import MILLI
 
 
 def weight_of(band: int) -> float:
@@ -20,9 +19,9 @@ def gpu_seconds(time_s: float, gpus_milli: float) -> float:
     return time_s * gpus_milli / MILLI
 
 
-def stop_cost_gpu_s(weight: float, lost_s: float, restart_s: float, gpus_milli: float) -> float:
+def stop_cost_gpu_s(weight: float, lost_s: float, restart_s: float, gpus: float) -> float:
     """The work since the last checkpoint and the restart, on all GPUs of the gang, times the weight of its band."""
-    return weight * (lost_s * gpus_milli / MILLI + restart_s * gpus_milli / MILLI)
+    return weight * (lost_s + restart_s) * gpus
 
 
 def points(cost_gpu_s: float, per_gpu_hour: float) -> float:

@@ -17,7 +17,7 @@ from topmast.fast.region.preemption.branching import PREEMPT
 from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
-from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search import host_options
 from topmast.fast.region.search.blocked_index import (
     FREE_ONLY,
     BlockedIndex,
@@ -50,8 +50,8 @@ def warm_up() -> None:
 def is_compiled() -> bool:
     """Whether an earlier run compiled the kernels and left them beside the code."""
     share = np.full(1, MILLI, np.int64)
-    gangs.fewest_opened(share, 1, share, 1)
-    return not gangs.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
+    host_options.fewest_opened(share, 1, share, 1)
+    return not host_options.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
 
 
 def load_one_group() -> None:

@@ -54,8 +54,8 @@ class AllocationIndex:
         row = self._new_row()
         key = (columns.region, allocation.job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
-        gpus_milli = allocation.plan.gpus_milli
-        self.held.attempts[row] = (*self._described(allocation), gpus_milli, NONE)
+        gpus = allocation.plan.gpus_milli / MILLI
+        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
@@ -108,7 +108,7 @@ class AllocationIndex:
         """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
         row = self.rows[region, allocation.job]
         was = self.held.attempts[row]
-        self.held.attempts[row] = (*self._described(allocation), was["gpus_milli"], was["entry"])
+        self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
         self.count_anew(region, allocation.job)
 
     def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:

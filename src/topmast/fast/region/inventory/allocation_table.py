@@ -38,7 +38,7 @@ ATTEMPT = np.dtype(
         ("stopping", np.bool_),  # told to let go of them
         ("kept_s", np.float64),  # up to when its work is kept; infinite before it runs
         ("weight", np.float64),  # what its lost work counts (`preemption_cost.weight_of`)
-        ("gpus_milli", np.float64),  # of the whole gang
+        ("gpus", np.float64),  # of the whole gang
         ("entry", np.int64),  # its first
     ],
     align=True,
@@ -63,7 +63,7 @@ HOST = np.dtype(
         ("last", np.int64),
         ("latest_s", np.float64),  # up to when the work of any evictable attempt there is kept
         ("weight", np.float64),  # the least of any evictable attempt; 0 where shares are held
-        ("lightest_milli", np.float64),  # the least product of weight and GPUs of any of them
+        ("lightest", np.float64),  # the least product of weight and GPUs of any of them
     ]
 )
 
@@ -194,10 +194,10 @@ def refresh(a: Arrays, h: AllocationTable, host: int) -> None:
             latest_s = max(latest_s, h.attempts[v].kept_s)
             share = h.entries[entry].slot != NONE
             weight = min(weight, 0.0 if share else h.attempts[v].weight)
-            lightest = min(lightest, h.attempts[v].weight * h.attempts[v].gpus_milli)
+            lightest = min(lightest, h.attempts[v].weight * h.attempts[v].gpus)
         entry = h.entries[entry].after
     h.hosts[host].latest_s, h.hosts[host].weight = latest_s, weight
-    h.hosts[host].lightest_milli = lightest
+    h.hosts[host].lightest = lightest
 
 
 @kernel

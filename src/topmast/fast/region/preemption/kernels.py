@@ -23,6 +23,7 @@ from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.preemption.branching import KEEP, PREEMPT
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
 
 ITEMS_LIMIT = 62
@@ -68,15 +69,10 @@ def offers_of(
         price[t] = INFINITE if t else 0.0
         for i in range(chosen.shape[1]):
             chosen[t, i] = False
-    count, odd = _items(a, h, p, s, host, items)
+    costs = np.zeros(items.shape[0])
+    count, odd = _items(h, p, s, host, items, costs)
+    costs = costs[:count]
     free = a.whole[host]
-    costs = np.zeros(count)
-    for i in range(count):
-        v = h.entries[items[i]].of
-        if s.fate[v] == PREEMPT:
-            continue
-        part = _parts(h, items[i]) / s.spread[v] if p.shared else 1.0
-        costs[i] = price_of(h, p, v) * part
     if not odd and p.cpus == 0.0 and p.memory == 0.0 and count <= ITEMS_LIMIT:
         _by_knapsack(h, s, free, gpus, stranded, price, items[:count], costs, chosen)
     elif count <= SETS_LIMIT:
@@ -88,19 +84,25 @@ def offers_of(
 
 @inner
 def _items(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64
+    h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64, costs: F64
 ) -> tuple[int, bool]:
-    """The main entries of the host whose attempts go or might go, and whether shares are among them."""
+    """The main entries of the host whose attempts go or might go, and whether shares are among them.
+
+    ``costs``: what the host pays for each; nothing for one that goes anyhow.
+    """
     count, odd = 0, False
     entry = h.hosts[host].first
     while entry != NONE:
         v = h.entries[entry].of
-        if s.fate[v] != KEEP and price_of(h, p, v) < INFINITE:
-            if h.entries[entry].slot == NONE:
-                items[count] = entry
-                count += 1
-            else:
+        if s.fate[v] != KEEP:
+            price = price_of(h, p, v)
+            if price < INFINITE and h.entries[entry].slot != NONE:
                 odd = True
+            elif price < INFINITE:
+                items[count] = entry
+                if s.fate[v] != PREEMPT:
+                    costs[count] = price * (_parts(h, entry) / s.spread[v] if p.shared else 1.0)
+                count += 1
         entry = h.entries[entry].after
     return count, odd
 
@@ -354,7 +356,7 @@ def section_offer(
                 a, h, p, s, hosts[i], gpus, q.stranded, prices[i, : most + 1], items,
                 chosen[: most + 1],
             )  # fmt: skip
-    bound = _cheapest(prices, q.tasks, taken)
+    bound = _seat_at_least(prices, q.tasks, taken)
     if bound == INFINITE:
         return INFINITE, INFINITE, NONE
     for i in range(m):
@@ -374,26 +376,19 @@ def section_offer(
 
 
 @inner
-def _cheapest(prices: F64, tasks: int, taken: I64) -> float:
+def _seat_at_least(prices: F64, tasks: int, taken: I64) -> float:
     """The least sum of the hosts' ``prices`` (m x tasks of a host + 1) for all tasks; ties to the first hosts."""
     m, widest = prices.shape[0], prices.shape[1] - 1
-    cost = np.full((m + 1, tasks + 1), INFINITE)
-    took = np.zeros((m + 1, tasks + 1), np.int64)
-    cost[0, 0] = 0.0
+    options = new_options(m * widest)
     for i in range(m):
-        for total in range(tasks + 1):
-            cost[i + 1, total] = cost[i, total]
-            for t in range(1, min(widest, total) + 1):
-                price = cost[i, total - t] + prices[i, t]
-                if price < cost[i + 1, total]:
-                    cost[i + 1, total] = price
-                    took[i + 1, total] = t
-    least: float = cost[m, tasks]
-    if least < INFINITE:
-        left = tasks
-        for i in range(m, 0, -1):
-            taken[i - 1] = took[i, left]
-            left -= took[i, left]
+        for t in range(1, widest + 1):
+            options.state[i * widest + t - 1] = t
+            options.cost[i * widest + t - 1] = prices[i, t]
+    picked = np.empty(m, np.int64)
+    first = np.arange(m) * widest
+    least: float = seat_at_least(states_of_one_group(tasks), options, first, first + widest, picked)
+    for i in range(m):
+        taken[i] = 0 if picked[i] == NOWHERE else options.state[picked[i]]
     return least
 
 

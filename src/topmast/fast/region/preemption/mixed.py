@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.columns import Columns, Ints, cpus_of
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import variants as guises
 from topmast.fast.region.preemption.branching import (
@@ -24,7 +24,9 @@ from topmast.fast.region.preemption.branching import (
     Offer,
 )
 from topmast.fast.region.preemption.variants import Guises, Held, Prices
-from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search import host_options, mixed_kernels
+from topmast.fast.region.search.host_options import Kinds
+from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.mixed import (
     Placed,
     Question,
@@ -35,7 +37,6 @@ from topmast.fast.region.search.mixed import (
     placed,
     tasks_on,
 )
-from topmast.fast.region.search.mixed_kernels import EPSILON, Kinds
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
@@ -48,7 +49,7 @@ class Attempts(Struct, frozen=True):
     """The possible victims, the price of each, and what they hold."""
 
     victims: list[Allocation]
-    prices: gangs.F64
+    prices: Floats
     held: Held
     host: Ints
     """(entries)"""
@@ -95,7 +96,7 @@ class MixedPreemption:
 
     def plan(self) -> Plan | None:
         """The plan of least score; ties go to the tightest level, then the first cluster, choice, domain."""
-        allowed = [level for level in Level if self.q.gang.level_cost[level] < gangs.INFINITE]
+        allowed = [level for level in Level if self.q.gang.level_cost[level] < INFINITE]
         wider = allowed[1:] if self.q.gang.total > 1 else []
         everyone = self._wanted()
         prices = self._prices(self.columns.domain[Level.HOST])
@@ -113,7 +114,7 @@ class MixedPreemption:
     def _look_at_level(self, level: Level, kinds: Kinds) -> None:
         """Go through the domains of a level, the least bound first, until none can be better."""
         gang, places = self.q.gang, self.q.places
-        found = gangs.costs_at(gang, kinds, places, int(level), self.search.score)
+        found = mixed_kernels.costs_at(gang, kinds, places, int(level), self.search.score)
         rounded = np.round(found[0], 9)
         for n in np.lexsort((found[3], found[2], found[1], rounded)).tolist():
             if found[0][n] >= self.search.score - EPSILON:
@@ -124,19 +125,19 @@ class MixedPreemption:
             self._look_at(Domain(choice, hosts, float(fixed)))
 
     def _hosts_of(self, level: Level, cluster: int, place: int, kind_of: Ints) -> Ints:
-        """The useful hosts of a domain, numbered as by `gangs.costs_at`."""
+        """The useful hosts of a domain, numbered as by `mixed_kernels.costs_at`."""
         first, last = int(self.q.places.first[cluster]), int(self.q.places.last[cluster])
         numbers = self.columns.domain[level, first:last]
         wanted = numbers - numbers[0] == (place - first if level is Level.HOST else place)
         hosts: Ints = np.flatnonzero(wanted) + first
-        useful: Ints = hosts[kind_of[hosts] != gangs.NOWHERE]
+        useful: Ints = hosts[kind_of[hosts] != NOWHERE]
         return useful
 
     def _wanted(self) -> Ints:
         """The usable hosts of the clusters that may be used."""
         places = self.q.places
         spans = zip(places.first.tolist(), places.last.tolist(), places.cost.tolist(), strict=True)
-        hosts = [np.arange(first, last) for first, last, cost in spans if cost < gangs.INFINITE]
+        hosts = [np.arange(first, last) for first, last, cost in spans if cost < INFINITE]
         found: Ints = np.concatenate([*hosts, np.zeros(0, np.int64)])
         return found[self.free.usable[found]]
 
@@ -156,10 +157,12 @@ class MixedPreemption:
         seen = guises.guises_of(self.free, self.attempts.held, prices, hosts)
         count = len(seen.real)
         right = np.take(gang.right, seen.real, axis=2)
-        kinds = gangs.kinds_of_hosts(seen.hosts, gang._replace(right=right), everywhere(count))
+        kinds = host_options.kinds_of_hosts(
+            seen.hosts, gang._replace(right=right), everywhere(count)
+        )
         states = len(gang.vectors)
         options, start, of_host = guises.put_together(seen, kinds, prices.own, hosts, states, total)
-        return gangs.summary(gang, options, start, of_host), seen
+        return host_options.summary(gang, options, start, of_host), seen
 
     # --- one domain -----------------------------------------------------------------------------------------
 
@@ -190,7 +193,7 @@ class MixedPreemption:
         of_host = kinds.of_host[domain.choice]
         useful = domain.hosts[of_host[domain.hosts] >= 0]
         picked = np.empty(len(useful), np.int64)
-        cost = gangs.seat(self.q.gang, kinds, domain.choice, useful, picked)
+        cost = mixed_kernels.seat(self.q.gang, kinds, domain.choice, useful, picked)
         tasks = tasks_on(self.q.gang, kinds, picked)
         at = {host: n for n, host in enumerate(domain.hosts.tolist())}
         gone: list[tuple[int, int]] = []

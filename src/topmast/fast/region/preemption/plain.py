@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 from msgspec import Struct
 
+from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation_table import (
     NONE,
     THRESHOLDS,
@@ -89,7 +90,7 @@ def terms_of(
         now=now,
         min_runtime_s=profile.min_runtime_s,
         restart_s=profile.restart_cost_s,
-        per_gpu_hour=weights.preemption,
+        per_gpu_s=points(1.0, weights.preemption),
         by_name=by_name,
         named=index.holders.named(ask.outranked or ()),
         flat=flat and by_name,

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast import preemption_cost
 from topmast.fast.preemption_cost import stop_cost_gpu_s, weight_of
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
@@ -53,8 +52,8 @@ def cost_gpu_s(
 ) -> float:
     """What stopping an attempt costs; ``whatever_band``: as if it were of the lowest."""
     weight = weight_of(0 if whatever_band else int(allocation.band))
-    lost_s, gpus_milli = allocation.lost_s(now), allocation.plan.gpus_milli
-    return stop_cost_gpu_s(weight, lost_s, profile.restart_cost_s, gpus_milli)
+    gpus = allocation.plan.gpus_milli / MILLI
+    return stop_cost_gpu_s(weight, allocation.lost_s(now), profile.restart_cost_s, gpus)
 
 
 # --- compiled -------------------------------------------------------------------------------------------
@@ -62,7 +61,6 @@ def cost_gpu_s(
 HEAVIEST = weight_of(Band.CRITICAL)
 
 _stop_cost_gpu_s = kernel(stop_cost_gpu_s)
-_points = kernel(preemption_cost.points)
 
 
 class Terms(NamedTuple):
@@ -73,8 +71,8 @@ class Terms(NamedTuple):
     now: float
     min_runtime_s: float
     restart_s: float
-    per_gpu_hour: float
-    """Points of a GPU-hour lost."""
+    per_gpu_s: float
+    """Points of a GPU-second lost."""
     by_name: bool
     """Whether only those ``named`` (A) may be stopped, whatever their bands."""
     named: NDArray[np.bool_]
@@ -101,15 +99,15 @@ def price_of(h: AllocationTable, p: Terms, v: int) -> float:
         return INFINITE
     weight = 1.0 if p.flat else h.attempts[v].weight
     lost_s = max(0.0, p.now - h.attempts[v].kept_s)
-    cost_gpu_s = _stop_cost_gpu_s(weight, lost_s, p.restart_s, h.attempts[v].gpus_milli)
-    price: float = _points(cost_gpu_s, p.per_gpu_hour)
+    gpus = h.attempts[v].gpus
+    price: float = p.per_gpu_s * _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus)
     return price
 
 
 @inner
 def floor_of(h: AllocationTable, p: Terms, host: int, gpus: int) -> float:
     """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
-    lightest = h.hosts[host].lightest_milli
+    lightest = h.hosts[host].lightest
     if p.flat:
         lightest /= HEAVIEST  # an attempt may weigh so much less than it would by its band
     if lightest == np.inf:
@@ -124,15 +122,12 @@ def rate_of(h: AllocationTable, p: Terms, host: int) -> float:
     weight = h.hosts[host].weight
     if weight == np.inf:
         return INFINITE
-    return _least_price(h, p, host, min(1.0, weight) if p.flat else weight, float(MILLI))
+    return _least_price(h, p, host, min(1.0, weight) if p.flat else weight, 1.0)
 
 
 @inner
-def _least_price(
-    h: AllocationTable, p: Terms, host: int, weight: float, gpus_milli: float
-) -> float:
+def _least_price(h: AllocationTable, p: Terms, host: int, weight: float, gpus: float) -> float:
     """The price of GPUs on the host whose work was kept last."""
     lost_s = max(0.0, p.now - h.hosts[host].latest_s)
-    cost_gpu_s = _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus_milli)
-    price: float = _points(cost_gpu_s, p.per_gpu_hour)
+    price: float = p.per_gpu_s * _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus)
     return price

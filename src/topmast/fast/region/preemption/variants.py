@@ -12,17 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topmast.fast.region.inventory.arrays import F64, I64
 from topmast.fast.region.preemption.branching import PREEMPT, UNDECIDED
-from topmast.fast.region.search.mixed_kernels import (
-    EPSILON,
-    F64,
-    I64,
-    NOWHERE,
-    Bools,
-    Hosts,
-    Kinds,
-    Options,
-)
+from topmast.fast.region.search.host_options import Bools, Hosts, Kinds
+from topmast.fast.region.search.kernels import EPSILON, NOWHERE
+from topmast.fast.region.search.knapsack import Options, new_options
 from topmast.jit import inner, kernel
 
 EXACT_VICTIMS = 10
@@ -262,9 +256,7 @@ def _room(guises: Guises, kinds: Kinds) -> Options:
             kind = kinds.of_host[choice, guise]
             if kind != NOWHERE:
                 size += kinds.start[kind + 1] - kinds.start[kind]
-    return Options(
-        np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
-    )
+    return new_options(size)
 
 
 @inner

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
 from topmast.fast.region.search.kernels import EXACT_TASKS, HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
 
 
@@ -144,7 +145,7 @@ def seat(
     left = tasks
     if tasks > EXACT_TASKS:
         done, left = _fill(a, hosts, room, tasks, gpus, stranded, taken, loads)
-    change = _knapsack(a, hosts, room, left, gpus, stranded, taken, loads)
+    change = _seat_exactly(a, hosts, room, left, gpus, stranded, taken, loads)
     return done + change
 
 
@@ -192,45 +193,39 @@ def _next_above(bound: float, values: F64) -> float:
 
 
 @inner
-def _knapsack(
+def _seat_exactly(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
 ) -> float:
-    """The exact part of `seat`, over the hosts that took nothing yet."""
+    """The exact part of `seat`, over the hosts that took nothing yet: of hosts alike no more than tasks."""
     looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
     useful = np.empty(hosts.shape[0], np.int64)
-    count = 0
+    first = np.empty(hosts.shape[0], np.int64)
+    last = np.empty(hosts.shape[0], np.int64)
+    count, end = 0, 0
     for i in range(hosts.shape[0]):
         most = min(room[hosts[i]], tasks)
         free = a.whole[hosts[i]]
         enough = not loads.apply and looked[free, most] >= tasks
         if most > 0 and taken[i] == 0 and not enough:
             looked[free, most] += 1
-            useful[count] = i
-            count += 1
-    cost = np.full((count + 1, tasks + 1), INFINITE)
-    chose = np.zeros((count + 1, tasks + 1), np.int32)
-    cost[0, 0] = 0.0
+            useful[count], first[count], last[count] = i, end, end + most
+            count, end = count + 1, end + most
+    options = new_options(end)
     for n in range(count):
-        free = a.whole[hosts[useful[n]]]
-        most = min(room[hosts[useful[n]]], tasks)
-        base, rise = loads.base[hosts[useful[n]]], loads.rise[hosts[useful[n]]]
-        for total in range(tasks + 1):
-            cost[n + 1, total] = cost[n, total]
-            for t in range(1, min(most, total) + 1):
-                price = cost[n, total - t] + stranded[free - t * gpus] - stranded[free]
-                price += t * (base + t * rise)
-                if price < cost[n + 1, total]:
-                    cost[n + 1, total] = price
-                    chose[n + 1, total] = t
-    if cost[count, tasks] == INFINITE:
-        return INFINITE
-    left = tasks
-    for n in range(count, 0, -1):
-        t = chose[n, left]
-        taken[useful[n - 1]] = t
-        left -= t
-    result: float = cost[count, tasks]
-    return result
+        host = hosts[useful[n]]
+        free = a.whole[host]
+        for t in range(1, last[n] - first[n] + 1):
+            at = first[n] + t - 1
+            change = stranded[free - t * gpus] - stranded[free]
+            options.state[at] = t
+            options.cost[at] = change + t * (loads.base[host] + t * loads.rise[host])
+    picked = np.empty(count, np.int64)
+    p = states_of_one_group(tasks)
+    cost = seat_at_least(p, options, first[:count], last[:count], picked)
+    for n in range(count):
+        if picked[n] != NOWHERE:
+            taken[useful[n]] = options.state[picked[n]]
+    return cost
 
 
 @kernel

@@ -17,9 +17,11 @@ import numpy as np
 
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import mixed_kernels as gangs
+from topmast.fast.region.search import host_options
+from topmast.fast.region.search.host_options import Gang, Kinds
+from topmast.fast.region.search.kernels import NOWHERE
+from topmast.fast.region.search.knapsack import Options
 from topmast.fast.region.search.limited_kernels import STEPS
-from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Kinds, Options
 from topmast.model.job import MILLI
 from topmast.model.plan import PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
@@ -146,7 +148,7 @@ def with_loads(
                                  np.repeat(host[first], many))  # fmt: skip
     of_host = np.full_like(kinds.of_host, NOWHERE)
     of_host[choice, host] = number
-    return gangs.summary(gang, options._replace(cost=cost), start, of_host)
+    return host_options.summary(gang, options._replace(cost=cost), start, of_host)
 
 
 def _costs(loads: Loads, gang: Gang, state: Ints, choice: Ints, host: Ints) -> Floats:

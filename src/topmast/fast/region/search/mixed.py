@@ -1,6 +1,6 @@
 """The search for gangs of several groups, of shares of GPUs, and of tasks without GPUs.
 
-`gangs.py` has the kernels; here is what turns a question into their arrays, and their answer into seats.
+`host_options`, `knapsack` and `mixed_kernels` have the kernels; here is what turns a question into their arrays, and their answer into seats.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from topmast.fast.region.inventory.columns import (
     level_of,
 )
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import loads
-from topmast.fast.region.search import mixed_kernels as gangs
-from topmast.fast.region.search.mixed_kernels import NOWHERE, Gang, Hosts, Kinds, Places
+from topmast.fast.region.search import host_options, loads, mixed_kernels
+from topmast.fast.region.search.host_options import Bools, Gang, Hosts, Kinds, Places
+from topmast.fast.region.search.kernels import INFINITE, NOWHERE
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import (
     SHARE_STRANDED,
@@ -104,10 +104,10 @@ def best_seats(
 ) -> Placed | None:
     """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
     q = question_of(columns, ask, weights, allowed, cluster, per_slice)
-    kinds = gangs.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
+    kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
         kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
-    _, at_cluster, at_choice, hosts, picked = gangs.best_plan(q.gang, kinds, q.places)
+    _, at_cluster, at_choice, hosts, picked = mixed_kernels.best_plan(q.gang, kinds, q.places)
     if at_cluster == NOWHERE:
         return None
     tasks = tasks_on(q.gang, kinds, picked)
@@ -126,7 +126,7 @@ def question_of(
     clusters = tuple(part for part in columns.parts if len(columns.clusters[part[0]]))
     fixed = fixed_cost(ask.terms, weights)
     costs = [
-        (fixed if cluster in (None, name) else gangs.INFINITE) + per_slice * time_slice
+        (fixed if cluster in (None, name) else INFINITE) + per_slice * time_slice
         for name, time_slice in clusters
     ]
     places = Places(
@@ -199,10 +199,10 @@ def _shares(milli: Ints) -> Ints:
     return shares
 
 
-def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...]) -> gangs.Bools:
+def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...]) -> Bools:
     """Which hosts have GPUs of the model that a group asks for (choices x groups x hosts)."""
     right = np.ones((len(allowed), len(groups), len(columns.hosts)), np.bool_)
-    of_model: dict[str, gangs.Bools] = {}
+    of_model: dict[str, Bools] = {}
     for at, choice in enumerate(allowed):
         for number, group in enumerate(groups):
             listed = group.resources.accelerators
@@ -259,7 +259,7 @@ def holds(free: Hosts, gang: Gang, choice: int, hosts: Ints, tasks: Ints) -> boo
     """Whether so many tasks of each group fit on the hosts (hosts x groups). O(all hosts)."""
     usable = np.zeros_like(free.usable)
     usable[hosts] = free.usable[hosts]
-    kinds = gangs.kinds_of_hosts(free._replace(usable=usable), gang, everywhere(len(usable)))
+    kinds = host_options.kinds_of_hosts(free._replace(usable=usable), gang, everywhere(len(usable)))
     states = (tasks[:, :-1] * gang.stride).sum(axis=1).tolist()
     for host, state, fill in zip(hosts.tolist(), states, tasks[:, -1].tolist(), strict=True):
         if state == 0 and fill == 0:
@@ -337,9 +337,11 @@ def _shares_on(
     parts.sort(key=lambda s: (int(free[s]), s))
     bins = np.asarray(free[parts], np.int64)
     count, left = len(items), len(whole) - taken
-    _, opened = gangs.best_opening(gang, items, count, bins, len(whole), taken)
+    _, opened = host_options.best_opening(gang, items, count, bins, len(whole), taken)
     where = np.empty(count, np.int64)
-    fits = gangs.packs(items, count, bins, gangs.fewest_opened(items, count, bins, left), where)
+    fits = host_options.packs(
+        items, count, bins, host_options.fewest_opened(items, count, bins, left), where
+    )
     assert fits
     spread = _spread(where.tolist(), len(parts), opened)
     slots = parts + whole[taken : taken + opened]
