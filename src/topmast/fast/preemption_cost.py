@@ -6,6 +6,8 @@ a weight, a time or a number of GPUs grows: the floors of the search for victims
 
 from __future__ import annotations
 
+# `region.preemption.price` compiles a function of this file with `from topmast.jit import kernel`; by these words
+# the file counts among those with kernels, and what was compiled of the old formula is not used.
 from topmast.model.job import MILLI
 
 

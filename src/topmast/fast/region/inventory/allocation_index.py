@@ -12,7 +12,7 @@ from topmast.fast.preemption_cost import weight_of
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
-from topmast.fast.region.inventory.arrays import I64, Arrays
+from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of
 from topmast.model.job import MILLI
 
 SPARE = 256
@@ -36,7 +36,7 @@ class AllocationIndex:
     """Keeps the entries of attempts; ``arrays`` are those of the index."""
 
     def __init__(self, arrays: Arrays, regions: Sequence[str]) -> None:
-        self.arrays = arrays
+        self.counted = counted_of(arrays)
         self.regions = regions
         self.rows: dict[tuple[str, str], int] = {}
         """By region and job."""
@@ -59,7 +59,8 @@ class AllocationIndex:
         for entry in self._entries(columns, row, allocation)[::-1]:
             self.held.entries["more"][entry] = self.held.attempts["entry"][row]
             self.held.attempts["entry"][row] = entry
-        holdings.link_all_of(*self.arrays, *self.held, row)
+        held = self.held
+        holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
 
     def count_anew(self, region: str, job: str) -> None:
         """Count the hosts of an attempt anew; raises `RuntimeError` when it holds what another holds.
@@ -67,9 +68,12 @@ class AllocationIndex:
         O(slots and entries of its hosts)
         """
         try:
-            holdings.refresh_all_of(*self.arrays, *self.held, self.rows[region, job])
+            self._refresh(self.rows[region, job])
         except RuntimeError as error:
             raise RuntimeError(f"job {job} in region {region}: {error}") from error
+
+    def _refresh(self, row: int) -> None:
+        holdings.refresh_all_of(*self.counted, *self.held, row)
 
     def _entries(self, columns: Part, row: int, allocation: Allocation) -> list[int]:
         """An entry for each host, followed by those of its shares."""
@@ -84,7 +88,7 @@ class AllocationIndex:
             if host not in mains:
                 mains[host] = self._new_entry(row, host, NONE, 0)
                 shares[host] = []
-            main, first_slot = mains[host], int(self.arrays.offset[host])
+            main, first_slot = mains[host], int(self.counted.offset[host])
             slots = [first_slot + s for s in seat.slots if s < int(columns.gpus[local])]
             if seat.slot_milli >= MILLI:
                 self.held.entries["whole"][main] += len(slots)
@@ -99,7 +103,9 @@ class AllocationIndex:
         row = self.rows.pop((region, job))
         if len(self._gone) < len(self.held.entries):
             self._gone = np.zeros(len(self.held.entries), np.int64)
-        count = holdings.remove(*self.arrays, *self.held, row, self._gone)
+        held = self.held
+        count = holdings.unlink_all_of(held.attempts, held.entries, held.hosts, row, self._gone)
+        self._refresh(row)
         self._free_entries += self._gone[:count].tolist()
         self.of_region[row] = NONE
         self._free_rows.append(row)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays, count_whole
+from topmast.fast.region.inventory.arrays import F64, I64, MILLI, CountedArrays, count_whole
 from topmast.jit import inner, kernel
 from topmast.model.job import Band
 
@@ -89,53 +89,55 @@ class AllocationTable(NamedTuple):
 
 
 @inner
-def _link(a: Arrays, h: AllocationTable, entry: int) -> None:
+def _link(entries: Table, hosts: Table, entry: int) -> None:
     """Put an entry at the end of its host's list. O(1)."""
-    host = h.entries[entry].host
-    last = h.hosts[host].last
-    h.entries[entry].before, h.entries[entry].after = last, NONE
+    host = entries[entry].host
+    last = hosts[host].last
+    entries[entry].before, entries[entry].after = last, NONE
     if last == NONE:
-        h.hosts[host].first = entry
+        hosts[host].first = entry
     else:
-        h.entries[last].after = entry
-    h.hosts[host].last = entry
+        entries[last].after = entry
+    hosts[host].last = entry
 
 
 @inner
-def _unlink(a: Arrays, h: AllocationTable, entry: int) -> None:
+def _unlink(entries: Table, hosts: Table, entry: int) -> None:
     """Take an entry out of its host's list. O(1)."""
-    host, before, after = h.entries[entry].host, h.entries[entry].before, h.entries[entry].after
+    host, before, after = entries[entry].host, entries[entry].before, entries[entry].after
     if before == NONE:
-        h.hosts[host].first = after
+        hosts[host].first = after
     else:
-        h.entries[before].after = after
+        entries[before].after = after
     if after == NONE:
-        h.hosts[host].last = before
+        hosts[host].last = before
     else:
-        h.entries[after].before = before
+        entries[after].before = before
 
 
 @inner
-def _count_cleared(a: Arrays, h: AllocationTable, host: int, threshold: int) -> int:
+def _count_cleared(c: CountedArrays, h: AllocationTable, host: int, threshold: int) -> int:
     """Wholly free GPUs once everybody below a threshold is gone. O(entries, squared for shares)."""
-    count: int = a.whole[host]
+    count: int = c.whole[host]
     entry = h.hosts[host].first
     while entry != NONE:
         v = h.entries[entry].of
         if h.attempts[v].evictable and h.attempts[v].band < threshold:
             if h.entries[entry].slot == NONE:
                 count += h.entries[entry].whole
-            elif _frees_slot(a, h, host, entry, threshold):
+            elif _frees_slot(c, h, host, entry, threshold):
                 count += 1
         entry = h.entries[entry].after
     return count
 
 
 @inner
-def _frees_slot(a: Arrays, h: AllocationTable, host: int, share: int, threshold: int) -> bool:
+def _frees_slot(
+    c: CountedArrays, h: AllocationTable, host: int, share: int, threshold: int
+) -> bool:
     """Whether a slot is free without those below a threshold; told for its first such entry only."""
     slot = h.entries[share].slot
-    milli = a.free_milli[slot]
+    milli = c.free_milli[slot]
     entry = h.hosts[host].first
     while entry != NONE:
         v = h.entries[entry].of
@@ -144,7 +146,7 @@ def _frees_slot(a: Arrays, h: AllocationTable, host: int, share: int, threshold:
             and h.attempts[v].evictable
             and h.attempts[v].band < threshold
         ):
-            if milli == a.free_milli[slot] and entry != share:
+            if milli == c.free_milli[slot] and entry != share:
                 return False  # an earlier entry of this slot spoke for it
             milli += h.entries[entry].milli
         entry = h.entries[entry].after
@@ -152,40 +154,40 @@ def _frees_slot(a: Arrays, h: AllocationTable, host: int, share: int, threshold:
 
 
 @inner
-def _count_in(a: Arrays, h: AllocationTable, host: int, change: int) -> None:
+def _count_in(c: CountedArrays, h: AllocationTable, host: int, change: int) -> None:
     for k in range(h.cleared.shape[0]):
         for level in range(4):
-            start = a.hist_start[a.section[level, host]]
+            start = c.hist_start[c.section[level, host]]
             h.cleared_hist[k, start + h.cleared[k, host]] += change
 
 
 @inner
-def _count_whole_in(a: Arrays, host: int, change: int) -> None:
+def _count_whole_in(c: CountedArrays, host: int, change: int) -> None:
     for level in range(4):
-        a.hist[a.hist_start[a.section[level, host]] + a.whole[host]] += change
+        c.hist[c.hist_start[c.section[level, host]] + c.whole[host]] += change
 
 
 @kernel
-def refresh(a: Arrays, h: AllocationTable, host: int) -> None:
+def refresh(c: CountedArrays, h: AllocationTable, host: int) -> None:
     """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries).
 
     Raises `RuntimeError` when more GPUs would come free than there are: ``cleared_hist`` has no place for
     such a host, and to count it would overwrite what others hold.
     """
-    served = a.available[host]
+    served = c.available[host]
     if served:
-        _count_whole_in(a, host, -1)
-        _count_in(a, h, host, -1)
-    a.whole[host] = count_whole(a, host)
-    gpus = a.offset[host + 1] - a.offset[host]
+        _count_whole_in(c, host, -1)
+        _count_in(c, h, host, -1)
+    c.whole[host] = count_whole(c, host)
+    gpus = c.offset[host + 1] - c.offset[host]
     for k in range(h.cleared.shape[0]):
-        cleared = _count_cleared(a, h, host, THRESHOLDS[k])
+        cleared = _count_cleared(c, h, host, THRESHOLDS[k])
         if cleared > gpus:
             raise RuntimeError(OVERDRAWN)
         h.cleared[k, host] = cleared
     if served:
-        _count_whole_in(a, host, 1)
-        _count_in(a, h, host, 1)
+        _count_whole_in(c, host, 1)
+        _count_in(c, h, host, 1)
     latest_s, weight, lightest = -np.inf, np.inf, np.inf
     entry = h.hosts[host].first
     while entry != NONE:
@@ -201,107 +203,77 @@ def refresh(a: Arrays, h: AllocationTable, host: int) -> None:
 
 
 @kernel
-def refresh_each(a: Arrays, h: AllocationTable, hosts: I64) -> None:
+def refresh_each(c: CountedArrays, h: AllocationTable, hosts: I64) -> None:
     """Count some hosts anew. O(their slots and entries)."""
     for host in hosts:
-        refresh(a, h, host)
+        refresh(c, h, host)
 
 
-# The next three run several times for every job, and take the fields of `Arrays` and `AllocationTable` one by one: a tuple
-# of arrays costs several times as much to hand over from Python.
+# The next three run several times for every job, and take the arrays that they need one by one: a tuple of arrays costs
+# several times as much to hand over from Python.
 
 
 @kernel
-def link_all_of(
-    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
-    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
-    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
-    attempt: int,
-) -> None:  # fmt: skip
+def link_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int) -> None:
     """Put the entries of an attempt at the ends of their hosts' lists. O(entries)."""
-    a = Arrays(
-        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
-        members, member_start, by_cluster,
-    )  # fmt: skip
-    h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
-    entry = h.attempts[attempt].entry
+    entry = attempts[attempt].entry
     while entry != NONE:
-        _link(a, h, entry)
-        entry = h.entries[entry].more
+        _link(entries, hosts, entry)
+        entry = entries[entry].more
 
 
 @kernel
-def remove(
-    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
-    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
-    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
-    attempt: int, gone: I64,
-) -> int:  # fmt: skip
-    """Take an attempt off its hosts, and count those anew. O(their slots and entries).
+def unlink_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int, gone: I64) -> int:
+    """Take the entries of an attempt out of their hosts' lists. O(entries).
 
-    Fills ``gone`` with its entries, and returns how many they are.
+    Fills ``gone`` with them, and returns how many they are. The counts of the hosts stay as they were.
     """
-    a = Arrays(
-        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
-        members, member_start, by_cluster,
-    )  # fmt: skip
-    h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
-    count, entry = 0, h.attempts[attempt].entry
+    count, entry = 0, attempts[attempt].entry
     while entry != NONE:
-        _unlink(a, h, entry)
+        _unlink(entries, hosts, entry)
         gone[count] = entry
         count += 1
-        entry = h.entries[entry].more
-    h.attempts[attempt].evictable = False
-    _refresh_hosts(a, h, attempt)
+        entry = entries[entry].more
+    attempts[attempt].evictable = False
     return count
 
 
 @kernel
 def refresh_all_of(
-    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
-    free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
-    by_cluster: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], section: I64, hist: I64,
+    hist_start: I64, attempts: Table, entries: Table, hosts: Table, cleared: I64, cleared_hist: I64,
     attempt: int,
 ) -> None:  # fmt: skip
     """Count the hosts of an attempt anew. O(their slots and entries)."""
-    a = Arrays(
-        free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
-        members, member_start, by_cluster,
-    )  # fmt: skip
+    c = CountedArrays(free_milli, offset, whole, available, section, hist, hist_start)
     h = AllocationTable(attempts, entries, hosts, cleared, cleared_hist)
-    _refresh_hosts(a, h, attempt)
-
-
-@inner
-def _refresh_hosts(a: Arrays, h: AllocationTable, attempt: int) -> None:
     entry = h.attempts[attempt].entry
     while entry != NONE:
         if h.entries[entry].slot == NONE:
-            refresh(a, h, h.entries[entry].host)
+            refresh(c, h, h.entries[entry].host)
         entry = h.entries[entry].more
 
 
 @kernel
-def serve(a: Arrays, h: AllocationTable, host: int, available: bool) -> None:
+def serve(c: CountedArrays, h: AllocationTable, host: int, available: bool) -> None:
     """Put a host in or out of service. O(levels)."""
-    if a.available[host] != available:
-        a.available[host] = available
+    if c.available[host] != available:
+        c.available[host] = available
         change = 1 if available else -1
-        _count_whole_in(a, host, change)
-        _count_in(a, h, host, change)
+        _count_whole_in(c, host, change)
+        _count_in(c, h, host, change)
 
 
 @kernel
-def count_all(a: Arrays, h: AllocationTable) -> None:
+def count_all(c: CountedArrays, h: AllocationTable) -> None:
     """Count everything anew. O(slots + entries)."""
-    a.hist[:] = 0
+    c.hist[:] = 0
     h.cleared_hist[:] = 0
-    for host in range(a.available.shape[0]):
-        if a.available[host]:
-            _count_whole_in(a, host, 1)
-            _count_in(a, h, host, 1)
-        refresh(a, h, host)
+    for host in range(c.available.shape[0]):
+        if c.available[host]:
+            _count_whole_in(c, host, 1)
+            _count_in(c, h, host, 1)
+        refresh(c, h, host)
 
 
 @kernel

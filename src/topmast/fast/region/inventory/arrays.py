@@ -45,6 +45,25 @@ class Arrays(NamedTuple):
     """(C x models x 4 x 2) the sections of a cluster, model and level: the first, and after the last."""
 
 
+class CountedArrays(NamedTuple):
+    """Of `Arrays` those that counting a host anew reads and writes."""
+
+    free_milli: I64
+    offset: I64
+    whole: I64
+    available: NDArray[np.bool_]
+    section: I64
+    hist: I64
+    hist_start: I64
+
+
+def counted_of(a: Arrays) -> CountedArrays:
+    """The same arrays, only those that are counted with."""
+    return CountedArrays(
+        a.free_milli, a.offset, a.whole, a.available, a.section, a.hist, a.hist_start
+    )
+
+
 @inner
 def hist_of(a: Arrays, section: int) -> I64:
     """A section's hosts in service by wholly free GPUs (its W)."""
@@ -52,7 +71,7 @@ def hist_of(a: Arrays, section: int) -> I64:
 
 
 @inner
-def count_whole(a: Arrays, host: int) -> int:
+def count_whole(a: CountedArrays, host: int) -> int:
     """Count a host's wholly free GPUs anew. O(its slots)."""
     count = 0
     for slot in range(a.offset[host], a.offset[host + 1]):
@@ -63,18 +82,12 @@ def count_whole(a: Arrays, host: int) -> int:
 
 @kernel
 def recount(
-    free_milli: I64,
-    offset: I64,
-    whole: I64,
-    available: NDArray[np.bool_],
-    section: I64,
-    hist: I64,
-    hist_start: I64,
-    host: int,
-) -> None:
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], section: I64, hist: I64,
+    hist_start: I64, host: int,
+) -> None:  # fmt: skip
     """Count a host's wholly free GPUs anew, and it in its sections. O(its slots).
 
-    It takes the arrays that it needs one by one: to hand over all `Arrays` costs more than the work.
+    It takes the arrays that it needs one by one: to hand over `CountedArrays` costs more than the work.
     """
     count = 0
     for slot in range(offset[host], offset[host + 1]):

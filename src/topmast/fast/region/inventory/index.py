@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
-from topmast.fast.region.inventory.arrays import I64, Arrays, recount
+from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of, recount
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Band
 
@@ -83,12 +83,13 @@ class Index:
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""
         self.arrays = self._arrays()
+        self.counted = counted_of(self.arrays)
         self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
             part.adopt(self, self.arrays, int(self.first_row[number]))
             for allocation in part.allocations.values() if part.watched else ():
                 self.holders.enter(part, number, allocation)
-        holdings.count_all(self.arrays, self.holders.held)
+        holdings.count_all(self.counted, self.holders.held)
 
     def workspace(self, kind: type[Workspace]) -> Workspace:
         """What searches of one kind keep with this index: ``kind(self)``, made at its first use."""
@@ -159,22 +160,19 @@ class Index:
 
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service. O(levels)."""
-        holdings.serve(self.arrays, self.holders.held, row, available)
+        holdings.serve(self.counted, self.holders.held, row, available)
 
     def refresh(self, row: int) -> None:
         """A host's slots have changed. O(its slots and entries)."""
-        holdings.refresh(self.arrays, self.holders.held, row)
+        holdings.refresh(self.counted, self.holders.held, row)
 
     def refresh_each(self, rows: I64) -> None:
         """The slots of some hosts have changed. O(their slots and entries)."""
-        holdings.refresh_each(self.arrays, self.holders.held, rows)
+        holdings.refresh_each(self.counted, self.holders.held, rows)
 
     def recount(self, row: int) -> None:
         """As `refresh`, where nobody is ever stopped: what victims would free is not kept. O(its slots)."""
-        a = self.arrays
-        recount(
-            a.free_milli, a.offset, a.whole, a.available, a.section, a.hist, a.hist_start, row
-        )  # fmt: skip
+        recount(*self.counted, row)
 
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""

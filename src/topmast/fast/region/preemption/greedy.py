@@ -43,8 +43,8 @@ class Chooser:
     ) -> tuple[tuple[Seat, ...], tuple[Victim, ...]] | None:
         """Seats on ``rows`` and the victims that free them, or None.
 
-        As few as will do, in the order of band and cost per GPU freed on these hosts; then whoever is
-        not needed is spared, dearest first: often not the set of least cost. O(log victims + SPARED_ANEW)
+        As few as will do, in the order of band and cost per GPU freed on these hosts; then those that
+        are not needed are spared, dearest first: often not the set of least cost. O(log victims + SPARED_ANEW)
         seatings of the gang.
         """
         here = self._in_order(rows)
@@ -63,7 +63,7 @@ class Chooser:
         return seats, tuple(Victim(a.job, a.epoch, cost) for a, cost in stopped)
 
     def _in_order(self, rows: Ints) -> list[int]:
-        """Those who hold something on these hosts, by band and cost per GPU held there."""
+        """Victims that hold something on these hosts, by band and cost per GPU held there."""
         freed: dict[int, int] = {}
         for row in rows.tolist():
             for number in self.on_host.get(row, ()):

@@ -1,289 +1,35 @@
-"""Compiled kernels of preemption: the victims of least cost that make room for a gang, exactly.
+"""Compiled kernels of preemption for plain gangs: the victims of least cost that make room, exactly.
 
-A host offers to take t tasks at a price: the least sum of its victims' prices and of the change in
-stranded GPUs, over all sets of attempts there that may be stopped. That is a small knapsack by GPUs, or, where
-CPUs, memory or shares of GPUs matter, a walk over all sets. A section of the topology adds up such
-offers. A victim on several hosts of the section costs each its share of the price: never more than
-the truth, so that the sum is a bound from below; `preemption.py` branches on such victims until the
-bound is the truth.
+Each host offers to take some tasks at a price (`host_offers`), and the knapsack adds up the offers of the hosts of a
+section. A victim on several hosts of the section costs each its share of the price: never more than the truth, so
+that the sum is a bound from below; `branching` decides about such victims until the bound is the truth.
 
-Exact as far as SETS_LIMIT, ITEMS_LIMIT and the budget of `preemption.py` reach; beyond, the victims of
-least price per GPU are taken. Times are for H hosts, W = GPUs of the widest, n tasks, E entries.
+Times are for H hosts, W = GPUs of the widest, n tasks, E entries.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
-from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
-from topmast.fast.region.preemption.branching import KEEP, PREEMPT
+from topmast.fast.region.inventory.arrays import F64, I64, Arrays
+from topmast.fast.region.preemption.branching import PREEMPT
+from topmast.fast.region.preemption.host_offers import (
+    OPEN_LIMIT,
+    Scratch,
+    entries_on,
+    most_entries,
+    offers_of,
+    parts_of,
+    price_by_gpus,
+    room_without,
+)
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, Question
 from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
 
-ITEMS_LIMIT = 62
-"""Attempts on one host among which the best set is found by a knapsack."""
-SETS_LIMIT = 10
-"""Attempts on one host of which all sets are tried, where more than whole GPUs counts."""
-OPEN_LIMIT = 64
-
-
-class Scratch(NamedTuple):
-    """Room to work in, and the choices made so far."""
-
-    fate: NDArray[np.int8]
-    """(A) UNDECIDED, PREEMPT or KEEP."""
-    spread: F64
-    """(A) its parts in the section looked at: GPUs, or 1 on a host where it has none of its own."""
-    charged: F64
-    """(A) how much of its price the offers taken have paid."""
-    victim: NDArray[np.bool_]
-    """(A) whether it is a victim of the offers taken."""
-    gone: NDArray[np.bool_]
-    """(A) false but while a host is looked at without them."""
-    unsettled: F64
-    """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
-
-
-@inner
-def _parts(h: AllocationTable, entry: int) -> float:
-    return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
-
-
-@inner
-def offers_of(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, chosen: NDArray[np.bool_],
-) -> int:  # fmt: skip
-    """What it costs to let a host take 0 to so many tasks, written to ``price`` (tasks + 1).
-
-    ``items`` (at least the host's entries) gets the attempts that might go, their number is returned;
-    ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or O(2**items * items) where sets are tried.
-    """
-    for t in range(price.shape[0]):
-        price[t] = INFINITE if t else 0.0
-        for i in range(chosen.shape[1]):
-            chosen[t, i] = False
-    costs = np.zeros(items.shape[0])
-    count, odd = _items(h, p, s, host, items, costs)
-    costs = costs[:count]
-    free = a.whole[host]
-    if not odd and p.cpus == 0.0 and p.memory == 0.0 and count <= ITEMS_LIMIT:
-        _by_knapsack(h, s, free, gpus, stranded, price, items[:count], costs, chosen)
-    elif count <= SETS_LIMIT:
-        _by_sets(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
-    else:
-        _by_rate(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
-    return count
-
-
-@inner
-def _items(
-    h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64, costs: F64
-) -> tuple[int, bool]:
-    """The main entries of the host whose attempts go or might go, and whether shares are among them.
-
-    ``costs``: what the host pays for each; nothing for one that goes anyhow.
-    """
-    count, odd = 0, False
-    entry = h.hosts[host].first
-    while entry != NONE:
-        v = h.entries[entry].of
-        if s.fate[v] != KEEP:
-            price = price_of(h, p, v)
-            if price < INFINITE and h.entries[entry].slot != NONE:
-                odd = True
-            elif price < INFINITE:
-                items[count] = entry
-                if s.fate[v] != PREEMPT:
-                    costs[count] = price * (_parts(h, entry) / s.spread[v] if p.shared else 1.0)
-                count += 1
-        entry = h.entries[entry].after
-    return count, odd
-
-
-@inner
-def _by_knapsack(
-    h: AllocationTable, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
-    items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Exactly, by the number of GPUs freed; a set of items is the bits of a number."""
-    total = 0
-    for i in range(items.shape[0]):
-        total += h.entries[items[i]].whole
-    least = np.full(total + 1, INFINITE)
-    who = np.zeros(total + 1, np.int64)
-    _fill_knapsack(h, s, items, costs, least, who)
-    for t in range(1, price.shape[0]):
-        for freed in range(max(0, t * gpus - free), total + 1):
-            if least[freed] < INFINITE:
-                left = free + freed
-                cost = least[freed] + stranded[left - t * gpus] - stranded[left]
-                if cost < price[t]:
-                    price[t] = cost
-                    for i in range(items.shape[0]):
-                        chosen[t, i] = (who[freed] >> i) & 1
-
-
-@inner
-def _fill_knapsack(
-    h: AllocationTable, s: Scratch, items: I64, costs: F64, least: F64, who: I64
-) -> None:  # fmt: skip
-    """The ``least`` price to free just so many GPUs, and ``who`` goes then. O(items * GPUs)."""
-    least[0] = 0.0
-    done = 0
-    for i in range(items.shape[0]):
-        size = h.entries[items[i]].whole
-        bit = np.int64(1) << i
-        if s.fate[h.entries[items[i]].of] == PREEMPT:  # it goes anyhow
-            for freed in range(done, -1, -1):
-                least[freed + size], who[freed + size] = least[freed], who[freed] | bit
-            for freed in range(size):
-                least[freed] = INFINITE
-        elif size > 0:
-            for freed in range(done, -1, -1):
-                cost = least[freed] + costs[i]
-                if cost < least[freed + size]:
-                    least[freed + size], who[freed + size] = cost, who[freed] | bit
-        done += size
-
-
-@inner
-def _room_without(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
-    going: NDArray[np.bool_],
-) -> tuple[int, int]:  # fmt: skip
-    """Tasks that fit, and GPUs wholly free, once the ``going`` (items) are gone. O(entries ** 2)."""
-    free = a.whole[host]
-    cpus, memory = a.free_cpus[host], a.free_memory[host]
-    for i in range(items.shape[0]):
-        if going[i]:
-            s.gone[h.entries[items[i]].of] = True
-            free += h.entries[items[i]].whole
-            cpus += h.entries[items[i]].cpus
-            memory += h.entries[items[i]].memory
-    entry = h.hosts[host].first
-    while entry != NONE:
-        if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
-            free += _slot_is_freed(a, h, host, entry, s.gone)
-        entry = h.entries[entry].after
-    for i in range(items.shape[0]):
-        s.gone[h.entries[items[i]].of] = False
-    tasks = free // gpus
-    if p.cpus > 0.0 and cpus / p.cpus + EPSILON < tasks:
-        tasks = int(max(0.0, cpus / p.cpus + EPSILON))
-    if p.memory > 0.0 and memory / p.memory < tasks:
-        tasks = int(max(0.0, memory / p.memory))
-    return tasks, free
-
-
-@inner
-def _slot_is_freed(
-    a: Arrays, h: AllocationTable, host: int, share: int, gone: NDArray[np.bool_]
-) -> int:
-    """1 if those ``gone`` free a slot wholly, told for the first of its entries only."""
-    slot = h.entries[share].slot
-    milli = a.free_milli[slot]
-    entry = h.hosts[host].first
-    while entry != NONE:
-        if h.entries[entry].slot == slot and gone[h.entries[entry].of]:
-            if entry != share and milli == a.free_milli[slot]:
-                return 0
-            milli += h.entries[entry].milli
-        entry = h.entries[entry].after
-    return 1 if milli == MILLI else 0
-
-
-@inner
-def _by_sets(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Exactly, by every set of items."""
-    count = items.shape[0]
-    deepest = _highest(stranded)  # no seats can lower what is stranded by more
-    going = np.zeros(count, np.bool_)
-    for which in range(np.int64(1) << count):
-        cost, skip = 0.0, False
-        for i in range(count):
-            going[i] = (which >> i) & 1
-            skip = skip or (s.fate[h.entries[items[i]].of] == PREEMPT and not going[i])
-            cost += costs[i] if going[i] else 0.0
-        if skip or cost - deepest >= _highest(price):
-            continue
-        room, free = _room_without(a, h, p, s, host, gpus, items, going)
-        for t in range(1, min(room + 1, price.shape[0])):
-            with_seats = cost + stranded[free - t * gpus] - stranded[free]
-            if with_seats < price[t]:
-                price[t] = with_seats
-                for i in range(count):
-                    chosen[t, i] = going[i]
-
-
-@inner
-def _highest(values: F64) -> float:
-    highest = -INFINITE
-    for value in values:
-        highest = max(highest, value)
-    return highest
-
-
-@inner
-def _by_rate(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Not exactly: the cheapest by GPU go until the tasks fit, then whoever need not go stays."""
-    count = items.shape[0]
-    going = np.zeros(count, np.bool_)
-    for i in range(count):
-        going[i] = s.fate[h.entries[items[i]].of] == PREEMPT
-    order = np.zeros(count, np.int64)
-    _by_rising_rate(h, items, costs, order)
-    at = 0
-    for t in range(1, price.shape[0]):
-        while True:
-            room, free = _room_without(a, h, p, s, host, gpus, items, going)
-            if room >= t or at == count:
-                break
-            going[order[at]] = True
-            at += 1
-        if room < t:
-            return
-        for i in range(count):
-            chosen[t, i] = going[i]
-        for back in range(at - 1, -1, -1):
-            i = order[back]
-            if s.fate[h.entries[items[i]].of] == PREEMPT:
-                continue
-            chosen[t, i] = False
-            room, left = _room_without(a, h, p, s, host, gpus, items, chosen[t])
-            if room < t:
-                chosen[t, i] = True
-            else:
-                free = left
-        cost = 0.0
-        for i in range(count):
-            cost += costs[i] if chosen[t, i] else 0.0
-        price[t] = cost + stranded[free - t * gpus] - stranded[free]
-
-
-@inner
-def _by_rising_rate(h: AllocationTable, items: I64, costs: F64, order: I64) -> None:
-    """Sort items by their price per GPU, ties to the first: in place, for `np.argsort` takes long to compile. O(items ** 2)."""
-    rates = np.zeros(items.shape[0])
-    for i in range(items.shape[0]):
-        rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
-        at = i
-        while at > 0 and rates[order[at - 1]] > rates[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
+# --- a section ------------------------------------------------------------------------------------------
 
 
 @inner
@@ -295,29 +41,10 @@ def _spread_out(h: AllocationTable, s: Scratch, hosts: I64) -> None:
             while entry != NONE:
                 if h.entries[entry].slot == NONE:
                     v = h.entries[entry].of
-                    s.spread[v] = 0.0 if start else s.spread[v] + _parts(h, entry)
+                    s.spread[v] = 0.0 if start else s.spread[v] + parts_of(h, entry)
                     s.charged[v] = 0.0
                     s.victim[v] = False
                 entry = h.entries[entry].after
-
-
-@inner
-def _most_items(h: AllocationTable, hosts: I64) -> int:
-    most = 0
-    for host in hosts:
-        most = max(most, _entries_of(h, host))
-    return most
-
-
-@inner
-def _entries_of(h: AllocationTable, host: int) -> int:
-    """The attempts on a host, each by its main entry. O(entries)."""
-    count = 0
-    entry = h.hosts[host].first
-    while entry != NONE:
-        count += h.entries[entry].slot == NONE
-        entry = h.entries[entry].after
-    return count
 
 
 @kernel
@@ -331,7 +58,7 @@ def section_offer(
     hosts: I64,
     taken: I64,
 ) -> tuple[float, float, int]:
-    """Seat the gang on ``hosts`` (m) at the least price: a bound from below, the truth, whom to branch on.
+    """Seat the gang on ``hosts`` (m) at the least price: a bound from below, the truth, the attempt to branch on.
 
     Writes the tasks of each host to ``taken`` (m) and the victims to the scratch. The last number is NONE
     if the bound is the truth. Both are infinite if the gang does not fit. O(m * n * tasks per host) besides the
@@ -346,7 +73,7 @@ def section_offer(
     for host in hosts:
         if p.usable[host]:
             widest = max(widest, min(q.tasks, h.cleared[k, host] // gpus))
-    items = np.zeros(_most_items(h, hosts), np.int64)
+    items = np.zeros(most_entries(h, hosts), np.int64)
     chosen = np.zeros((widest + 1, items.shape[0]), np.bool_)
     prices = np.full((m, widest + 1), INFINITE)
     for i in range(m):
@@ -370,7 +97,7 @@ def section_offer(
                 v = h.entries[items[j]].of
                 if chosen[most, j]:
                     s.victim[v] = True
-                    s.charged[v] += _parts(h, items[j]) / s.spread[v]
+                    s.charged[v] += parts_of(h, items[j]) / s.spread[v]
     truth, branch = _truth(a, h, q, p, s, gpus, hosts, taken, items)
     return bound, truth, branch
 
@@ -397,7 +124,7 @@ def _truth(
     a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
     items: I64,
 ) -> tuple[float, int]:  # fmt: skip
-    """What the victims really cost, with all the GPUs that they free; and who paid least of his price."""
+    """What the victims really cost, with all the GPUs that they free; and the one that has paid least of its price."""
     truth, branch = _whole_prices(h, p, s, hosts)
     for i in range(hosts.shape[0]):
         if taken[i] > 0:
@@ -409,7 +136,7 @@ def _truth(
                     count += 1
                 entry = h.entries[entry].after
             going = np.ones(count, np.bool_)
-            _, free = _room_without(a, h, p, s, hosts[i], gpus, items[:count], going)
+            _, free = room_without(a, h, p, s, hosts[i], gpus, items[:count], going)
             truth += q.stranded[free - taken[i] * gpus] - q.stranded[free]
     return truth, branch
 
@@ -428,7 +155,7 @@ def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple
                 price = price_of(h, p, v)
                 prices += price
                 due = price * (1.0 - s.charged[v])
-                if s.spread[v] > _parts(h, entry) and due > most_due:
+                if s.spread[v] > parts_of(h, entry) and due > most_due:
                     most_due, branch = due, v
                 s.charged[v] = -1.0  # counted
             entry = h.entries[entry].after
@@ -440,7 +167,7 @@ def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple
 
 @inner
 def _holds(h: AllocationTable, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
-    """Whether a section could hold the gang if all who may go were gone. O(W)."""
+    """Whether a section could hold the gang if all that may be stopped were gone. O(W)."""
     start = a.hist_start[section]
     room = 0
     for free in range(gpus, a.hist_start[section + 1] - start):
@@ -591,44 +318,15 @@ def _score_on(
     price = _host_price(q, cluster, choice)
     if p.cpus == 0.0 and p.memory == 0.0:
         least = np.empty(h.cleared[-1, host] - a.whole[host] + 1)
-        simple = _price_by_gpus(h, p, host, a.whole[host], need, q.stranded, least)
+        simple = price_by_gpus(h, p, host, a.whole[host], need, q.stranded, least)
         if not np.isnan(simple):
             return price + simple
-    items = np.zeros(_entries_of(h, host), np.int64)
+    items = np.zeros(entries_on(h, host), np.int64)
     offers = np.zeros(2)
     chosen = np.zeros((2, items.shape[0]), np.bool_)
     offers_of(a, h, p, s, host, need, q.stranded, offers, items, chosen)
     score: float = price + offers[1]
     return score
-
-
-@inner
-def _price_by_gpus(
-    h: AllocationTable, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
-) -> float:
-    """What the offer of a host for one task says, where only whole GPUs count; NaN where shares are in the way.
-
-    ``least`` is room for the GPUs that might be freed, and one. O(entries * W).
-    """
-    for freed in range(least.shape[0]):
-        least[freed] = INFINITE if freed else 0.0
-    done = 0
-    entry = h.hosts[host].first
-    while entry != NONE:
-        price = price_of(h, p, h.entries[entry].of)
-        size = h.entries[entry].whole
-        if price < INFINITE and h.entries[entry].slot != NONE:
-            return np.nan
-        if price < INFINITE and size > 0:
-            for freed in range(done, -1, -1):
-                least[freed + size] = min(least[freed + size], least[freed] + price)
-            done += size
-        entry = h.entries[entry].after
-    best = INFINITE
-    for freed in range(max(0, need - free), done + 1):
-        left = free + freed
-        best = min(best, least[freed] + stranded[left - need] - stranded[left])
-    return best
 
 
 @kernel
@@ -697,7 +395,7 @@ def _section_floor(
     return q.tasks * rate + (missing_tasks * floor if missing_tasks else 0.0) - EPSILON
 
 
-# --- who they are --------------------------------------------------------------------------------------
+# --- the victims -----------------------------------------------------------------------------------------
 
 
 @kernel
@@ -705,7 +403,7 @@ def victims_on(
     a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, host: int, gpus: int
 ) -> I64:
     """The attempts that go for a gang on one host. O(a host's offers)."""
-    items = np.zeros(_entries_of(h, host), np.int64)
+    items = np.zeros(entries_on(h, host), np.int64)
     price = np.zeros(2)
     chosen = np.zeros((2, items.shape[0]), np.bool_)
     count = offers_of(a, h, p, s, host, gpus, q.stranded, price, items, chosen)
@@ -721,7 +419,7 @@ def victims_on(
 @kernel
 def marked(h: AllocationTable, s: Scratch, hosts: I64) -> I64:
     """The attempts on these hosts that the last `section_offer` found must go, each once. O(entries)."""
-    found = np.zeros(hosts.shape[0] * max(1, _most_items(h, hosts)), np.int64)
+    found = np.zeros(hosts.shape[0] * max(1, most_entries(h, hosts)), np.int64)
     count = 0
     for host in hosts:
         entry = h.hosts[host].first

@@ -1,4 +1,4 @@
-"""Room for gangs of several groups, of shares and of CPUs: which victims go, and who sits where then.
+"""Room for gangs of several groups, of shares and of CPUs: which victims go, and which tasks sit where then.
 
 Per domain, `branching` decides about the victims that are on several of its hosts; while nothing is decided, each of
 the hosts pays an equal part of the price.
@@ -15,7 +15,7 @@ from msgspec import Struct
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.preemption import variants as guises
+from topmast.fast.region.preemption import variants
 from topmast.fast.region.preemption.branching import (
     PREEMPT,
     UNDECIDED,
@@ -23,7 +23,7 @@ from topmast.fast.region.preemption.branching import (
     Decisions,
     Offer,
 )
-from topmast.fast.region.preemption.variants import Guises, Held, Prices
+from topmast.fast.region.preemption.variants import Held, HostVariants, Prices
 from topmast.fast.region.search import host_options, mixed_kernels
 from topmast.fast.region.search.host_options import Kinds
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
@@ -151,17 +151,19 @@ class MixedPreemption:
         price = self.attempts.prices[held.attempt] / on
         return Prices(np.full(count, UNDECIDED, np.int64), price, np.asarray(on == 1, np.bool_))
 
-    def _kinds(self, hosts: Ints, prices: Prices) -> tuple[Kinds, Guises]:
+    def _kinds(self, hosts: Ints, prices: Prices) -> tuple[Kinds, HostVariants]:
         """What the hosts can take for which victims."""
         gang, total = self.q.gang, len(self.columns.hosts)
-        seen = guises.guises_of(self.free, self.attempts.held, prices, hosts)
+        seen = variants.variants_of(self.free, self.attempts.held, prices, hosts)
         count = len(seen.real)
         right = np.take(gang.right, seen.real, axis=2)
         kinds = host_options.kinds_of_hosts(
             seen.hosts, gang._replace(right=right), everywhere(count)
         )
         states = len(gang.vectors)
-        options, start, of_host = guises.put_together(seen, kinds, prices.own, hosts, states, total)
+        options, start, of_host = variants.put_together(
+            seen, kinds, prices.own, hosts, states, total
+        )
         return host_options.summary(gang, options, start, of_host), seen
 
     # --- one domain -----------------------------------------------------------------------------------------

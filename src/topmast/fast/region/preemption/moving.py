@@ -1,10 +1,10 @@
 """Moving running work: to make room for a gang that fits nowhere, and off hosts that are to be empty.
 
-Whoever is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
+An attempt that is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
 in the same region, on the GPU model that it has. A move for a gang has to be worth it: what it costs
 (lost work, restarts, a worse place) against what room for the gang is worth (`Move`).
 
-Nobody is moved to where somebody else who moves is now: a place is free already, or the mover's own.
+None is moved to where another that moves is now: a place is free already, or the mover's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preem
 from topmast.policies.options import Profile
 
 SETS_TRIED = 16
-"""Sets of movers for which places are sought, each the cheapest without those who found none before."""
+"""Sets of movers for which places are sought, each the cheapest without those that found none before."""
 SINGLES_TRIED = 64
 """Attempts of which each is tried as the only mover, the cheapest first."""
 GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
@@ -56,10 +56,10 @@ class Departure(Struct, frozen=True):
 
 
 def room_for(search: PreemptiveSearch, ask: PlacementRequest, worth_gpu_s: float) -> Plan | None:
-    """The plan of a gang that fits nowhere, with those who move for it; None if no move is worth it.
+    """The plan of a gang that fits nowhere, with the attempts that move for it; None if no move is worth it.
 
-    First sets: the victims of least score among all who may be moved, by the search of preemption; then
-    again without the one who found no place. Then each attempt alone. O((SETS_TRIED + SINGLES_TRIED) searches).
+    First sets: the victims of least score among all that may be moved, by the search of preemption; then
+    again without the one that found no place. Then each attempt alone. O((SETS_TRIED + SINGLES_TRIED) searches).
     """
     movable = {a.job: a for a in _movable(search, worth_gpu_s)}
     if not movable or search.best(msgspec.structs.replace(ask, mode=Free())).plan is not None:
@@ -96,7 +96,7 @@ def moving_cost(plan: Plan) -> float:
 
 
 def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
-    """Who may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
+    """The attempts that may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
     profile, now = search.profile, search.now
     return [
         a
@@ -142,7 +142,7 @@ def _moving(
     among: Mapping[str, Allocation],
     worth_gpu_s: float,
 ) -> tuple[Plan | None, str | None]:
-    """The cheapest plan that moves some of these; or, without one, who had better stay, if anybody."""
+    """The cheapest plan that moves some of these; or, without one, the job that had better stay, if any."""
     cleared = _cleared(search, ask, among)
     if cleared is None or not cleared.victims:
         return None, None
@@ -175,7 +175,7 @@ def _cleared(
 def _with_places(
     search: PreemptiveSearch, ask: PlacementRequest, cleared: Plan
 ) -> tuple[Plan | None, str | None]:
-    """The plan with a place for each who moves, the largest first; or who finds none."""
+    """The plan with a place for each that moves, the largest first; or the job that finds none."""
     profile, now = search.profile, search.now
     trial = search.columns.trial()
     needs = {group.name: group.resources for group in ask.groups}

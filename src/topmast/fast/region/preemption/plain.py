@@ -25,7 +25,7 @@ from topmast.fast.region.preemption.branching import (
     Decisions,
     Offer,
 )
-from topmast.fast.region.preemption.kernels import OPEN_LIMIT, Scratch
+from topmast.fast.region.preemption.host_offers import OPEN_LIMIT, Scratch
 from topmast.fast.region.preemption.price import Terms, price_of
 from topmast.fast.region.search.compiled import Choice, choices_in, question_of
 from topmast.fast.region.search.kernels import EPSILON, NOWHERE, Question
@@ -35,7 +35,7 @@ from topmast.policies.options import Profile, ScoreWeights
 
 
 class Cleared(Struct, frozen=True):
-    """Where a gang would sit, and the rows of those who must go for it."""
+    """Where a gang would sit, and the rows of the attempts that are stopped for it."""
 
     cluster: int
     choice: Choice

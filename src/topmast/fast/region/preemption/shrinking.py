@@ -1,7 +1,7 @@
 """Elastic attempts in another size: smaller, to make room for a gang that fits nowhere, or larger, on idle GPUs.
 
-Whoever changes its size stops as if preempted, with its checkpoint, and goes on at a place that is kept for it, like
-somebody who is moved (`migration`): on the GPU model that it has, on seats that are free or its own.
+An attempt that changes its size stops as if preempted, with its checkpoint, and goes on at a place that is kept for it,
+like one that is moved (`moving`): on the GPU model that it has, on seats that are free or its own.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _spare_milli(allocation: Allocation, band: Band) -> int:
 
 
 def least_tasks(group: TaskGroup, own: Band, other: Band) -> int:
-    """How many tasks of an elastic group stay, whoever of band ``other`` waits.
+    """How many tasks of an elastic group stay while work of band ``other`` waits.
 
     To work of a lower band it gives only what it has beyond its count.
     """
@@ -142,7 +142,7 @@ def _sized(
 def _priced(
     search: Search, found: Plan, among: Sequence[Allocation], places: dict[str, Plan]
 ) -> Plan:
-    """The plan with those who change their seats, and what that costs in the terms of preemption."""
+    """The plan with the attempts that change their seats, and what that costs in the terms of preemption."""
     changed = [a for a in among if _where(places[a.job]) != _where(a.plan)]
     smaller = tuple(
         Victim(a.job, a.epoch, cost_gpu_s(a, search.profile, search.now), places[a.job])

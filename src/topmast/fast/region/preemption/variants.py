@@ -1,9 +1,8 @@
 """Compiled kernels for gangs that need room made: what a host can take for which victims.
 
-The victims on a host are tried in every combination. Each makes a host of its own, as it would be with
-those gone (a *guise*), whose options `gangs.py` lists as those of any other; put together again with the
-price of the victims, they are the options of the host. No kernel here calls one of another file: a
-compiled kernel does not notice when that file changes.
+The victims on a host are tried in every combination. Each makes a *variant* of the host, as it would be with those
+gone, whose options `search.host_options` lists as those of any other host; put together again with the
+price of the victims, they are the options of the host.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ class Prices(NamedTuple):
     """(N) whether the attempt is on this host alone."""
 
 
-class Guises(NamedTuple):
+class HostVariants(NamedTuple):
     """The hosts looked at with each combination of victims gone."""
 
     hosts: Hosts
     real: I64
-    """(guises) the number of the host."""
+    """(variants) the number of the host."""
     mask: I64
-    """(guises) bit i: the i-th entry of the host in ``entry`` is gone."""
+    """(variants) bit i: the i-th entry of the host in ``entry`` is gone."""
     price: F64
     start: I64
-    """(hosts looked at + 1) the guises of each."""
+    """(hosts looked at + 1) the variants of each."""
     entry: I64
     """The entries that are open, host by host."""
     entry_start: I64
@@ -94,14 +93,14 @@ def _dearness(held: Held, prices: Prices, entry: int) -> float:
 
 @inner
 def _combinations(victims: int) -> int:
-    """How many guises a host with so many victims has."""
+    """How many variants a host with so many victims has."""
     exact = min(victims, EXACT_VICTIMS)
     return (1 << exact) + victims - exact
 
 
 @kernel
-def guises_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> Guises:
-    """The ``hosts`` with each combination of their open victims gone. O(guises * slots)."""
+def variants_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> HostVariants:
+    """The ``hosts`` with each combination of their open victims gone. O(variants * slots)."""
     looked = hosts.shape[0]
     entry = np.empty(held.attempt.shape[0], np.int64)
     entry_start = np.zeros(looked + 1, np.int64)
@@ -127,52 +126,52 @@ def guises_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> Guises:
         np.zeros(total, np.int64),
         np.ones(total, np.bool_),
     )
-    guises = Guises(
+    variants = HostVariants(
         free, np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total), start, entry,
         entry_start,
     )  # fmt: skip
     for n in range(looked):
         for i in range(start[n], start[n + 1]):
-            _make(h, held, prices, hosts[n], guises, n, i)
-    return guises
+            _make(h, held, prices, hosts[n], variants, n, i)
+    return variants
 
 
 @inner
 def _make(
-    h: Hosts, held: Held, prices: Prices, host: int, guises: Guises, n: int, guise: int
+    h: Hosts, held: Held, prices: Prices, host: int, variants: HostVariants, n: int, variant: int
 ) -> None:
-    """Write one guise of a host. O(slots + entries)."""
-    free = guises.hosts
+    """Write one variant of a host. O(slots + entries)."""
+    free = variants.hosts
     slots = h.offset[host + 1] - h.offset[host]
-    base = free.offset[guise]
-    free.offset[guise + 1] = base + slots
+    base = free.offset[variant]
+    free.offset[variant + 1] = base + slots
     for i in range(slots):
         free.free_milli[base + i] = h.free_milli[h.offset[host] + i]
-    free.cpus[guise] = h.cpus[host]
-    free.memory[guise] = h.memory[host]
-    free.usable[guise] = h.usable[host]
-    number = guise - guises.start[n]
-    low, high = guises.entry_start[n], guises.entry_start[n + 1]
+    free.cpus[variant] = h.cpus[host]
+    free.memory[variant] = h.memory[host]
+    free.usable[variant] = h.usable[host]
+    number = variant - variants.start[n]
+    low, high = variants.entry_start[n], variants.entry_start[n + 1]
     exact = min(high - low, EXACT_VICTIMS)
     mask = number if number < 1 << exact else (1 << (number - (1 << exact) + exact + 1)) - 1
-    guises.real[guise] = host
-    guises.mask[guise] = mask
+    variants.real[variant] = host
+    variants.mask[variant] = mask
     for i in range(high - low):
         if mask >> i & 1:
-            guises.price[guise] += prices.price[guises.entry[low + i]]
-            _give_back(h, held, host, guises.entry[low + i], free, guise)
+            variants.price[variant] += prices.price[variants.entry[low + i]]
+            _give_back(h, held, host, variants.entry[low + i], free, variant)
     for e in range(held.start[host], held.start[host + 1]):
         if prices.settled[held.attempt[e]] == PREEMPT:
-            _give_back(h, held, host, e, free, guise)
+            _give_back(h, held, host, e, free, variant)
 
 
 @inner
-def _give_back(h: Hosts, held: Held, host: int, entry: int, free: Hosts, guise: int) -> None:
+def _give_back(h: Hosts, held: Held, host: int, entry: int, free: Hosts, variant: int) -> None:
     for i in range(held.slot_start[entry], held.slot_start[entry + 1]):
-        slot = held.slot[i] - h.offset[host] + free.offset[guise]
+        slot = held.slot[i] - h.offset[host] + free.offset[variant]
         free.free_milli[slot] += held.milli[i]
-    free.cpus[guise] += held.cpus[entry]
-    free.memory[guise] += held.memory[entry]
+    free.cpus[variant] += held.cpus[entry]
+    free.memory[variant] += held.memory[entry]
 
 
 @inner
@@ -197,18 +196,18 @@ def _has(kinds: Kinds, kind: int, state: int, fill: int) -> bool:
 
 @inner
 def _needless(
-    guises: Guises, kinds: Kinds, own: Bools, choice: int, n: int, guise: int, option: int
+    variants: HostVariants, kinds: Kinds, own: Bools, choice: int, n: int, variant: int, option: int
 ) -> bool:
     """Whether one of the victims that are on this host alone could stay. O(victims * log options)."""
     o = kinds.options
-    low = guises.entry_start[n]
-    exact = min(guises.entry_start[n + 1] - low, EXACT_VICTIMS)
-    if guise - guises.start[n] >= 1 << exact:
-        kind = kinds.of_host[choice, guise - 1]
+    low = variants.entry_start[n]
+    exact = min(variants.entry_start[n + 1] - low, EXACT_VICTIMS)
+    if variant - variants.start[n] >= 1 << exact:
+        kind = kinds.of_host[choice, variant - 1]
         return _has(kinds, kind, o.state[option], o.fill[option])
     for i in range(exact):
-        if guises.mask[guise] >> i & 1 and own[guises.entry[low + i]]:
-            kind = kinds.of_host[choice, guise - (1 << i)]
+        if variants.mask[variant] >> i & 1 and own[variants.entry[low + i]]:
+            kind = kinds.of_host[choice, variant - (1 << i)]
             if _has(kinds, kind, o.state[option], o.fill[option]):
                 return True
     return False
@@ -216,15 +215,15 @@ def _needless(
 
 @kernel
 def put_together(
-    guises: Guises, kinds: Kinds, own: Bools, hosts: I64, states: int, total: int
+    variants: HostVariants, kinds: Kinds, own: Bools, hosts: I64, states: int, total: int
 ) -> tuple[Options, I64, I64]:
-    """The options of the ``hosts``, of all their guises; where each one's begin; the kind of each host.
+    """The options of the ``hosts``, of all their variants; where each one's begin; the kind of each host.
 
     Of options with equal vectors those are kept than which none is cheaper and takes more fillers. A
-    victim on this host alone is in none that it could be spared in. O(guises * options * victims).
+    victim on this host alone is in none that it could be spared in. O(variants * options * victims).
     """
     choices = kinds.of_host.shape[0]
-    o = _room(guises, kinds)
+    o = _room(variants, kinds)
     after = np.empty(o.state.shape[0], np.int64)
     first = np.empty(states, np.int64)
     for state in range(states):
@@ -237,8 +236,8 @@ def put_together(
             of_host[choice, host] = NOWHERE
         for n in range(hosts.shape[0]):
             end = start[made]
-            for guise in range(guises.start[n], guises.start[n + 1]):
-                end = _add(guises, kinds, own, choice, n, guise, o, first, after, end)
+            for variant in range(variants.start[n], variants.start[n + 1]):
+                end = _add(variants, kinds, own, choice, n, variant, o, first, after, end)
             end = _tidy(o, first, start[made], end)
             if end > start[made]:
                 of_host[choice, hosts[n]] = made
@@ -248,12 +247,12 @@ def put_together(
 
 
 @inner
-def _room(guises: Guises, kinds: Kinds) -> Options:
-    """Room for the options of all guises."""
+def _room(variants: HostVariants, kinds: Kinds) -> Options:
+    """Room for the options of all variants."""
     size = 0
     for choice in range(kinds.of_host.shape[0]):
-        for guise in range(guises.real.shape[0]):
-            kind = kinds.of_host[choice, guise]
+        for variant in range(variants.real.shape[0]):
+            kind = kinds.of_host[choice, variant]
             if kind != NOWHERE:
                 size += kinds.start[kind + 1] - kinds.start[kind]
     return new_options(size)
@@ -261,22 +260,22 @@ def _room(guises: Guises, kinds: Kinds) -> Options:
 
 @inner
 def _add(
-    guises: Guises, kinds: Kinds, own: Bools, choice: int, n: int, guise: int,
+    variants: HostVariants, kinds: Kinds, own: Bools, choice: int, n: int, variant: int,
     o: Options, first: I64, after: I64, end: int,
 ) -> int:  # fmt: skip
-    """Add the options of a guise that are as good as none of its host; returns where they end."""
-    kind = kinds.of_host[choice, guise]
+    """Add the options of a variant that are as good as none of its host; returns where they end."""
+    kind = kinds.of_host[choice, variant]
     if kind == NOWHERE:
         return end
     for i in range(kinds.start[kind], kinds.start[kind + 1]):
-        cost = kinds.options.cost[i] + guises.price[guise]
+        cost = kinds.options.cost[i] + variants.price[variant]
         state, fill = kinds.options.state[i], kinds.options.fill[i]
         if _is_beaten(o, first, after, state, fill, cost):
             continue
-        if guises.mask[guise] and _needless(guises, kinds, own, choice, n, guise, i):
+        if variants.mask[variant] and _needless(variants, kinds, own, choice, n, variant, i):
             continue
         _put(o, first, after, end, state, fill, cost)
-        o.mask[end] = guises.mask[guise]
+        o.mask[end] = variants.mask[variant]
         end += 1
     return end
 

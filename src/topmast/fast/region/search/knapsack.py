@@ -47,7 +47,7 @@ class Options(NamedTuple):
     """Fillers that fit beside them."""
     cost: F64
     mask: I64
-    """The victims that go for it: see `guises.py`."""
+    """The victims that go for it, as bits (see `preemption.variants`)."""
 
 
 @inner
