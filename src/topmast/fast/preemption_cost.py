@@ -1,6 +1,6 @@
 """What stopping a running attempt costs: the only place where this is written.
 
-Python and the compiled kernels call the same function (`placement.price` compiles it). It must not fall when
+Python and the compiled kernels call the same function (`region.preemption.price` compiles it). It must not fall when
 a weight, a time or a number of GPUs grows: the floors of the search for victims rest on that.
 """
 
