@@ -243,7 +243,7 @@ def check_no_inversion(world: World) -> None:
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
             continue
-        if not world.queue.rounds.may_start(record.id):
+        if not world.queue.grants.may_start(record.id):
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)
@@ -280,7 +280,7 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
         return None
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
-        grant = queue.rounds.grant(record.id)  # in a round, its model and no other
+        grant = queue.grants.grant(record.id)  # in a round, its model and no other
         choices = queue.choices(spec, over_quota)
         choices = tuple(choice for choice in choices if grant is None or choice == grant.choice)
         if not choices or (over_quota and _lenders_are_short(queue)):

@@ -428,7 +428,7 @@ class Simulation:
         summary["never_startable"] = len(self.set_aside)
         summary["waiting"] = len(waiting)
         rounds = queue.rounds
-        if rounds.is_on:
+        if rounds is not None:
             summary["rounds"] = {
                 "count": rounds.count, "solves": rounds.solves, "failures": rounds.failures,
                 "failure": rounds.last_failure, "named": rounds.named_in_all,

@@ -160,8 +160,8 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     queue.waits_no_more(record)
     queue.durations.over(record.id)
     queue.binding.forget(record.id, queue.now)
-    queue.rounds.forget(record.id)
-    queue.elastic.forget(record.id)
+    for hook in queue.hooks:
+        hook.on_over(record.id)
     queue.skipped.pop(record.id, None)
     record.finish_s = finish_s
     queue.finished.append(record.id)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.turns import account_for, partner_of
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -133,15 +131,13 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     record = _current(queue, event.job, event.epoch)
     if record is None:
         return
-    partner = partner_of(queue, record)
-    account_for(queue, [record] if partner is None else [record, partner])
+    for hook in queue.hooks:
+        hook.before_end(queue, record)
     queue.decide(what_becomes(queue, record, event))
     if record.finished:
         release_place(queue, record)
-    if queue.rounds.left(record.id):
-        queue.backlog.unblock(
-            Anything()
-        )  # those who had to stop have: what is free is there for all
+    for hook in queue.hooks:
+        hook.on_ended(queue, record)
     _grow_if_due(queue)
 
 

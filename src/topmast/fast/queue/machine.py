@@ -19,15 +19,51 @@ from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.data import datasets
+from topmast.fast.queue.elastic.hooks import ElasticHooks
+from topmast.fast.queue.hooks import QueueHooks
+from topmast.fast.queue.rounds.hooks import RoundHooks
+from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.owners import owners_of, settled
+from topmast.policies.base import (
+    BindPolicy,
+    OrderPolicy,
+    PairSpeeds,
+    ReservePolicy,
+    ScorePolicy,
+    SharePolicy,
+)
+from topmast.policies.options import Profile
 
 
 class GlobalQueue(QueueViews):
-    """The machine of the world. There is one. Each event has a function, each fact another."""
+    """The machine of the world. There is one. Each event has a function, each fact another.
+
+    It alone knows the hooks: rounds where time is shared, and sizes where jobs may change theirs.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        order: OrderPolicy,
+        bind: BindPolicy | None = None,
+        score: ScorePolicy | None = None,
+        share: SharePolicy | None = None,
+        reserve: ReservePolicy | None = None,
+        pair_speeds: PairSpeeds | None = None,
+    ) -> None:
+        self.rounds = None if share is None else Rounds(profile.shares, share)
+        super().__init__(profile, order, bind, score, reserve, self.rounds)
+        self.pair_speeds = pair_speeds
+        hooks = list[QueueHooks]()
+        if self.rounds is not None:
+            hooks.append(RoundHooks(self.rounds, self.entitlements, pair_speeds))
+        if profile.elastic.grow or profile.elastic.shrink:
+            hooks.append(ElasticHooks(profile.elastic))
+        self.hooks = tuple(hooks)
 
     def _configure(self, event: m.ConfigureFleet) -> None:
         names = {region.name for region in event.fleet.regions}
@@ -74,16 +110,9 @@ class GlobalQueue(QueueViews):
                 self.reach.next_retry_s(),
                 self.catalogue.deletions.next_s(),
                 self.binding.next_s(),
-                self.elastic.next_s(),
-                self._next_round_s(),
+                *(hook.next_s(self) for hook in self.hooks),
             )
         )
-
-    def _next_round_s(self) -> float | None:
-        """When the next round begins, if time is shared and there is anybody to share it."""
-        if not self.rounds.is_on or not (self.placed or len(self.backlog.ranking)):
-            return None
-        return self.rounds.next_s(self.now)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureFleet: _configure,

@@ -26,10 +26,8 @@ from topmast.fast.queue.cycle.liveness import Reach
 from topmast.fast.queue.cycle.prefetch import Prefetch
 from topmast.fast.queue.data.catalogue import Catalogue, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Fetches
-from topmast.fast.queue.elastic.sizes import Elastic
+from topmast.fast.queue.hooks import Grants, QueueHooks
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.kinds import Kinds
-from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.absent import given
@@ -41,10 +39,8 @@ from topmast.model.states import WAITING
 from topmast.policies.base import (
     BindPolicy,
     OrderPolicy,
-    PairSpeeds,
     ReservePolicy,
     ScorePolicy,
-    SharePolicy,
 )
 from topmast.policies.options import Preemption, Profile
 
@@ -90,13 +86,15 @@ class QueueState(EventMachine):
         order: OrderPolicy,
         bind: BindPolicy | None = None,
         score: ScorePolicy | None = None,
-        share: SharePolicy | None = None,
         reserve: ReservePolicy | None = None,
-        pair_speeds: PairSpeeds | None = None,
+        grants: Grants | None = None,
     ) -> None:
+        """``grants``: of a policy that shares time; None: every job may have what it asked for."""
         super().__init__()
         self.profile = profile
-        self.pair_speeds = pair_speeds
+        self.grants = grants or Grants()
+        self.hooks: tuple[QueueHooks, ...] = ()
+        """Policies that act at the steps of the queue, in their order."""
         self.order = order
         self.binding = EarlyBinding(profile.bind, bind)
         self.model_reservation = ModelReservation(reserve, profile.reserve.patience_s)
@@ -113,9 +111,6 @@ class QueueState(EventMachine):
         self.attained_service = AttainedService(order)
         self.topology_policy = TopologyPolicy(score)
         self.mix = Mix()
-        self.rounds = Rounds(profile.shares, share)
-        self.kinds = Kinds(self.fleet, self.entitlements)
-        self.elastic = Elastic(profile.elastic)
         self.backlog = self._empty_backlog()
         self.finished: list[str] = []
         self.next_job = 1
@@ -142,7 +137,7 @@ class QueueState(EventMachine):
 
     def _empty_backlog(self) -> Backlog:
         fairness = lambda tenant: self.ledger.fairness(tenant)  # noqa: E731
-        return Backlog(self.order, fairness, self.durations, self.topology_policy, self.rounds)
+        return Backlog(self.order, fairness, self.durations, self.topology_policy, self.grants)
 
     @property
     def has_forgotten(self) -> bool:
@@ -156,8 +151,8 @@ class QueueState(EventMachine):
         self.binding.configure(fleet, self.jobs, self.now)
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
-        self.kinds = Kinds(fleet, self.entitlements)
-        self.rounds.reset()
+        for hook in self.hooks:
+            hook.on_fleet(fleet, self.entitlements)
         self.topology_policy.configure(fleet)
         self.regions = sorted(region.name for region in fleet.regions)
         self.gpus_by_region = {
@@ -171,12 +166,14 @@ class QueueState(EventMachine):
         """
         self.fleet = fleet
         self.binding.configure(fleet, self.jobs, self.now)
-        self.kinds = Kinds(fleet, self.entitlements)
+        for hook in self.hooks:
+            hook.on_owners(fleet, self.entitlements)
         self.topology_policy.configure(fleet)
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. It may do more than others of its class where it may stop those behind it."""
-        self.rounds.changed = True
+        for hook in self.hooks:
+            hook.on_enqueued()
         self.backlog.add(record, self.now)
         self.binding.waits(record, self.now)
         self.priority_timers.note(self.backlog, record, self.now)
@@ -199,7 +196,8 @@ class QueueState(EventMachine):
     def book(self, record: JobRecord, plan: Plan) -> None:
         """Count what a plan holds on its tenant. O(models)."""
         self.placed[record.id] = record
-        self.elastic.book(record)
+        for hook in self.hooks:
+            hook.on_booked(record)
         tenant, over_quota = record.spec.tenant, record.over_quota
         for model, milli in plan.held().items():
             self.ledger.take(tenant, plan.region, model, milli, over_quota)
@@ -208,7 +206,8 @@ class QueueState(EventMachine):
         """Give back what a job's plan held, if it has one. O(models)."""
         plan = record.plan
         self.placed.pop(record.id, None)
-        self.elastic.unbook(record.id)
+        for hook in self.hooks:
+            hook.on_unbooked(record.id)
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
@@ -279,7 +278,8 @@ class QueueState(EventMachine):
         self.attained_service.restore(state.services_gpu_s)
         self.priority_timers = PriorityTimers(self.order, self.profile.rerank_interval_s)
         self.placed = {}
-        self.elastic = Elastic(self.profile.elastic)
+        for hook in self.hooks:
+            hook.on_restored()
         self.backlog = self._empty_backlog()
         for record in self.jobs.values():
             if record.plan is not None:

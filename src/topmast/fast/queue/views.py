@@ -205,7 +205,7 @@ class QueueViews(QueueState):
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
         verdict = self.verdict_of(job_class)
-        detail = "; ".join(part for part in (verdict.detail, self.rounds.news(record.id)) if part)
+        detail = "; ".join(part for part in (verdict.detail, self.grants.news(record.id)) if part)
         return self.as_reached(replace(verdict, detail=detail))
 
     def verdict_of(self, one: JobClass) -> Verdict:

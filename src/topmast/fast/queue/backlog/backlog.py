@@ -8,7 +8,7 @@ something changes that may help it (`blocked`). The order of all jobs is that of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -28,12 +28,10 @@ from topmast.fast.queue.backlog.placement_class import Key as ClassKey
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
+from topmast.fast.queue.hooks import Grant, Grants
 from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.rounds.candidates import Grant
-from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.policies.base import OrderPolicy, QueueView
-from topmast.policies.options import ShareOptions
 
 
 class Backlog:
@@ -45,14 +43,14 @@ class Backlog:
         fairness: Callable[[str], float],
         durations: Durations,
         topology_policy: TopologyPolicy | None = None,
-        rounds: Rounds | None = None,
+        grants: Grants | None = None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
         self.unblock, self.block = self.blocked.unblock, self.blocked.block
         self.durations = durations
         self.topology_policy = topology_policy or TopologyPolicy(None)
-        self.rounds = Rounds(ShareOptions(), None) if rounds is None else rounds
+        self.grants = grants or Grants()
         self.job_classes: dict[ClassKey, JobClass] = {}
         self._class_of: dict[str, JobClass] = {}
         """By job."""
@@ -72,7 +70,7 @@ class Backlog:
             self._delays.set(record.id, record.not_before_s, record.number)
             self._delayed[record.id] = record
             return
-        grant = self.rounds.grant(record.id)
+        grant = self.grants.grant(record.id)
         topology = self.topology_policy.topology_of(record.spec)
         placement = placement_key(record.spec, topology, record.avoid_hosts, record.bound, grant)
         found = self.job_classes.get(job_key(record.spec, placement))
@@ -132,7 +130,7 @@ class Backlog:
             executed_s=executed_s,
             first_start_s=math.inf if record.first_start_s is None else record.first_start_s,
             since_s=record.submit_s if record.stopped_s is None else record.stopped_s,
-            turn=self.rounds.turn(record.id),
+            turn=self.grants.turn(record.id),
         )
 
     def remove(self, job: str) -> None:
@@ -203,13 +201,15 @@ class Backlog:
         if self.blocked.stopped is not None:
             self.unblock(Anything())  # another job may be the first now
 
-    def take_turns(self, waiting: Sequence[JobRecord], now: float) -> None:
+    def take_turns(
+        self, waiting: Sequence[JobRecord], turns: Mapping[str, float], now: float
+    ) -> None:
         """A round began: rank anew, and try all jobs with their new grants. O(jobs log jobs)."""
         for record in waiting:
-            if self._class_of[record.id].grant != self.rounds.grant(record.id):
+            if self._class_of[record.id].grant != self.grants.grant(record.id):
                 self.remove(record.id)
                 self.add(record, now)
-        self.ranking.take_turns(self.rounds.turns())
+        self.ranking.take_turns(turns)
         self.order_changed(now)
 
     def order_changed(self, now: float) -> None:

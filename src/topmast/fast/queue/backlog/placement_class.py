@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
 
-from topmast.fast.queue.rounds.candidates import Grant
+from topmast.fast.queue.hooks import Grant
 from topmast.fast.queue.tenancy.entitlements import Wanted
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, JobSpec, Resources, Topology

@@ -71,7 +71,7 @@ def unknown_data(queue: QueueViews, record: JobRecord) -> Verdict | None:
 
 def not_its_turn(queue: QueueViews, record: JobRecord) -> Verdict | None:
     """Time is shared, and other jobs have this round."""
-    if queue.rounds.may_start(record.id):
+    if queue.grants.may_start(record.id):
         return None
     return Verdict(FULL, "this round gives the GPUs to other jobs")
 

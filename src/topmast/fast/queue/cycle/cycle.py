@@ -15,9 +15,7 @@ from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.deciding import decide
 from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
 from topmast.fast.queue.data.datasets import order_deletion
-from topmast.fast.queue.elastic.scale_up import enlarge, look_at_sizes
 from topmast.fast.queue.lifecycle import bind_again
-from topmast.fast.queue.rounds.turns import begin_round
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
@@ -43,11 +41,8 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.now - queue.backlog.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.backlog.rerank(queue.now)
         queue.mix.settle()
-    if queue.rounds.is_due(queue.now) and queue.decision is None:
-        begin_round(queue)
-    look_s = queue.elastic.next_s()
-    if look_s is not None and look_s <= queue.now:
-        look_at_sizes(queue)
+    for hook in queue.hooks:
+        hook.on_wake(queue)
     queue.budget = ASKS_PER_WAKE
     if queue.decision is not None and queue.decision.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.decision)
@@ -110,8 +105,8 @@ def _all_decided(queue: QueueViews) -> None:
     """No job is left to be asked about."""
     for region, jobs in queue.prefetch.release():
         queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
-    if queue.elastic.may_grow:
-        enlarge(queue)
+    for hook in queue.hooks:
+        hook.on_all_decided(queue)
 
 
 def offered(queue: QueueViews, event: m.RegionBids) -> None:
@@ -171,14 +166,16 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the fleet placer names the classes that it may help."""
     queue.prefetch.spoil(event.region)
-    queue.elastic.room_came = True
+    for hook in queue.hooks:
+        hook.on_room(event.region)
     if len(queue.backlog.ranking):
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(event.region, event.clusters))
 
 
 def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
-    """Other hosts take work than before: what the next round can grant is something else."""
-    queue.rounds.serves(event.region, event.gpus)
+    """Other hosts take work than before."""
+    for hook in queue.hooks:
+        hook.on_out_of_service(event.region, event.gpus)
 
 
 def may_fit(queue: QueueViews, event: m.Unblocked) -> None:

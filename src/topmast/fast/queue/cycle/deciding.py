@@ -99,8 +99,8 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
     queue.prefetch.take(plan.region, hold, plan.gpus_milli)
-    if guest := queue.rounds.guest_of(record.id):
-        queue.let_try(guest)
+    for hook in queue.hooks:
+        hook.on_committed(queue, record)
     queue.send(
         ids.placer(plan.region),
         m.CommitPlan(

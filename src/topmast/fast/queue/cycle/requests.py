@@ -95,7 +95,7 @@ def _upcoming(
         job_class = queue.backlog.job_class(candidate.job)
         choices = queue.choices_of(job_class, candidate.over_quota)
         choices = queue.allowed(record.spec, record, choices)
-        if not queue.rounds.may_start(candidate.job):
+        if not queue.grants.may_start(candidate.job):
             break
         if not choices or queue.catalogue.unknown(record.spec.datasets):
             continue

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import RoomFreed
 from topmast.fast.queue.backlog.placement_class import JobClass
-from topmast.fast.queue.elastic.sizes import Promise
+from topmast.fast.queue.elastic.sizes import Elastic, Promise
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
@@ -31,15 +31,15 @@ COULD_USE_ROOM = (
 )
 
 
-def look_at_sizes(queue: QueueViews) -> None:
+def look_at_sizes(queue: QueueViews, sizes: Elastic) -> None:
     """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
 
     Asked about again are those who were refused and need no more GPUs than a region has idle and may free: necessary,
     not sufficient. O(elastic jobs + placement classes x regions).
     """
-    if not queue.elastic.look(queue.now):
+    if not sizes.look(queue.now):
         return
-    spare = queue.elastic.spare_milli(queue.now)
+    spare = sizes.spare_milli(queue.now)
     helped = [
         placement.number
         for placement, spec in queue.backlog.blocked.for_room()
@@ -65,14 +65,13 @@ def idle_milli(queue: QueueViews, region: str) -> int:
     return max(0, present_milli - queue.ledger.by_region.get(region, 0))
 
 
-def enlarge(queue: QueueViews) -> None:
+def enlarge(queue: QueueViews, elastic: Elastic) -> None:
     """Nobody is left to be asked about: tell the smallest, for what they asked, how far they may grow.
 
     O(job classes + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
     """
-    elastic = queue.elastic
     elastic.may_grow = False
-    growing = _in_turn(queue)
+    growing = _in_turn(queue, elastic)
     wanted = _wanted_models(queue, {plan.model for _, _, plan in growing})
     if wanted is None:
         return
@@ -85,7 +84,7 @@ def enlarge(queue: QueueViews) -> None:
             break
         if plan.model in wanted or plan.by_model:
             continue
-        tasks = _most_tasks(queue, record, group, plan)
+        tasks = _most_tasks(queue, elastic, record, group, plan)
         if tasks > plan.tasks_of(group.name):
             told += 1
             elastic.asked_s[record.id] = queue.now
@@ -93,31 +92,33 @@ def enlarge(queue: QueueViews) -> None:
             queue.send(ids.placer(plan.region), order)
 
 
-def _in_turn(queue: QueueViews) -> list[tuple[JobRecord, TaskGroup, Plan]]:
+def _in_turn(queue: QueueViews, elastic: Elastic) -> list[tuple[JobRecord, TaskGroup, Plan]]:
     """Jobs that may grow: who was told the longest ago goes first, then who has the least of what it asked for."""
     found = []
-    for record in queue.elastic.placed.values():
+    for record in elastic.placed.values():
         group, plan = record.spec.elastic, record.plan
         if group is None or plan is None or record.state is not JobState.RUNNING:
             continue
-        if not queue.elastic.is_settled(record, queue.now):
+        if not elastic.is_settled(record, queue.now):
             continue
         if record.over_quota and queue.choices(record.spec, over_quota=False):
             continue  # it would come back within its quota, and smaller
-        told_s = queue.elastic.asked_s.get(record.id, float("-inf"))
+        told_s = elastic.asked_s.get(record.id, float("-inf"))
         tasks = plan.tasks_of(group.name)
         found.append(((told_s, tasks / group.count, record.number), (record, group, plan)))
     return [what for _, what in sorted(found, key=lambda pair: pair[0])]
 
 
-def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Plan) -> int:
+def _most_tasks(
+    queue: QueueViews, elastic: Elastic, record: JobRecord, group: TaskGroup, plan: Plan
+) -> int:
     """The most tasks that a job may grow to, by quota and by the GPUs that its region has idle; notes what that takes."""
     per_task_milli = plan.milli_per_task(group.name)
     now = plan.tasks_of(group.name)
     if not per_task_milli:
         return now
     high = min(group.most, now + idle_milli(queue, plan.region) // per_task_milli)
-    promised = queue.elastic.promises.values()
+    promised = elastic.promises.values()
     before_milli = sum(p.milli for p in promised if p.model == plan.model)
     ledger, tenant = queue.ledger, record.spec.tenant
     may = ledger.may_borrow if record.over_quota else ledger.has_room
@@ -128,7 +129,7 @@ def _most_tasks(queue: QueueViews, record: JobRecord, group: TaskGroup, plan: Pl
     most = high if high <= now or fits(high) else most_that(fits, now, high)
     if most > now:
         more_milli = (most - now) * per_task_milli
-        queue.elastic.promises[record.id] = Promise(plan.model, more_milli)
+        elastic.promises[record.id] = Promise(plan.model, more_milli)
     return most
 
 

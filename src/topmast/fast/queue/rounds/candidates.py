@@ -64,14 +64,6 @@ class RoundCapacity(Struct, frozen=True):
     pairs: Callable[[], Pairs | None] = lambda: None
 
 
-class Grant(Struct, frozen=True):
-    """A model (number) for a job in this round; ``choice``: which of its accelerators that is; ``beside``: on whose GPUs."""
-
-    model: int
-    choice: int
-    beside: str = ""
-
-
 def view_of(
     contenders: Sequence[RoundCandidate],
     accounts: Sequence[Account],

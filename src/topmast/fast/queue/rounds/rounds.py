@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from topmast.fast.queue.hooks import Grant, Grants
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds.candidates import (
     Account,
-    Grant,
     RoundCandidate,
     RoundCapacity,
     view_of,
@@ -29,10 +29,10 @@ from topmast.policies.base import Floats, Ints, Parts, SharePolicy
 from topmast.policies.options import ShareOptions
 
 
-class Rounds:
-    """Who runs where in the present round, and who is next; ``share`` None: time is not shared."""
+class Rounds(Grants):
+    """Who runs where in the present round, and who is next."""
 
-    def __init__(self, options: ShareOptions, share: SharePolicy | None) -> None:
+    def __init__(self, options: ShareOptions, share: SharePolicy) -> None:
         self.options = options
         self.share = share
         self.ends_s = -math.inf
@@ -65,11 +65,6 @@ class Rounds:
         self._span_s = 0.0
         """How long all rounds were, what is long ago less."""
 
-    @property
-    def is_on(self) -> bool:
-        """Whether time is shared at all."""
-        return self.share is not None
-
     # --- what the queue asks ------------------------------------------------------------------------
 
     def grant(self, job: str) -> Grant | None:
@@ -82,22 +77,22 @@ class Rounds:
 
     def turn(self, job: str) -> float:
         """The place of a job in this round; those who came later stand behind all."""
-        return self._turns.get(job, math.inf) if self.share is not None else 0.0
+        return self._turns.get(job, math.inf)
 
     def may_start(self, job: str) -> bool:
         """Whether a waiting job may be placed now: it has a grant, or nobody with one can use what is free."""
-        if self.share is None or job in self._grants or job in self._outside:
+        if job in self._grants or job in self._outside:
             return True
         return self.share.fills and self.options.reuse and not self.leaving
 
     def is_due(self, now: float) -> bool:
         """Whether the next round shall begin."""
-        return self.share is not None and self.next_s(now) <= now
+        return self.next_s(now) <= now
 
     def next_s(self, now: float) -> float:
         """When the next round begins: when this one is over; with a change, if what is free goes to no one else."""
         share = self.share
-        if share is None or not self.changed or share.fills or not self.options.reuse:
+        if not self.changed or share.fills or not self.options.reuse:
             return self.ends_s
         return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
 
@@ -214,7 +209,6 @@ class Rounds:
         self, contenders: Sequence[RoundCandidate], stage: RoundCapacity, now: float
     ) -> None:
         """Compute fractions; where that fails, the last ones go on."""
-        assert self.share is not None
         accounts = [self._accounts[c.record.id] for c in contenders]
         for contender, account in zip(contenders, accounts, strict=True):
             done_s = account.left_s - contender.left_s
@@ -286,7 +280,6 @@ class Rounds:
 
         A pair takes the GPUs of one. O((contenders + pairs) log x models).
         """
-        assert self.share is not None
         chosen, mate_of = [-1] * len(contenders), [-1] * len(contenders)
         room = free.tolist()
         _grant_who_stays(contenders, chosen, mate_of, room)

@@ -3,47 +3,59 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
+from topmast.fast.queue.rounds.kinds import Kinds
 from topmast.fast.queue.rounds.pairs import pairs_of
+from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import JobState, Outcome
-from topmast.policies.base import Ints
+from topmast.policies.base import Ints, PairSpeeds
 
 LEAST_LEFT_S = 60.0
 """A job that should be over is expected to need so much more work."""
 CAUSE = "its turn is over"
 
 
-def begin_round(queue: QueueViews) -> None:
+class RoundState(Struct):
+    """What rounds know of jobs, of the fleet, and of two jobs on the same GPUs."""
+
+    rounds: Rounds
+    kinds: Kinds
+    pair_speeds: PairSpeeds | None
+    """None: nothing is known of pairs."""
+
+
+def begin_round(queue: QueueViews, own: RoundState) -> None:
     """Account for the round that is over, grant the GPUs anew, and stop who has to make room."""
-    rounds = queue.rounds
-    account_for(queue, list(queue.placed.values()))
+    rounds = own.rounds
+    account_for(queue, own, list(queue.placed.values()))
     weights = _tenant_weights(queue)
-    contenders, outside = _contenders(queue, list(weights))
-    gpus = _gpus(queue)
-    free_milli = _free(queue, contenders, gpus)
+    contenders, outside = _contenders(queue, own, list(weights))
+    gpus = _gpus(queue, own)
+    free_milli = _free(queue, own, contenders, gpus)
     stage = RoundCapacity(
-        queue.kinds.models, gpus, free_milli, np.array(list(weights.values())),
-        lambda: _pairs(queue, contenders),
+        own.kinds.models, gpus, free_milli, np.array(list(weights.values())),
+        lambda: _pairs(queue, own, contenders),
     )  # fmt: skip
     granted = rounds.begin(contenders, outside, stage, queue.now)
     for contender in contenders:
         job = contender.record.id
-        if contender.at >= 0 and (granted.get(job) != contender.at or job in queue.rounds.moving):
-            _stop(queue, contender.record)
+        if contender.at >= 0 and (granted.get(job) != contender.at or job in own.rounds.moving):
+            _stop(queue, own, contender.record)
     waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
-    queue.backlog.take_turns(waiting, queue.now)
+    queue.backlog.take_turns(waiting, rounds.turns(), queue.now)
 
 
-def account_for(queue: QueueViews, records: list[JobRecord]) -> None:
+def account_for(queue: QueueViews, own: RoundState, records: list[JobRecord]) -> None:
     """Note what jobs have received by now."""
     for record in records:
-        queue.rounds.ran(record, _model_of(queue, record), queue.now, partner_of(queue, record))
+        own.rounds.ran(record, _model_of(queue, own, record), queue.now, partner_of(queue, record))
 
 
 def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
@@ -52,29 +64,29 @@ def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
     return other if other is not None and other.beside == record.id else None
 
 
-def _pairs(queue: QueueViews, contenders: list[RoundCandidate]) -> Pairs | None:
+def _pairs(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate]) -> Pairs | None:
     """Who may have the same GPUs at the same time; None where nobody does, or nothing is known."""
-    if not queue.profile.shares.pairs or queue.pair_speeds is None:
+    if not own.rounds.options.pairs or own.pair_speeds is None:
         return None
-    return pairs_of(contenders, queue.kinds.models, queue.pair_speeds)
+    return pairs_of(contenders, own.kinds.models, own.pair_speeds)
 
 
-def _stop(queue: QueueViews, record: JobRecord) -> None:
+def _stop(queue: QueueViews, own: RoundState, record: JobRecord) -> None:
     assert record.plan is not None
-    queue.rounds.leaving[record.id] = None
+    own.rounds.leaving[record.id] = None
     stop = m.StopAttempt(record.id, record.epoch, Outcome.PREEMPTED, CAUSE)
     queue.send(ids.placer(record.plan.region), stop)
 
 
-def _model_of(queue: QueueViews, record: JobRecord) -> int:
+def _model_of(queue: QueueViews, own: RoundState, record: JobRecord) -> int:
     """The number of the model on which a job runs, -1 if that is none or several."""
-    plan, models = record.plan, queue.kinds.models
+    plan, models = record.plan, own.kinds.models
     one = plan is not None and len(plan.held()) == 1 and plan.model in models
     return models.index(plan.model) if plan is not None and one else -1
 
 
 def _contenders(
-    queue: QueueViews, tenants: list[str]
+    queue: QueueViews, own: RoundState, tenants: list[str]
 ) -> tuple[list[RoundCandidate], list[JobRecord]]:
     """Who may want GPUs in this round, and who stands outside: jobs without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
@@ -83,15 +95,15 @@ def _contenders(
     contenders: list[RoundCandidate] = []
     outside: list[JobRecord] = []
     for record in sorted((*going, *waiting), key=lambda record: record.number):
-        kind = queue.kinds.of(record.spec)
-        at = _model_of(queue, record)
+        kind = own.kinds.of(record.spec)
+        at = _model_of(queue, own, record)
         if not kind.runs or (record.plan is not None and (at < 0 or not kind.speeds[at])):
             outside.append(record)
         elif record.plan is not None or _may_run(queue, record):
             contenders.append(
                 RoundCandidate(
-                    record, kind, _left_s(queue, record, at), queue.weight_of(record),
-                    number_of[record.spec.tenant], at, at >= 0 and _stays(queue, record),
+                    record, kind, _left_s(queue, own, record, at), queue.weight_of(record),
+                    number_of[record.spec.tenant], at, at >= 0 and _stays(queue, own, record),
                     partner.id if (partner := partner_of(queue, record)) is not None else "",
                 )
             )  # fmt: skip
@@ -106,43 +118,42 @@ def _may_run(queue: QueueViews, record: JobRecord) -> bool:
     return any(queue.allowed_by_mode(gate).values())
 
 
-def _stays(queue: QueueViews, record: JobRecord) -> bool:
+def _stays(queue: QueueViews, own: RoundState, record: JobRecord) -> bool:
     """Whether a running job may not be stopped by the round that begins."""
-    share = queue.rounds.share
-    assert share is not None
+    share = own.rounds.share
     started = record.state in (JobState.STARTING, JobState.RUNNING)
     young = record.start_s is None or queue.now - record.start_s < queue.profile.min_runtime_s
     return not (share.moves and record.spec.preemptible and started) or young
 
 
-def _left_s(queue: QueueViews, record: JobRecord, at: int) -> float:
+def _left_s(queue: QueueViews, own: RoundState, record: JobRecord, at: int) -> float:
     """Work that is left of a job, in seconds at speed 1, as far as that is known."""
     left_s = queue.durations.remaining_s(record)
     if at >= 0 and record.start_s is not None:
-        left_s -= (queue.now - record.start_s) * _speed(queue, record, at)
+        left_s -= (queue.now - record.start_s) * _speed(queue, own, record, at)
     return max(LEAST_LEFT_S, left_s)
 
 
-def _speed(queue: QueueViews, record: JobRecord, at: int) -> float:
+def _speed(queue: QueueViews, own: RoundState, record: JobRecord, at: int) -> float:
     """Work per second where a job runs; since its start, as if it had had the partner of now all the time."""
-    alone, other = queue.kinds.of(record.spec).speeds.item(at), partner_of(queue, record)
-    if other is None or queue.pair_speeds is None:
+    alone, other = own.kinds.of(record.spec).speeds.item(at), partner_of(queue, record)
+    if other is None or own.pair_speeds is None:
         return alone
     one, two = ((str(r.spec.work or ""), r.spec.gpus_milli() // MILLI) for r in (record, other))
-    found = queue.pair_speeds.beside(one, two, queue.kinds.models[at])
+    found = own.pair_speeds.beside(one, two, own.kinds.models[at])
     return alone if found is None else alone * found[0]
 
 
-def _gpus(queue: QueueViews) -> Ints:
+def _gpus(queue: QueueViews, own: RoundState) -> Ints:
     """GPUs by model on hosts that take work. O(hosts)."""
     found = queue.fleet.gpus()
     for region in queue.fleet.regions:
-        for model, gpus in queue.rounds.out_of_service.get(region.name, {}).items():
+        for model, gpus in own.rounds.out_of_service.get(region.name, {}).items():
             found[model] = max(0, found.get(model, 0) - gpus)
-    return np.array([found[model] for model in queue.kinds.models], np.int64)
+    return np.array([found[model] for model in own.kinds.models], np.int64)
 
 
-def _free(queue: QueueViews, contenders: list[RoundCandidate], gpus: Ints) -> Ints:
+def _free(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate], gpus: Ints) -> Ints:
     """Thousandths of GPUs by model that contenders may have: all that nobody else holds."""
     free = gpus * MILLI
     among = {contender.record.id for contender in contenders}
@@ -150,8 +161,8 @@ def _free(queue: QueueViews, contenders: list[RoundCandidate], gpus: Ints) -> In
         if record.id in among or record.plan is None:
             continue
         for model, milli in record.plan.held().items():
-            if model in queue.kinds.models:
-                free[queue.kinds.models.index(model)] -= milli
+            if model in own.kinds.models:
+                free[own.kinds.models.index(model)] -= milli
     return np.maximum(free, 0)
 
 

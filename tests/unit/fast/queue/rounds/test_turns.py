@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, gang, job, needs
 from tests.support.world import World
+from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model import messages as m
 from topmast.model.job import Accelerator as A
 from topmast.model.job import JobSpec, Resources
@@ -14,6 +15,12 @@ from topmast.policies.registry import load_profile
 
 LAB = fleet(cluster("lab-1", hosts=1, gpus=4, model="V100"), cluster("lab-2", hosts=1, gpus=4, model="K80"))  # fmt: skip
 ONE = fleet(cluster("lab-1", hosts=1, gpus=4, model="V100"))
+
+
+def rounds_of(world: World) -> Rounds:
+    """The rounds of a queue that has them."""
+    assert world.queue.rounds is not None
+    return world.queue.rounds
 
 
 def _world(profile: str = "gavel-max-min-fairness", where: object = LAB, **options: str) -> World:
@@ -142,7 +149,7 @@ def test_a_deadline_that_cannot_be_kept_is_named_and_the_others_are_served() -> 
         _either("other", 0.5, duration_s=1_000.0, deadline_s=90_000.0),
     )
     world.advance(10)
-    assert "deadline" in world.queue.rounds.named[hopeless]
+    assert "deadline" in rounds_of(world).named[hopeless]
     assert "RUNNING" in (world.states()[hopeless], world.states()[other])
 
 
@@ -198,7 +205,7 @@ def test_gpus_of_hosts_that_take_no_work_are_not_granted(told_by: str, again: bo
     world.advance(3_600)
     assert world.states()[wide] != "RUNNING"
     assert world.jobs[small[0]].preemptions == 0
-    assert world.queue.rounds.out_of_service["lab"] == {"V100": 4}
+    assert rounds_of(world).out_of_service["lab"] == {"V100": 4}
     if told_by == "an engine":
         world.revive(host)
     else:
@@ -207,7 +214,7 @@ def test_gpus_of_hosts_that_take_no_work_are_not_granted(told_by: str, again: bo
     for _ in range(20):
         world.advance(360)
         ran += world.states()[wide] == "RUNNING"
-    assert world.queue.rounds.out_of_service["lab"] == {}
+    assert rounds_of(world).out_of_service["lab"] == {}
     assert 4 <= ran <= 16
 
 
@@ -222,7 +229,7 @@ def test_when_every_host_is_lost_all_wait_and_then_go_on(policy: str) -> None:
     assert "RUNNING" not in world.states().values()
     world.revive("lab-1-0")
     world.advance(1_000)
-    assert world.queue.rounds.failures == 0
+    assert rounds_of(world).failures == 0
     assert [world.states()[name] for name in jobs] == ["RUNNING", "RUNNING"]
 
 

@@ -1,0 +1,104 @@
+"""Where policies take part in the queue: what they grant to jobs, and the steps at which they act.
+
+The queue calls all hooks at a step, in their order, and knows none of them; `machine` registers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.model.fleet import Fleet
+from topmast.model.job import Band
+
+if TYPE_CHECKING:
+    from topmast.fast.queue.views import QueueViews
+
+
+class Grant(Struct, frozen=True):
+    """What a job may have for a while, of all that it asked for."""
+
+    model: int
+    """The number of a GPU model."""
+    choice: int
+    """Which of the job's accelerators that is."""
+    beside: str = ""
+    """The job on whose GPUs it goes; empty: it has GPUs of its own."""
+
+
+class Grants:
+    """What a policy that shares time grants; as it stands here, every job may have all that it asked for."""
+
+    def grant(self, job: str) -> Grant | None:
+        """What a job is granted; None: nothing, or all that it asked for."""
+        return None
+
+    def turn(self, job: str) -> float:
+        """The place of a job in the order of grants, the first with the least."""
+        return 0.0
+
+    def may_start(self, job: str) -> bool:
+        """Whether a waiting job may be placed now."""
+        return True
+
+    def news(self, job: str) -> str:
+        """What is to be said to people about the job; empty if nothing is."""
+        return ""
+
+
+class QueueHooks:
+    """Called at the steps of the queue. As it stands here, it changes nothing."""
+
+    def on_fleet(self, fleet: Fleet, entitlements: Entitlements) -> None:
+        """The fleet is another, or the process began anew."""
+
+    def on_owners(self, fleet: Fleet, entitlements: Entitlements) -> None:
+        """Hosts went to other clusters."""
+
+    def on_restored(self) -> None:
+        """The state was read from a snapshot: plans are booked next."""
+
+    def on_enqueued(self) -> None:
+        """A job waits."""
+
+    def on_booked(self, record: JobRecord) -> None:
+        """A job has a plan."""
+
+    def on_unbooked(self, job: str) -> None:
+        """A job has none any more."""
+
+    def on_over(self, job: str) -> None:
+        """A job is over for good."""
+
+    def on_room(self, region: str) -> None:
+        """A region has more room than before."""
+
+    def on_out_of_service(self, region: str, gpus: Mapping[str, int]) -> None:
+        """Hosts of a region take work, or take none, other than before; ``gpus`` of those that take none, by model."""
+
+    def on_wake(self, queue: QueueViews) -> None:
+        """Time has come for something; nothing is asked of the regions yet."""
+
+    def on_all_decided(self, queue: QueueViews) -> None:
+        """No job is left to be asked about."""
+
+    def on_committed(self, queue: QueueViews, record: JobRecord) -> None:
+        """A plan for a job was committed."""
+
+    def before_end(self, queue: QueueViews, record: JobRecord) -> None:
+        """Nothing of an attempt runs any more; its job still has the plan."""
+
+    def on_ended(self, queue: QueueViews, record: JobRecord) -> None:
+        """An attempt has ended, and its job is over, or waits."""
+
+    def may_shrink(self, band: Band, now: float) -> bool:
+        """Whether running jobs might become smaller for one of this band."""
+        return False
+
+    def next_s(self, queue: QueueViews) -> float | None:
+        """When the hook has something to do next."""
+        return None
