@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from topmast.model.job import Band
+
 
 class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     """Prices of the terms of a plan's score; the lowest sum wins.
@@ -71,6 +73,17 @@ class Preemption(StrEnum):
     """Work of lower bands, and work over quota."""
     RANK = "rank"
     """Work that ranks behind it now, from the last on, if that gives it room."""
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether the place of a job in the order decides, which differs within a class of jobs."""
+        return self is Preemption.RANK
+
+    def may_stop_for(self, band: Band) -> bool:
+        """Whether any work may be stopped for a job of an effective band."""
+        if self is Preemption.BAND:
+            return band > Band.OPPORTUNISTIC
+        return self is Preemption.RANK
 
 
 class Predict(StrEnum):

@@ -42,7 +42,7 @@ from topmast.policies.base import (
     ReservePolicy,
     ScorePolicy,
 )
-from topmast.policies.options import Preemption, Profile
+from topmast.policies.options import Profile
 
 
 class Key(Struct):
@@ -96,6 +96,8 @@ class QueueState(EventMachine):
         self.hooks: tuple[QueueHooks, ...] = ()
         """Policies that act at the steps of the queue, in their order."""
         self.order = order
+        self.preemption = profile.preemption
+        """What may be stopped for a job."""
         self.binding = EarlyBinding(profile.bind, bind)
         self.model_reservation = ModelReservation(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())
@@ -177,7 +179,7 @@ class QueueState(EventMachine):
         self.backlog.add(record, self.now)
         self.binding.waits(record, self.now)
         self.priority_timers.note(self.backlog, record, self.now)
-        if self.profile.preemption is Preemption.RANK or record.moves:
+        if self.preemption.by_rank or record.moves:
             self.let_try(record.id)
 
     def let_try(self, job: str) -> None:

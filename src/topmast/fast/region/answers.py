@@ -31,7 +31,6 @@ from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing import pairs as guests
 from topmast.model import messages as m
 from topmast.model.bisection import fewest_with
-from topmast.model.job import Band
 from topmast.model.plan import (
     Colocate,
     Free,
@@ -43,7 +42,6 @@ from topmast.model.plan import (
     Shrink,
 )
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
-from topmast.policies.options import Preemption
 
 
 class RegionAnswers(RegionState):
@@ -114,7 +112,8 @@ class RegionAnswers(RegionState):
         return {job: expected_end_s(held[job], default_s, now) for job in held}
 
     def _may_preempt(self, ask: PlacementRequest) -> bool:
-        return self.profile.preemption is Preemption.BAND and ask.band > Band.OPPORTUNISTIC
+        by_band = not self.preemption.by_rank
+        return by_band and self.preemption.may_stop_for(ask.band)
 
     def offer(self, ask: PlacementRequest) -> m.Bid:
         """The best plan for a job, or why there is none. A place that is kept for it goes first."""

@@ -59,6 +59,8 @@ class RegionState(EventMachine):
         self.region = region
         self.profile = profile
         self.score = score
+        self.preemption = profile.preemption
+        """What may be stopped for a job."""
         self.rebalance = rebalance
         self.crowd = SharingRebalancer()
         self.pool = pool or Pool()

@@ -19,10 +19,8 @@ from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.data.copies_on_demand import Wait, waits_since_s
 from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
-from topmast.model.job import Band
 from topmast.model.plan import Colocate, Free, Mode, Move, PlacementRequest, Plan, Preempt, Shrink
 from topmast.model.reason import PendingReason
-from topmast.policies.options import Preemption
 
 
 class Step(Struct, frozen=True):
@@ -207,7 +205,7 @@ def _may_preempt(queue: QueueViews, record: JobRecord, decision: PendingDecision
 
 
 def _preempt(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:
-    by_rank = queue.profile.preemption is Preemption.RANK
+    by_rank = queue.preemption.by_rank
     return Preempt(queue.outranked(decision.candidate) if by_rank else None)
 
 
@@ -236,10 +234,8 @@ def may_preempt(
     queue: QueueViews, record: JobRecord, over_quota: bool, costs: dict[str, DataCost]
 ) -> bool:
     """Whether it makes sense to ask which jobs could be stopped for a job."""
-    if queue.profile.preemption is Preemption.NONE or not with_data(queue, costs):
-        return False
     band = effective_band(record.spec.band, over_quota)
-    return queue.profile.preemption is Preemption.RANK or band > Band.OPPORTUNISTIC
+    return queue.preemption.may_stop_for(band) and bool(with_data(queue, costs))
 
 
 def _is_full(queue: QueueViews, decision: PendingDecision) -> bool:

@@ -20,7 +20,6 @@ from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Free, PlacementRequest, Preempt
-from topmast.policies.options import Preemption
 
 ASK_TIMEOUT_S = 5.0
 
@@ -104,7 +103,7 @@ def _upcoming(
         request = request_of(queue, record, decision, first_step(queue, record, decision))
         if _is_alone(record, request):
             break
-        stops = queue.profile.preemption is Preemption.BAND
+        stops = not queue.preemption.by_rank
         stops = stops and not queue.backfill.may_reserve(record, queue.now)
         stops = stops and may_preempt(queue, record, candidate.over_quota, costs)
         found.append((request, costs, stops))

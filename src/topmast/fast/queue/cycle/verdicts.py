@@ -14,7 +14,7 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.views import QueueViews
 from topmast.model.plan import Reservation
 from topmast.model.reason import PendingReason
-from topmast.policies.options import Preemption, WhenBlocked
+from topmast.policies.options import WhenBlocked
 
 
 def verdict_of_class(
@@ -25,7 +25,7 @@ def verdict_of_class(
     Not if it may do more than the others: use a place that is kept for it, stop jobs that rank
     behind it, forget the hosts that it avoids, get a reservation, or have others moved.
     """
-    apart = record.moves or record.avoid_hosts or queue.profile.preemption is Preemption.RANK
+    apart = record.moves or record.avoid_hosts or queue.preemption.by_rank
     known = queue.backlog.job_class(record.id).placement[candidate.over_quota].verdicts
     if apart or not known or queue.backfill.may_reserve(record, queue.now):
         return None
@@ -63,9 +63,8 @@ def refuse(
 
 def _holds_for_class(queue: QueueViews, record: JobRecord, verdict: Verdict) -> bool:
     """Whether no job of its placement class may do more than it might, now or when time passes."""
-    profile = queue.profile
-    alike = profile.preemption is not Preemption.RANK and not profile.defragment
-    in_turn = profile.when_blocked is not WhenBlocked.STOP and queue.backfill.is_given
+    alike = not queue.preemption.by_rank and not queue.defragmentation.is_on
+    in_turn = queue.profile.when_blocked is not WhenBlocked.STOP and queue.backfill.is_given
     one_choice = len(queue.entitlements.accelerators(record.spec)) <= 1
     for_good = verdict.retry_at_s is None and not record.avoid_hosts
     return alike and in_turn and one_choice and for_good
