@@ -98,6 +98,8 @@ class QueueState(EventMachine):
         self.order = order
         self.preemption = profile.preemption
         """What may be stopped for a job."""
+        self.takes_turns = profile.slices.layers > 1
+        """Whether gangs are placed on GPUs that others have, and take turns there."""
         self.binding = EarlyBinding(profile.bind, bind)
         self.model_reservation = ModelReservation(reserve, profile.reserve.patience_s)
         self.fleet = Fleet(())

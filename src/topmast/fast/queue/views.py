@@ -41,11 +41,6 @@ class QueueViews(QueueState):
             return allowed
         return {mode: tuple(c for c in of if c == grant.choice) for mode, of in allowed.items()}
 
-    def weight_of(self, record: JobRecord) -> float:
-        """What a job weighs where time is shared by weight."""
-        weight: float = getattr(self.profile.shares.weights, record.spec.band.name.lower())
-        return weight
-
     def allowed_by_mode(self, gate: QuotaGate) -> dict[bool, tuple[int, ...]]:
         """By mode, what a gate lets use; looked up while nothing was booked in its branch."""
         as_of = self.ledger.as_of(gate.spec.tenant)
@@ -150,7 +145,7 @@ class QueueViews(QueueState):
             return None
         limit = elastic.most if record.moves else elastic.count
         more = self.entitlements.more_of(record.spec, over_quota, choices, limit)
-        if more is None or self.profile.slices.layers == 1 or limit <= elastic.count:
+        if more is None or not self.takes_turns or limit <= elastic.count:
             return more
         return msgspec.structs.replace(more, anywhere=elastic.count)
 

@@ -102,12 +102,18 @@ def _contenders(
         elif record.plan is not None or _may_run(queue, record):
             contenders.append(
                 RoundCandidate(
-                    record, kind, _left_s(queue, own, record, at), queue.weight_of(record),
+                    record, kind, _left_s(queue, own, record, at), _weight(own, record),
                     number_of[record.spec.tenant], at, at >= 0 and _stays(queue, own, record),
                     partner.id if (partner := partner_of(queue, record)) is not None else "",
                 )
             )  # fmt: skip
     return contenders, outside
+
+
+def _weight(own: RoundState, record: JobRecord) -> float:
+    """What a job weighs, by its band."""
+    weight: float = getattr(own.rounds.options.weights, record.spec.band.name.lower())
+    return weight
 
 
 def _may_run(queue: QueueViews, record: JobRecord) -> bool:
