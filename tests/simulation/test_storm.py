@@ -82,7 +82,9 @@ def _keeps_it_quiet(self: RegionState) -> None:
     self.state.version += 1
 
 
-def _claims_are_free(self: Columns, seats: Any, needs: Any, sign: int) -> list[int]:
+def _claims_are_free(
+    self: Columns, seats: Any, needs: Any, time_slice: int, sign: int
+) -> list[int]:
     """Slots are never taken."""
     return []
 
