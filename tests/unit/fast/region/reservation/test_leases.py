@@ -160,8 +160,8 @@ def test_nobody_counts_on_victims_that_another_may_stop() -> None:
     for name in ("low1", "low2"):
         (offer,) = region.ask((name, 2))
         region.commit(offer, Band.LOW)
-    urgent = {"band": Band.HIGH, "preempt": True}
-    offers = region.ask(("j1", 2), ("j2", 2), ("j3", 2), **urgent)
+    jobs = (("j1", 2), ("j2", 2), ("j3", 2))
+    offers = region.ask(*jobs, band=Band.HIGH, mode=Preempt())
     victims = [[v.job for v in o.plan.victims] if o.plan else None for o in offers]
     assert victims[2] is None
     assert sorted(victims[:2], key=str) == [["low1"], ["low2"]]
