@@ -74,7 +74,7 @@ def threshold_of(band: int) -> int:
 
 
 class AllocationTable(NamedTuple):
-    """The tables; `holders.py` owns them and lets them grow."""
+    """The tables; `allocation_index.py` owns them and lets them grow."""
 
     attempts: Table
     """(A) of `ATTEMPT`."""
