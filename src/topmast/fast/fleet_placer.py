@@ -48,7 +48,7 @@ from topmast.policies.options import Profile, ScoreWeights
 
 
 class FleetPlacer(EventMachine):
-    """Answers for the ``placers`` of this process, whose columns are in one ``pool``."""
+    """Answers for this process's ``placers``, which have their columns in one ``pool``."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class FleetPlacer(EventMachine):
         self._kept: Reservation | None = None
         """The seats that were kept from some of those."""
         self._index: Index | None = None
-        """Whose numbers ``blocked`` speaks of."""
+        """The index that the numbers in ``blocked`` refer to."""
         self._reasons_of: Index | None = None
         self._reasons_by: dict[object, dict[str, PendingReason]] = {}
         """By region, why gangs find no place in the hosts of that index."""
@@ -135,7 +135,7 @@ class FleetPlacer(EventMachine):
         if not ask.preempt:
             with kept_out(self.placers[held.region].columns, held):
                 return self._best(anyone, terms)
-        # Whom a search may stop on reserved seats only the search of that region tells.
+        # Only the region's own search knows which attempts it may stop on reserved seats.
         others = {r: terms[r] for r in terms if r != held.region}
         offers = self._best(anyone, others) if others else {}
         search = self._placer(held.region).search(self.now, ask)

@@ -1,7 +1,8 @@
-"""What pairs on the same GPUs were measured to gain, by what kinds of work they are: the next pair of these is expected to do so too.
+"""What pairs on the same GPUs were measured to gain, by kind of work: the forecast for the next.
 
-A kind is what the job says its work is, and how many GPUs its gang has: people start many jobs that differ in little (Gandiva, OSDI
-'18). Of jobs that do not say nothing is learned. Working memory of who decides on trials: what a restart loses is measured again.
+A kind is the job's name for its work, and the GPUs of its gang: many jobs differ in little
+(Gandiva, OSDI '18). Jobs without such a name teach nothing. Working memory of the code that
+decides on trials: what a restart loses is measured again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from topmast.model.job import JobSpec
 KINDS_KEPT = 65_536
 """Of so many pairs of kinds the gain is remembered."""
 MEASURED = 3
-"""After so many measurements of a kind its mean says something: one bad pair may be the other's fault."""
+"""Measurements before the mean of a kind counts: one bad pair may be the other kind's fault."""
 WEIGHT = 0.5
 """Of the last measurement, in the mean that is kept."""
 
@@ -42,10 +43,10 @@ class PackingSpeedups:
             del self._means[next(iter(self._means))]
 
     def expected(self, one: Kind | None, two: Kind | None, model: str) -> float | None:
-        """What a pair is expected to gain; None: nobody knows. O(1).
+        """What a pair is expected to gain; None: unknown. O(1).
 
-        Of two kinds that were never measured together: what each gains beside others, in the mean. A kind that keeps its
-        GPU busy goes well with few.
+        Two kinds that were never measured together count by the mean gain of each. A kind that
+        keeps its GPU busy goes well with few.
         """
         if one is None or two is None:
             return None

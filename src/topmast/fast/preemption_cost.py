@@ -1,13 +1,14 @@
 """What stopping a running attempt costs: the only place where this is written.
 
-Python and the compiled kernels call the same function (`region.preemption.price` compiles it). It must not fall when
-a weight, a time or a number of GPUs grows: the floors of the search for victims rest on that.
+Python and the compiled kernels call the same function (`region.preemption.price` compiles it). It
+must not fall when a weight, a time or a number of GPUs grows: the floors of the preemption search
+rest on that.
 """
 
 from __future__ import annotations
 
-# `region.preemption.price` compiles a function of this file with `from topmast.jit import kernel`; by these words
-# the file counts among those with kernels, and what was compiled of the old formula is not used.
+# `region.preemption.price` compiles a function of this file with `from topmast.jit import kernel`;
+# these words make the file count as one with kernels, so that a changed formula is compiled anew.
 from topmast.model.job import MILLI
 
 
@@ -22,7 +23,7 @@ def gpu_seconds(time_s: float, gpus_milli: float) -> float:
 
 
 def stop_cost_gpu_s(weight: float, lost_s: float, restart_s: float, gpus: float) -> float:
-    """The work since the last checkpoint and the restart, on all GPUs of the gang, times the weight of its band."""
+    """Work since the last checkpoint plus the restart, on all GPUs, times the band's weight."""
     return weight * (lost_s + restart_s) * gpus
 
 

@@ -18,7 +18,7 @@ from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
 
 REFUSAL_DELAY_S = 1.0
-"""How long a job waits after a region refused its plan, so that nobody argues in circles."""
+"""How long a job waits after a region refused its plan, so that the two do not loop."""
 FINISHED_KEPT = 10_000
 """Finished jobs kept in memory; older ones are in the audit tables."""
 KEYS_KEPT = 200_000

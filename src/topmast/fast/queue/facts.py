@@ -67,7 +67,7 @@ class AvoidHostsCleared(Fact, frozen=True, tag="Forgiven"):
 
 
 class Promoted(Fact, frozen=True):
-    """A job that starved rose to the top of an order by attained service: what it has had counts no more."""
+    """A starved job rose to the top of an order by attained service: older service is left out."""
 
     job: str
 
@@ -166,7 +166,7 @@ class DatasetRemoved(Fact, frozen=True):
 
 
 class DeletionBegun(Fact, frozen=True):
-    """The mover is to delete the files of a replica; nobody else may have their folder until it has."""
+    """The mover is to delete a replica's files; until then no dataset may have their folder."""
 
     deletion: Deletion
 
@@ -178,8 +178,8 @@ class DeletionDone(Fact, frozen=True):
 
 
 QueueFact = (
-    FleetSet | HostsMoved | Admitted | Planned | Unplanned | AvoidHostsCleared | Moved | Migrates | CancelWanted | Ended
-    | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken | DatasetAdded | CopyBegun | CopyReady | CopyGone
-    | ReplicaDropped | DatasetRemoved | DeletionBegun | DeletionDone
-    | PackedWith | AttemptsSkipped
+    FleetSet | HostsMoved | Admitted | Planned | Unplanned | AvoidHostsCleared | Moved | Migrates
+    | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
+    | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
+    | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped
 )  # fmt: skip

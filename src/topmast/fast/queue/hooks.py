@@ -1,6 +1,6 @@
 """Where policies take part in the queue: what they grant to jobs, and the steps at which they act.
 
-The queue calls all hooks at a step, in their order, and knows none of them; `machine` registers them.
+The queue calls all hooks at a step, in order, and knows none of them; `machine` registers them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Grant(Struct, frozen=True):
     choice: int
     """Which of the job's accelerators that is."""
     beside: str = ""
-    """The job on whose GPUs it goes; empty: it has GPUs of its own."""
+    """The job that it shares GPUs with; empty: it has GPUs of its own."""
 
 
 class Grants:
-    """What a policy that shares time grants; as it stands here, every job may have all that it asked for."""
+    """What a policy that shares time grants; here every job may have all that it requests."""
 
     def grant(self, job: str) -> Grant | None:
         """What a job is granted; None: nothing, or all that it asked for."""
@@ -78,7 +78,7 @@ class QueueHooks:
         """A region has more room than before."""
 
     def on_out_of_service(self, region: str, gpus: Mapping[str, int]) -> None:
-        """Hosts of a region take work, or take none, other than before; ``gpus`` of those that take none, by model."""
+        """Other hosts of a region take no work now: their GPUs by model are ``gpus``."""
 
     def on_wake(self, queue: QueueViews) -> None:
         """Time has come for something; nothing is asked of the regions yet."""

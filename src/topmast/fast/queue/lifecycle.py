@@ -1,4 +1,4 @@
-"""What becomes of a job: admitted, cancelled, news of its attempts, and where it goes when one has ended."""
+"""The life of a job: admitted, cancelled, news of its attempts, and its way after one has ended."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def bind_again(queue: QueueViews, record: JobRecord) -> None:
 
 
 def bind_astray(queue: QueueViews) -> None:
-    """Send on those who wait where they could never run. O(jobs)."""
+    """Send on the jobs that wait where they could never run. O(jobs)."""
     for record in [r for r in queue.jobs.values() if queue.binding.is_astray(r)]:
         bind_again(queue, record)
 

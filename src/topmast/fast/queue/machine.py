@@ -1,9 +1,9 @@
-"""The global queue: who is next, where may it run, which region's plan wins (architecture: GMS).
+"""The global queue: which job is next, where it may run, which region's plan wins (MAST: GMS).
 
-The cycle, in order: take the best-ranked job of an open line; see whether its tenant may start it; ask
-every eligible region for a plan on free GPUs; if there is none, ask again with preemption; take the
-best plan over all regions and commit it there, or order the copy of data that the best plan wants; if
-nothing was found, close the line until something changes.
+The cycle, in order: take the best-ranked job of a class that is not blocked; see whether its tenant
+may start it; ask every eligible region for a plan on free GPUs; if there is none, ask again with
+preemption; commit the best plan over all regions there, or order the copy of data that it needs; if
+nothing was found, block the class until something changes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class GlobalQueue(QueueViews):
             self.decide(f.AttemptsSkipped())
 
     def _hosts_moved(self, event: m.HostsMoved) -> None:
-        """Clusters have other hosts than before: some jobs fit now, and others do not where they were sent."""
+        """Clusters have other hosts: some jobs fit now, and some bindings hold too little."""
         here = [owners_of(r) for r in self.fleet.regions if r.name == event.region]
         if here and event.owners.keys() <= here[0].keys():
             self.decide(f.HostsMoved())

@@ -12,21 +12,7 @@ from topmast.model.views import JobView
 
 
 class JobRecord(Struct, gc=False):
-    """One job. ``plan`` is that of the current attempt; ``epoch`` counts attempts, from 1.
-
-    ``held_s``: time in finished attempts; ``kept_s``: the part whose work survived; ``worked_s``: that work, in
-    seconds at the speed of the first model listed. ``not_before_s``: back-off after a failure.
-    ``region`` to ``gpus_milli`` tell where the latest attempt is, or was. ``migrations``: how many of the
-    preemptions were moves to a place found before; ``moves``: such a place is kept for it now.
-    ``stopped_s``: when its last attempt ended; ``uncounted_s``: the part of ``held_s`` that counts no more in an order
-    by attained service, for the job rose to the top since, ``promotions`` times.
-    ``tasks``: of an elastic job, how many the latest attempt has; ``resizes``: how often it came back with another number;
-    ``size_cause``: why it did so last.
-    ``extra_gpu_s``: what finished attempts took beyond the GPUs that it asked for.
-    ``beside``: who has its GPUs at the same time.
-    ``decided``: why the plan of the current attempt was chosen.
-    ``bound``: where it was sent to wait, for the ``bindings``-th time; None: it may run anywhere.
-    """
+    """One job: its request, its state, and sums over its attempts."""
 
     id: str
     number: int
@@ -34,21 +20,29 @@ class JobRecord(Struct, gc=False):
     submit_s: float
     state: JobState = JobState.PENDING
     epoch: int = 0
+    """Attempts so far, from 1."""
     plan: Plan | None = None
+    """The plan of the current attempt."""
     over_quota: bool = False
     start_s: float | None = None
     first_start_s: float | None = None
     finish_s: float | None = None
     held_s: float = 0.0
+    """Time in finished attempts."""
     kept_s: float = 0.0
+    """The part of ``held_s`` that left work which survived."""
     worked_s: float = 0.0
+    """The work that survived, in seconds at the speed of the first model listed."""
     preemptions: int = 0
     migrations: int = 0
+    """Preemptions that were moves to a place found before."""
     moves: bool = False
+    """Such a place is kept for it now."""
     restarts: int = 0
     host_losses: int = 0
     refusals: int = 0
     not_before_s: float = 0.0
+    """The end of the back-off after a failure."""
     avoid_hosts: tuple[str, ...] = ()
     step: int | None = None
     resumed_from_step: int | None = None
@@ -56,21 +50,32 @@ class JobRecord(Struct, gc=False):
     cause: str = ""
     cancelling: bool = False
     region: str | None = None
+    """Where the latest attempt is or was, as are the fields up to ``gpus_milli``."""
     cluster: str | None = None
     model: str | None = None
     hosts: tuple[str, ...] = ()
     gpus_milli: int | None = None
     bound: Binding | None = None
+    """Where the job has to wait; None: it may run anywhere."""
     bindings: int = 0
+    """How often it was bound."""
     stopped_s: float | None = None
+    """When its last attempt ended."""
     uncounted_s: float = 0.0
+    """The part of ``held_s`` before its last promotion: attained service leaves it out."""
     promotions: int = 0
     tasks: int | None = None
+    """Tasks of the latest attempt, of an elastic job."""
     resizes: int = 0
+    """How often it came back with another number of tasks."""
     extra_gpu_s: float = 0.0
+    """What finished attempts took beyond the GPUs of its request."""
     beside: str | UnsetType = UNSET
+    """The job that has the same GPUs at the same time."""
     size_cause: str | UnsetType = UNSET
+    """Why it came back with another number of tasks last."""
     decided: Decided | UnsetType = UNSET
+    """Why the plan of the current attempt was chosen."""
 
     @property
     def finished(self) -> bool:

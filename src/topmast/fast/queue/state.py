@@ -164,7 +164,7 @@ class QueueState(EventMachine):
         }
 
     def take_owners(self, fleet: Fleet) -> None:
-        """Take up the same fleet with hosts in other clusters: what regions and models have stays. O(hosts).
+        """Take up a fleet with hosts in other clusters, of the same regions. O(hosts).
 
         What a round granted holds on.
         """
@@ -175,7 +175,7 @@ class QueueState(EventMachine):
         self.topology_policy.configure(fleet)
 
     def enqueue(self, record: JobRecord) -> None:
-        """Let a job wait. It may do more than others of its class where it may stop those behind it."""
+        """Let a job wait. It may do more than others of its class if it may stop other jobs."""
         for hook in self.hooks:
             hook.on_enqueued()
         self.backlog.add(record, self.now)
@@ -219,7 +219,7 @@ class QueueState(EventMachine):
             record.plan, record.beside, record.decided = None, UNSET, UNSET
 
     def speed_of_size(self, spec: JobSpec, plan: Plan) -> float:
-        """How fast a job is expected to be with the tasks of a plan, over those that it asked for. O(seats)."""
+        """The speed expected with a plan's tasks, over that with the tasks requested. O(seats)."""
         elastic = spec.elastic
         if elastic is None:
             return 1.0
@@ -264,7 +264,7 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self.jobs, self.finished, self.keys = state.jobs, state.finished, state.keys
         last = max((record.number for record in self.jobs.values()), default=0)
-        # Far beyond all jobs it was never given: a version took it from a name that a task had made.
+        # Far beyond all jobs it was never given: a version took it from the name of a task.
         is_near = state.next_job - last <= 1 << 53
         self.next_job = state.next_job if is_near else last + 1
         self.next_copy = state.next_copy

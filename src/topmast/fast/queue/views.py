@@ -1,4 +1,4 @@
-"""What can be asked of the queue without changing it: by its own cycle, and to explain it to people."""
+"""Questions to the queue that change nothing: for its own cycle, and to explain it to people."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueueViews(QueueState):
     def allowed(
         self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Those of a job's choices that are not kept for others now; one without a record is new."""
+        """The choices of a job that are not kept for others; a job without a record is new."""
         if not self.model_reservation.is_anything:
             return choices
         waited_s = 0.0 if record is None else self.now - record.submit_s
@@ -74,7 +74,7 @@ class QueueViews(QueueState):
         return self.entitlements.quota_reason(spec)
 
     def rank_key(self, record: JobRecord) -> tuple[float, ...]:
-        """Where a waiting job ranks, lower first: as its quota allows, in the order of the profile."""
+        """Where a waiting job ranks, lower first: as its quota allows, in the profile's order."""
         return self.backlog.key(record, not self.choices(record.spec, over_quota=False))
 
     def quota_may_help(self) -> bool:
@@ -93,7 +93,7 @@ class QueueViews(QueueState):
         reserve: bool = False,
         cluster: str | None = None,
     ) -> PlacementRequest:
-        """The request for a place for a job, as far as it is the same for all regions; one without a record is new."""
+        """A job's request for a place, the same for all regions; without a record: a new job's."""
         return PlacementRequest(
             job="" if record is None else record.id,
             groups=self.entitlements.asked_for(spec.groups),
@@ -113,7 +113,7 @@ class QueueViews(QueueState):
         return RegionTerms(cost.bytes, cost.seconds, self.demand_supply(region))
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
-        """The running jobs that rank behind a waiting one now, the last first. O(running log running)."""
+        """Running jobs that rank behind a waiting one, the last first. O(running log running)."""
         running = [record for record in self.placed.values() if record.state in HOLDING]
         keys = self.backlog.keys_of_running(running, self.now)
         mine = candidate.key[:-1]
@@ -136,9 +136,9 @@ class QueueViews(QueueState):
     def more_tasks(
         self, record: JobRecord, over_quota: bool, choices: tuple[int, ...]
     ) -> More | None:
-        """How many tasks an elastic job may have now: as many as it was given, if a place is kept for it.
+        """How many tasks an elastic job may have now: as many as it was given, if it has a booking.
 
-        Where gangs share GPUs no more than it asked for anywhere else: it would lie over others with what was idle elsewhere.
+        Where gangs share GPUs, elsewhere no more than it asked for: it would lie over other gangs.
         """
         elastic = record.spec.elastic
         if elastic is None:
@@ -152,7 +152,7 @@ class QueueViews(QueueState):
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there. Not to be changed.
 
-        O(regions x datasets x regions), or O(1) for a job without datasets while all regions can be reached.
+        O(regions x datasets x regions), or O(1) without datasets while all regions can be reached.
         """
         nothing = not spec.datasets and not self.reach.absent
         if nothing and self._without_data[0] is self.fleet:

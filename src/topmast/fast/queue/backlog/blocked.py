@@ -1,8 +1,8 @@
 """What is blocked, and what unblocks it: the negative cache of the queue.
 
-A job class that found no place is blocked: none of its jobs is tried until something changes that
-may help it. What may help is told by events; each names what is tried again. A false alarm costs a request to the regions; a missing one is a job that
-waits for ever.
+A job class that found no place is blocked: none of its jobs is tried until an event that may help
+it. Each event names what is tried again. A false alarm costs a request to the regions; a missing
+one is a job that waits for ever.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class TimeUp(Event, frozen=True):
     now_s: float
 
     def helps(self, blocked: Blocked) -> Iterator[Scope]:
-        """Those whose time has come."""
+        """The scopes that may be tried again by now."""
         yield Scope([blocked.by_number[number] for number in blocked.retries.take_due(self.now_s)])
 
 

@@ -35,7 +35,7 @@ class History(Struct):
 
 
 class Durations:
-    """Running medians of jobs that are alike (`keys_of`); and a tree, where the profile wants one."""
+    """Running medians of jobs that are alike (`keys_of`), and a tree if the profile wants one."""
 
     def __init__(self, default_s: float, predict: Predict = Predict.MEDIAN) -> None:
         self.default_s = default_s

@@ -153,7 +153,7 @@ def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
 
 
 def beside_of(job_class: JobClass) -> str:
-    """The job that the jobs of a class share GPUs with in this round; empty: they have their own."""
+    """The job that shares its GPUs with a class's jobs in this round; empty: they share none."""
     return job_class.grant.beside if job_class.grant is not None else ""
 
 

@@ -28,7 +28,7 @@ class PriorityTimers:
         self._last_s = -math.inf
 
     def note(self, backlog: Backlog, record: JobRecord, now: float) -> None:
-        """A job begins to run or to wait, or its priority changed: set its next time. O(log jobs)."""
+        """A job begins to run or wait, or its priority changed: set its next time. O(log jobs)."""
         if self._order is None:
             return
         at_s = float(self._order.drifts_s(backlog.view_of(record, now))[0])

@@ -259,7 +259,7 @@ class Ranking:
                     index.step_back(key)
 
     def _is_worth_a_sort(self, added: int) -> bool:
-        """Whether all rows are sorted: inserts are searched one by one, sorted rows many at a time."""
+        """Whether to sort all rows: inserts are searched one by one, sorted rows many at a time."""
         many = added > MANY and 8 * added > len(self)
         late = len(self._within.late) + added
         return many or late > FEW + len(self) // 16 or late > LATE_LIMIT

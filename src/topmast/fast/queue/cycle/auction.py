@@ -52,7 +52,7 @@ class PendingDecision(Struct, gc=False):
     regions: list[str]
     """Where it may be placed."""
     beside: str = ""
-    """The job whose GPUs it is to share in this round."""
+    """The job that it is to share GPUs with in this round."""
     phase: Phase = Phase.FREE
     best: Plan | None = None
     """The best plan of earlier phases."""
@@ -125,7 +125,7 @@ RULE_OF = {
     Phase.SHRINK: Rule.SHRINKS_JOBS,
     Phase.PREEMPT: Rule.STOPS_JOBS,
 }
-"""Phases whose plans are chosen for what makes them possible."""
+"""Phases that choose a plan for what makes it possible."""
 
 
 def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bool) -> Rule:

@@ -1,9 +1,9 @@
-"""A large gang must not starve: room is reserved for it, and others use that room only until then (EASY).
+"""A large gang must not starve: room is reserved for it, and others use it only until then (EASY).
 
-The first job in order that finds no room and has waited long enough gets a reservation: the seats, over
-all regions, where it is expected to start first. It keeps it until it starts or leaves, so that nobody can
-overtake it for ever. Reservations are working memory, never journalled: the first job that finds no
-room after a restart gets one again.
+The first job in order that finds no room and has waited long enough gets a reservation: the seats,
+over all regions, where it is expected to start first. The job keeps it until it starts or leaves,
+so that none can overtake it for ever. Reservations are working memory, never journalled: the first
+job that finds no room after a restart gets one again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from topmast.model.plan import Reservation
 REFRESH_PART = 0.005
 """Of the time until it begins: so long a reservation stands at least."""
 REFRESH_S = 1.0
-"""A reservation is not made anew more often: at each end of a job on a large fleet that would be all that
-is done."""
+"""The shortest time between two reservations: one at each end of a job would fill a large fleet's
+day."""
 
 
 class Backfill:
@@ -29,7 +29,7 @@ class Backfill:
         self.after_s = after_s
         self.reservation: Reservation | None = None
         self.due_s: float | None = None
-        """When somebody will have waited long enough."""
+        """When the next job will have waited long enough."""
         self.freed: dict[tuple[str, str], None] = {}
         """Regions and clusters where seats were kept that are there for others now."""
         self._made_s, self._made_over_quota = -math.inf, False
@@ -37,11 +37,11 @@ class Backfill:
         self._gpus_milli = 0
 
     def may_reserve(self, record: JobRecord, now: float) -> bool:
-        """Whether room may be reserved for a job that finds none: it waited, and nobody was first.
+        """Whether room may be reserved for a job that finds none: it waited, and was the first to.
 
         Not anew for one for which that was done just now.
         """
-        # The sum that is waited for, not a difference: rounded, that may be too short at the very moment.
+        # The sum that is waited for: a rounded difference may be too short at that very moment.
         if self.after_s is None or now < record.submit_s + self.after_s:
             return False
         if self.reservation is None:
@@ -74,9 +74,9 @@ class Backfill:
         offered: Iterable[Reservation | None],
         now: float,
     ) -> float | None:
-        """A job found no room now, and regions told where it would first; returns when to ask it again.
+        """A job found no room now, and regions told where it would first; returns its next turn.
 
-        Room that was kept before may be taken now if its job is expected elsewhere, or later: those that
+        The room kept before may be taken now if its job is expected elsewhere, or later: jobs that
         were refused for it deserve another look.
         """
         if self.after_s is None:
@@ -92,7 +92,7 @@ class Backfill:
             self.due_s = None
             if before is not None and _frees_room(before, self.reservation):
                 self.freed[before.region, before.cluster] = None
-            # Whoever should have gone by then may be late, and another place better.
+            # An attempt that should have ended by then may be late, and another place better.
             return self._late_s(self.reservation, now)
         if before is not None and before.job == record.id and now < self._anew_s(before):
             other_mode = now == self._made_s and over_quota is not self._made_over_quota
@@ -119,12 +119,12 @@ class Backfill:
 
     @property
     def holder(self) -> str | None:
-        """For whom room is reserved."""
+        """The job that room is reserved for."""
         return None if self.reservation is None else self.reservation.job
 
     @property
     def is_given(self) -> bool:
-        """Whether nobody else can get a reservation now."""
+        """Whether no other job can get a reservation now."""
         return self.after_s is None or self.reservation is not None
 
     def take_freed(self) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ class Backfill:
         return freed
 
     def is_due(self, now: float) -> bool:
-        """Whether somebody has waited long enough now; told once."""
+        """Whether a job has waited long enough now; told once."""
         if self.due_s is None or self.due_s > now:
             return False
         self.due_s = None
@@ -141,5 +141,5 @@ class Backfill:
 
 
 def _frees_room(before: Reservation, after: Reservation) -> bool:
-    """Whether somebody who had to keep out of ``before`` might not have to keep out of ``after``."""
+    """Whether a job that had to keep out of ``before`` might not have to keep out of ``after``."""
     return before.seats != after.seats or after.from_s > before.from_s

@@ -25,7 +25,7 @@ ASKS_PER_WAKE = 200
 
 
 def wake(queue: QueueViews, event: m.Wake) -> None:
-    """Admit jobs whose back-off is over, unblock what time unblocks, and go on."""
+    """Admit jobs at the end of their back-off, unblock what time unblocks, and go on."""
     for record in queue.backlog.release(queue.now):
         queue.enqueue(record)
     for job in queue.binding.due(queue.now):

@@ -26,7 +26,7 @@ from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 
 FETCH_AGAIN_S = 60.0
-"""A job whose data is being copied is asked about so often: there may be room near its data."""
+"""How often to ask about a job while its data is being copied: its data may come to have room."""
 
 
 def decide(queue: QueueViews, decision: PendingDecision) -> None:

@@ -1,6 +1,6 @@
-"""When running work may be moved for a waiting job, and what room for it is worth.
+"""When running work may be moved for a waiting job, and what room for that job is worth.
 
-Working memory, never journalled: after a restart a job waits once more before others are moved for it.
+Working memory, never journalled: after a restart a job waits again before others move for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ASK_EVERY_S = 10.0
 
 
 class Defragmentation:
-    """Who found no room, since when, and when a question about moves makes sense again."""
+    """The jobs that found no room, since when, and when to ask about moves again."""
 
     def __init__(self, profile: Profile) -> None:
         self.is_on = profile.defragment
@@ -57,9 +57,9 @@ class Defragmentation:
         self._asked_s.pop(job, None)
 
     def worth_gpu_s(self, record: JobRecord, band: Band, now: float) -> float:
-        """What room for a job is worth: its GPUs x the time it found no room x the weight of its band.
+        """What room for a job is worth: its GPUs x its time without room x the weight of its band.
 
-        What it waited is the guess of what it would wait on; it counts up to the cap.
+        The time so far, up to the cap, is the guess of the time to come.
         """
         waited_s = min(now - self._refused_s.get(record.id, now), self.cap_s)
         return weight_of(band) * gpu_seconds(waited_s, record.spec.gpus_milli())

@@ -1,7 +1,7 @@
-"""Early binding: jobs that wait in a region or cluster to which they were sent, instead of anywhere.
+"""Early binding: jobs that wait in one region or cluster, to which they were sent.
 
-The profile names who sends them (hook `bind`). Where a job is bound is a fact, so that it survives a
-restart; loads and alarms are working memory, counted anew from the jobs.
+The profile's hook `bind` sends them. A binding is a fact, so that it survives a restart; loads and
+alarms are working memory, counted anew from the jobs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MANY = 1 << 30
 
 
 class Loads:
-    """GPUs wanted and held by cluster (k), as they are and as last signalled, every ``signal_s``."""
+    """GPUs wanted and held by cluster (k), now and as signalled last, every ``signal_s``."""
 
     def __init__(self, clusters: int, signal_s: float) -> None:
         self._signal_s = signal_s
@@ -35,7 +35,7 @@ class Loads:
         self._of: dict[str, tuple[int, int]] = {}
 
     def put(self, job: str, row: int, milli: int, now: float) -> None:
-        """A job waits or runs in a cluster from now on, and nowhere else. O(1), or O(k) after a signal."""
+        """From now on a job waits or runs in this cluster alone. O(1), or O(k) after a signal."""
         self.drop(job, now)
         self._of[job] = row, milli
         self._milli[row] += milli
@@ -53,7 +53,7 @@ class Loads:
         return (self._signalled if self._signal_s else self._milli).copy()
 
     def _signal(self, now: float) -> None:
-        """At the first change or look after the end of a period: what held when it ended is signalled."""
+        """At the first change or look after a period: signal what held when the period ended."""
         if self._signal_s:
             period = int(now // self._signal_s)
             if period != self._period:
@@ -62,7 +62,7 @@ class Loads:
 
 
 class EarlyBinding:
-    """Sends jobs to places. Without ``bind`` it sends nobody anywhere."""
+    """Sends jobs to places. Without ``bind`` it sends none."""
 
     def __init__(self, options: BindOptions, bind: BindPolicy | None) -> None:
         self.options = options
@@ -95,7 +95,7 @@ class EarlyBinding:
             if not record.finished:
                 self.note(record, now)
 
-    # --- where to ------------------------------------------------------------------------------------
+    # --- where to ---------------------------------------------------------------------------------
 
     def places(
         self, specs: Sequence[JobSpec], first: int, catalogue: Catalogue, now: float
@@ -113,13 +113,13 @@ class EarlyBinding:
         return tuple(found)
 
     def again(self, record: JobRecord, catalogue: Catalogue, now: float) -> Binding | None:
-        """Where a job that waited long, or whose place is gone, has to wait from now on."""
+        """The next place to wait for a job that waited long, or one that lost its place."""
         return self._choose(
             record.spec, record.number, record.bindings, record.bound, catalogue, now, None
         )
 
     def is_astray(self, record: JobRecord) -> bool:
-        """Whether a job waits for a place that is not there any more, or has become too small for it."""
+        """Whether a job waits for a place that is gone, or has become too small for it."""
         place = record.bound
         if place is None or self._bind is None:
             return False
@@ -180,7 +180,7 @@ class EarlyBinding:
         return rows, has[self._region[rows]]
 
     def _able_to_hold(self, spec: JobSpec) -> Ints:
-        """The clusters that could hold a job if they were empty. O(1) if one like it was asked about."""
+        """The clusters that could hold a job if they were empty. O(1) if asked for its like."""
         kind = tuple((g.least, g.resources) for g in spec.groups)
         able = self._able.get(kind)
         if able is None:
@@ -189,7 +189,7 @@ class EarlyBinding:
         return able
 
     def _at_home(self, spec: JobSpec, rows: Ints, catalogue: Catalogue) -> Bools:
-        """Which of some clusters are at home: the one that the job names, or all of its home region. O(k)."""
+        """Which clusters are the job's home: the one that it names, or its home region's. O(k)."""
         if spec.home and spec.home not in self._regions:
             named = np.array([self._clusters[row][1].name == spec.home for row in rows], np.bool_)
             if any(cluster.name == spec.home for _, cluster in self._clusters):
@@ -198,14 +198,14 @@ class EarlyBinding:
         return found
 
     def _home(self, spec: JobSpec, catalogue: Catalogue) -> int:
-        """The number of the home region: the named one, else one with the first dataset, else the first."""
+        """The home region's number: the named one, one with the first dataset, or the first."""
         if spec.home in self._regions:
             return self._regions.index(spec.home)
         first = catalogue.datasets.get(spec.datasets[0]) if spec.datasets else None
         holders = [] if first is None else [r for r in self._regions if r in first.replicas]
         return self._regions.index(holders[0]) if holders else 0
 
-    # --- books -----------------------------------------------------------------------------------------
+    # --- books ------------------------------------------------------------------------------------
 
     def note(self, record: JobRecord, now: float) -> None:
         """A job is bound to where its record says. O(1)."""
@@ -229,7 +229,7 @@ class EarlyBinding:
         self._due.pop(job, None)
 
     def due(self, now: float) -> list[str]:
-        """The jobs whose patience is over by ``now``, each told once."""
+        """The jobs that ran out of patience by ``now``, each told once."""
         found = []
         while self._alarms and self._alarms[0][0] <= now:
             at_s, _, job = heapq.heappop(self._alarms)
@@ -239,14 +239,14 @@ class EarlyBinding:
         return found
 
     def next_s(self) -> float | None:
-        """When somebody's patience will be over next."""
+        """When the next job's patience will be over."""
         while self._alarms and self._due.get(self._alarms[0][2]) != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
-    """Whether an empty cluster has room for each group of a job by itself. O(groups x models x hosts)."""
+    """Whether an empty cluster has room for each group by itself. O(groups x models x hosts)."""
     return all(_tasks_in(cluster, g.resources) >= g.least for g in spec.groups)
 
 

@@ -1,4 +1,4 @@
-"""Which regions can be asked: those whose placers live in other processes may be out of reach."""
+"""Which regions can be asked: a region in another process may be out of reach."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reach:
         self.absent.pop(region, None)
 
     def miss(self, region: str, patience_s: float, now: float) -> None:
-        """A region did not answer in time, though nobody says that its link is down."""
+        """A region did not answer in time, though its link is not known to be down."""
         if region not in self.absent:
             why = f"no answer within {patience_s:g} s"
             self.absent[region] = Absence(now, why, now + SILENCE_S)
@@ -53,7 +53,7 @@ class Reach:
         return True
 
     def hold_s(self) -> float:
-        """How long regions apart shall keep what they offer. In this process nothing comes in between."""
+        """How long regions apart keep what they offer. In one process nothing comes in between."""
         return HOLD_S if self.apart else 0.0
 
     def next_retry_s(self) -> float | None:
@@ -64,7 +64,7 @@ class Reach:
         return min(times, default=None)
 
     def retry(self, now: float) -> bool:
-        """Give silent regions whose time has come another chance; whether there was any."""
+        """Give silent regions another chance when their time has come; whether there was any."""
         if not self.absent:
             return False
         due = [r for r, a in self.absent.items() if a.until_s is not None and a.until_s <= now]

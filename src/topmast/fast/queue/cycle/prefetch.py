@@ -79,7 +79,7 @@ class Prefetch:
         self._full: dict[str, bool] = {}
 
     def jobs(self, region: str) -> int:
-        """The candidates of the next batch: more while all answers are used, else as many as were."""
+        """Candidates of the next batch: more while all answers are used, else as many as were."""
         return self._jobs.get(region, min(FIRST_JOBS, self.most_jobs))
 
     def is_full(self, region: str) -> bool:

@@ -23,20 +23,19 @@ class DatasetRecord(Struct):
 
 
 class DataCost(Struct, frozen=True):
-    """What stands between a region and a job's data.
-
-    ``missing``: (dataset, region to copy it from), empty when all is there. ``barred``: why no copy can
-    help; if that is over at a known time, ``retry_at_s`` tells. ``copying``: every missing one is on
-    its way already.
-    """
+    """What stands between a region and a job's data."""
 
     missing: tuple[tuple[str, str], ...] = ()
+    """(dataset, region to copy it from); empty when all is there."""
     bytes: int = 0
     seconds: float = 0.0
     barred: Rejection | None = None
+    """Why no copy can help."""
     detail: str = ""
     copying: bool = False
+    """Every missing dataset is on its way already."""
     retry_at_s: float | None = None
+    """When ``barred`` is over, if that is known."""
 
     @property
     def why(self) -> str:
@@ -88,7 +87,7 @@ class Catalogue:
                 self.add(spec)
 
     def add(self, spec: DatasetSpec) -> None:
-        """Enter a dataset whose replicas are complete."""
+        """Enter a dataset and its complete replicas."""
         if spec.name in self.datasets:
             for region in list(self.datasets[spec.name].replicas):
                 self.drop(spec.name, region)
@@ -149,7 +148,7 @@ class Catalogue:
     def shared(self, name: str) -> str:
         """Why the files of a dataset may be another's too; empty if they are its own.
 
-        New datasets never share files; folders of state from before that rule may have some that do.
+        New datasets never share files; folders of state from older versions may have some that do.
         """
         return self.paths.fault(name, self.datasets[name].spec.path)
 

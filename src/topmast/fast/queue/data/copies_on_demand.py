@@ -1,9 +1,10 @@
-"""Copies on demand: whether one is cheaper than to wait where the data is, and how many there may be.
+"""Copies on demand: whether one is cheaper than to wait for the data, and how many there may be.
 
-Waiting is compared with copying in seconds. How long the wait will be nobody knows; what is known is when room is
-expected near the data if nobody goes first, and how long the job has waited already. A copy is ordered when the greater of
-the two has reached what it would take, times ``copy_patience``: where the expectation is of no use, that costs at most
-twice what the better choice would have (the rule of ski rental; Karlin et al., Competitive snoopy caching, 1988).
+Waiting is compared with copying, in seconds. The length of the wait is unknown; known are when
+room near the data is expected if no other job takes it, and how long the job has waited. A copy
+is ordered when the greater of the two reaches the time of the copy times ``copy_patience``. With
+a useless forecast that costs at most twice the better choice (the rule of ski rental; Karlin et
+al., Competitive snoopy caching, 1988).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Wait(Struct, frozen=True):
 
 
 class Fetches:
-    """The jobs for which data was copied on demand within the last period. Changed by facts alone."""
+    """The jobs that had data copied on demand in the last period. Changed by facts alone."""
 
     def __init__(self, profile: Profile) -> None:
         self._patience = profile.copy_patience
@@ -56,11 +57,11 @@ class Fetches:
         return len(self.noted) - self._first(now)
 
     def _first(self, now: float) -> int:
-        # The sum that `next_s` gives, not a difference: rounded, that may still be too long ago at the very moment.
+        # The sum that `next_s` gives: a rounded difference may still be too long ago by then.
         return bisect.bisect_right(self.noted, now, key=lambda noted: noted[0] + self._period_s)
 
     def price_s(self, copy_s: float) -> float:
-        """What waiting may cost, in seconds, before a copy that takes ``copy_s`` is the better choice."""
+        """What waiting may cost, in seconds, before a copy of ``copy_s`` is the better choice."""
         return copy_s * self._patience
 
     def waits_until_s(self, record: JobRecord, copy_s: float) -> float:

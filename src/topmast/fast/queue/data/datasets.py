@@ -98,9 +98,10 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
     least = max(1, record.spec.min_replicas)
     if len(complete) <= least:
-        left = f"'{event.dataset}' would have {len(complete) - 1} complete replicas, and must have {least}"
+        left = len(complete) - 1
         return Conflict(
-            f"{left} (copy it to another region first: topmast datasets replicate {event.dataset} REGION;"
+            f"'{event.dataset}' would have {left} complete replicas, and must have {least}"
+            f" (copy it to another region first: topmast datasets replicate {event.dataset} REGION;"
             f" or remove it altogether: topmast datasets rm {event.dataset})"
         )
     for job in queue.jobs.values():

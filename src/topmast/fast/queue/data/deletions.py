@@ -1,4 +1,4 @@
-"""The deletions that the mover was told of and has not carried out: until then their folders belong to nobody else."""
+"""Deletions that the mover has not carried out: until then no other dataset gets their folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = tuple[str, str]
 
 
 class Deletions:
-    """Open deletions. When a failed one is tried again is working memory: a start orders all of them."""
+    """Open deletions. The time of a retry is working memory: after a start all are ordered."""
 
     def __init__(self, found: Iterable[Deletion] = ()) -> None:
         self._open: dict[Key, Deletion] = {(d.region, d.path): d for d in found}

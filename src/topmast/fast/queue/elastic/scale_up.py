@@ -1,7 +1,7 @@
-"""Idle GPUs for elastic jobs: when nobody waits who could use them, those that run may have more tasks.
+"""Idle GPUs for elastic jobs: those that run get more tasks when no waiting job can use the GPUs.
 
-The queue says who may, and up to how many tasks, by quota and by what others wait for. Whether there is room, and
-whether that is worth a restart, the region decides.
+The queue decides which jobs may grow, and up to how many tasks, by quota and by the needs of
+waiting jobs. The region decides whether there is room, and whether that is worth a restart.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ COULD_USE_ROOM = (
 
 
 def look_at_sizes(queue: QueueViews, sizes: Elastic) -> None:
-    """Elastic jobs may change their size: those that wait may be helped by that, and idle GPUs may be used.
+    """Elastic jobs may change their size: that may help waiting jobs, or use idle GPUs.
 
-    Asked about again are those who were refused and need no more GPUs than a region has idle and may free: necessary,
-    not sufficient. O(elastic jobs + placement classes x regions).
+    Rejected classes are asked about again if they need no more GPUs than a region has idle and may
+    free: necessary, not sufficient. O(elastic jobs + placement classes x regions).
     """
     if not sizes.look(queue.now):
         return
@@ -50,7 +50,7 @@ def look_at_sizes(queue: QueueViews, sizes: Elastic) -> None:
 
 
 def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -> bool:
-    """Whether in some region idle GPUs, and those that elastic jobs may give, are as many as a job needs."""
+    """Whether some region has the GPUs that a job needs: idle, or held by jobs that may give."""
     if not spare:
         return False
     least = spec.at_least()
@@ -66,9 +66,10 @@ def idle_milli(queue: QueueViews, region: str) -> int:
 
 
 def enlarge(queue: QueueViews, elastic: Elastic) -> None:
-    """Nobody is left to be asked about: tell the smallest, for what they asked, how far they may grow.
+    """No candidate is left: tell the jobs with the smallest part of their request how far to grow.
 
-    O(job classes + elastic jobs x log tasks x depth of their tenants); with a queue that wants all models, O(elastic jobs).
+    O(job classes + elastic jobs x log tasks x depth of their tenants); with a queue that wants all
+    models, O(elastic jobs).
     """
     elastic.may_grow = False
     growing = _in_turn(queue, elastic)
@@ -93,7 +94,7 @@ def enlarge(queue: QueueViews, elastic: Elastic) -> None:
 
 
 def _in_turn(queue: QueueViews, elastic: Elastic) -> list[tuple[JobRecord, TaskGroup, Plan]]:
-    """Jobs that may grow: who was told the longest ago goes first, then who has the least of what it asked for."""
+    """Jobs that may grow: the one told longest ago first, then the smallest part of its request."""
     found = []
     for record in elastic.placed.values():
         group, plan = record.spec.elastic, record.plan
@@ -112,7 +113,7 @@ def _in_turn(queue: QueueViews, elastic: Elastic) -> list[tuple[JobRecord, TaskG
 def _most_tasks(
     queue: QueueViews, elastic: Elastic, record: JobRecord, group: TaskGroup, plan: Plan
 ) -> int:
-    """The most tasks that a job may grow to, by quota and by the GPUs that its region has idle; notes what that takes."""
+    """The most tasks for a job, by quota and its region's idle GPUs; notes what that takes."""
     per_task_milli = plan.milli_per_task(group.name)
     now = plan.tasks_of(group.name)
     if not per_task_milli:
@@ -136,7 +137,7 @@ def _most_tasks(
 def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
     """Of some GPU models those that waiting jobs could use if there were more room.
 
-    None if somebody waits who wants none, so that anybody may hold what it lacks, or if all are wanted.
+    None if a waiting job names no model, as any GPU may help it, or if all models are wanted.
     O(job classes x accelerators), until that is so.
     """
     models: dict[str, None] = {}

@@ -1,6 +1,6 @@
-"""Elastic jobs that run: when they are looked at again, who may become larger, and who smaller.
+"""Elastic jobs that run: when to look at them again, and which may become larger or smaller.
 
-Working memory, never journalled: sizes are in the plans, and the time since a job has its size in its record.
+Working memory, never journalled: plans hold the sizes, and a job's record the time of its size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Elastic:
         self.options = options
         self.placed: dict[str, JobRecord] = {}
         self.may_grow = False
-        """Whether idle GPUs are to be given away when nobody is left to be asked about."""
+        """Whether idle GPUs are to be given away when no candidate is left."""
         self.asked_s: dict[str, float] = {}
         """When a job was last told that it may grow."""
         self.promises: dict[str, Promise] = {}
@@ -61,7 +61,7 @@ class Elastic:
         return max(0.0, self._looked_s + self.options.every_s)
 
     def look(self, now: float) -> bool:
-        """Sizes are looked at; tells whether somebody may make room who could not at the last look. O(elastic)."""
+        """Note a look at sizes; whether a job may give room that could not before. O(elastic)."""
         since_s, self._looked_s = self._looked_s, now
         self.may_grow = self.options.grow
         came, self.room_came = self.room_came, False
@@ -80,7 +80,7 @@ class Elastic:
         )
 
     def spare_milli(self, now: float) -> dict[Band, dict[str, int]]:
-        """By band of who waits and by region, thousandths of GPUs that jobs might give to it. O(elastic x bands)."""
+        """By the waiting band, by region: thousandths that jobs may give. O(elastic x bands)."""
         found: dict[Band, dict[str, int]] = {band: {} for band in Band}
         for record in self.placed.values():
             plan, group = record.plan, record.spec.elastic
@@ -95,7 +95,7 @@ class Elastic:
         return found
 
     def is_settled(self, record: JobRecord, now: float) -> bool:
-        """Whether a job may change its size now: it runs, may be stopped, and has had its size for long enough."""
+        """Whether a job may change its size: it runs, may be stopped, and kept its size so far."""
         steady = record.state in STARTED and record.spec.preemptible and not record.cancelling
         return steady and self._settles_s(record) <= now
 
@@ -105,7 +105,7 @@ class Elastic:
 
 
 def _spare(record: JobRecord, band: Band) -> int:
-    """How many tasks a job could give to one of a band: to a lower one only those beyond its count. O(seats)."""
+    """Tasks that a job may give to a band; to a lower one those beyond its count. O(seats)."""
     elastic, plan = record.spec.elastic, record.plan
     if elastic is None or plan is None:
         return 0

@@ -1,4 +1,4 @@
-"""What a tenant may start now: which of a job's accelerators its quota, or that of others, leaves it."""
+"""What a tenant may start now: the accelerators of a job that quota, its own or lent, allows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Entitlements:
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
         """Which of a job's accelerators its tenant may use now, within quota or beyond it.
 
-        O(accelerators x groups x depth of the tenant); *any model* counts as all models of the fleet.
+        O(accelerators x groups x depth of the tenant); *any model* counts as all of the fleet's.
         """
         return self.choices_of(spec, self.wanted(spec))[over_quota]
 
@@ -69,7 +69,7 @@ class Entitlements:
         return {False: tuple(within), True: tuple(over)}
 
     def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
-        """Whether so much of each model fits within the quota; opportunistic work does not use it."""
+        """Whether so much of each model fits within quota; opportunistic work does not use it."""
         has_room = self._ledger.has_room
         if spec.band is Band.OPPORTUNISTIC:
             return False
@@ -82,7 +82,7 @@ class Entitlements:
         return gentle and all(may_borrow(spec.tenant, m, n) for m, n in milli.items())
 
     def _could_ever(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
-        """Whether so much of each model might be held if nobody held anything."""
+        """Whether an empty fleet would let the tenant hold so much of each model."""
         ledger, tenant = self._ledger, spec.tenant
         opportunistic = spec.band is Band.OPPORTUNISTIC
         if not opportunistic and all(ledger.could_ever_fit(tenant, m, n) for m, n in milli.items()):
@@ -91,7 +91,7 @@ class Entitlements:
         return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
 
     def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
-        """Thousandths of GPUs by model that the gang takes, at least, when each group takes its ``choice``-th."""
+        """The least thousandths of GPUs by model for the gang, each group by its ``choice``-th."""
         milli: dict[str, int] = {}
         for group in spec.groups:
             listed = self.named(group.resources).accelerators
@@ -104,7 +104,7 @@ class Entitlements:
     def more_of(
         self, spec: JobSpec, over_quota: bool, choices: tuple[int, ...], limit: int | None = None
     ) -> More | None:
-        """The most tasks that an elastic gang may have by each choice, up to its count or ``limit``.
+        """The most tasks of an elastic gang by each choice, up to its count or ``limit``.
 
         O(choices x log tasks x models x depth of the tenant); None for any other gang.
         """
@@ -150,7 +150,7 @@ class Entitlements:
         return max(lists, key=len, default=())
 
     def asked_for(self, groups: tuple[TaskGroup, ...]) -> tuple[GroupRequest, ...]:
-        """Task groups as a search knows them, every model named, with the fewest tasks that will do.
+        """Task groups as a search knows them: every model named, with the fewest tasks allowed.
 
         Made once for gangs alike. O(groups).
         """
@@ -191,10 +191,10 @@ class Entitlements:
 
 
 def with_memory(wanted: Accelerator, need_bytes: int, there_bytes: int) -> Accelerator:
-    """What a task takes of a GPU of which it needs so much memory; ``there_bytes`` 0: that is not known.
+    """What a task with so much memory takes of a GPU; ``there_bytes`` 0: unknown.
 
-    A share of a GPU is that share of its memory, so the larger of the two is taken: then no GPU's memory is
-    ever given away twice. A model with too little of it is no model of the fleet.
+    A share of a GPU is that share of its memory. The larger of the two is taken, so that no memory
+    is given away twice. A model with too little of it is no model of the fleet.
     """
     if not there_bytes:
         return wanted

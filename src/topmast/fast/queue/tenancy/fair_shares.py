@@ -2,8 +2,8 @@
 
 A tenant's fair share is its part of its parent's, by weight among its siblings. Use is counted in
 GPU-seconds of all models, decayed. At each level, from the root to the tenant, a branch is judged
-against its siblings; each level counts half as much as the one above it. So what a branch used in sum
-comes first, and inside it those who used least of it.
+against its siblings; each level counts half as much as the one above it. So the branch that used
+least comes first, and inside it the tenant that used least.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def shares(tree: Tree, used_gpu_s: Mapping[str, float]) -> dict[str, Share]:
 
 
 def _below(path: _Path, node: Node, child: Node, branch: Mapping[str, float], part: float) -> _Path:
-    """The path from the root to a child; an only child is compared with nobody."""
+    """The path from the root to a child; an only child has no sibling to be compared with."""
     if len(node.children) == 1 and node.parent is not None:
         return path
     if branch[node.name] <= 0.0 or not any(sibling.weight > 0.0 for sibling in node.children):

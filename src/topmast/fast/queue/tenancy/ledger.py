@@ -1,6 +1,6 @@
 """Tenants: what each may hold, holds within its quota, and borrows beyond it.
 
-Questions about quota are answered by a walk up the tree: O(depth), and files nest at most 16 deep. The
+Questions about quota are answered by a walk up the tree: O(depth), at most 16 in a file. The
 reference page on quota says the rules in words.
 """
 
@@ -50,14 +50,14 @@ class Ledger:
         self._changed: dict[str, int] = {}
         """By branch, the last change there, as counted by that."""
         self._touched: dict[str, None] | None = {}
-        """Branches in which somebody may do more, or less, than when that was asked last; None: all."""
+        """Branches in which tenants may do more, or less, than at the last call; None: all."""
         self._decayed_at_s = 0.0
         self.set_tenants(tenants)
 
     def set_tenants(
         self, tenants: Iterable[TenantSpec], gpus: Mapping[str, int] | None = None
     ) -> None:
-        """Take up new quotas, and the GPUs there are by model; what is held stays as it was classed.
+        """Take up new quotas, and the GPUs there are by model; attempts keep their quota class.
 
         O(tenants x models + holdings x depth).
         """
@@ -78,7 +78,7 @@ class Ledger:
         self._shares: dict[str, Share] | None = None
 
     def twin(self, tenants: Iterable[TenantSpec] | None = None) -> Ledger:
-        """A copy to try things on, perhaps with other quotas. O(tenants x models + holdings x depth)."""
+        """A copy for trials, perhaps with other quotas. O(tenants x models + holdings x depth)."""
         other = Ledger(())
         other.held = {key: replace(holding) for key, holding in self.held.items()}
         other.by_region = dict(self.by_region)
@@ -128,7 +128,7 @@ class Ledger:
     def take_touched(self) -> Callable[[str], bool]:
         """Tells of which tenants may be let do more, or less, than when this was called last.
 
-        What others hold matters to a tenant only within its branch, unless somebody keeps quota back.
+        What others hold matters to a tenant within its branch only, unless one keeps quota back.
         """
         touched, self._touched = self._touched, {}
         if touched is None or self.keeps_back:
@@ -136,7 +136,7 @@ class Ledger:
         return lambda tenant: self.branch(tenant) in touched
 
     def as_of(self, tenant: str) -> int:
-        """As of which change a tenant may do what it may: another number, another answer perhaps. O(1)."""
+        """The change as of which a tenant's rights hold: a new number, perhaps new rights. O(1)."""
         if self.keeps_back:
             return self._changes
         if self.tree.node(tenant).home is None:
@@ -144,7 +144,7 @@ class Ledger:
         return self._changed.get(self.branch(tenant), self._first_change)
 
     def branch(self, tenant: str) -> str:
-        """The outermost tenant above one, or itself; empty for one that is not known. Amortised O(1)."""
+        """The outermost tenant above one, or itself; empty for an unknown one. Amortised O(1)."""
         name = self._branches.get(tenant)
         if name is None:
             node = self.tree.node(tenant)
@@ -192,7 +192,10 @@ class Ledger:
         return self.full_at(tenant, model, milli) is None
 
     def full_at(self, tenant: str, model: str, milli: int) -> str | None:
-        """Whose quota has no room for ``milli`` more of ``model``; None if they fit. O(depth)."""
+        """The tenant without room in its quota for ``milli`` more of ``model``; None: all have it.
+
+        O(depth).
+        """
         return _full_at(self.tree.node(tenant), model, milli, self._total)
 
     def may_borrow(self, tenant: str, model: str, milli: int) -> bool:
@@ -201,11 +204,11 @@ class Ledger:
         return self._may_borrow(tenant, model, milli, borrowed, self._total)
 
     def could_ever_fit(self, tenant: str, model: str, milli: int) -> bool:
-        """Whether ``milli`` would be within quota if nobody held anything. O(depth)."""
+        """Whether ``milli`` would be within quota on an empty fleet. O(depth)."""
         return _full_at(self.tree.node(tenant), model, milli, _at_rest) is None
 
     def could_ever_borrow(self, tenant: str, model: str, milli: int) -> bool:
-        """Whether ``milli`` might run over quota if nobody held anything. O(depth)."""
+        """Whether ``milli`` might run over quota on an empty fleet. O(depth)."""
         return self._may_borrow(tenant, model, milli, 0, _at_rest)
 
     def _may_borrow(
@@ -248,9 +251,8 @@ class Ledger:
     def lent(self, model: str) -> dict[str, int]:
         """What every tenant lends of a model: idle quota that tenants outside its branch use now.
 
-        Who exceeds its quota is served by its siblings, in order of name, after what its parent gave to
-        nobody; what they cannot serve goes up. At the top remain GPUs that belong to no quota.
-        O(tenants).
+        A tenant above its quota is served by what its parent gave to none, then by its siblings, in
+        order of name; the rest goes up. At the top remain GPUs that belong to no quota. O(tenants).
         """
         balances: dict[str, _Balance] = {}
         for node in reversed(self.tree.downwards):
@@ -299,7 +301,7 @@ class Ledger:
         self._decayed_at_s = now
 
     def share(self, tenant: str) -> Share:
-        """The tenant's part of the fleet, by right and in use. O(tenants) after a charge, else O(1)."""
+        """A tenant's part of the fleet, by right and in use. O(tenants) after a charge, or O(1)."""
         if self._shares is None:
             self._shares = shares(self.tree, self.used_gpu_s)
         return self._shares.get(tenant, Share())
@@ -333,7 +335,7 @@ class _Balance(Struct):
 
 
 def _at_rest(node: Node, model: str) -> Totals:
-    """The totals while nobody holds anything."""
+    """The totals of an empty fleet."""
     return Totals(claimed=node.at_rest.get(model, 0))
 
 

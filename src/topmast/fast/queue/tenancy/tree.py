@@ -1,9 +1,9 @@
-"""The tree of tenants and what their quotas say, without regard to what anybody holds.
+"""The tree of tenants and what their quotas say, whatever the tenants hold.
 
 A tenant that states no quota lives on that of its *home*: the nearest tenant above it that states
-one. What a quota leaves after the quotas stated below it is for the work of that tenant itself and of
-all whose home it is. Amounts are in thousandths of GPUs of one model; a model that a quota or
-a limit does not list counts as 0.
+one. What a quota leaves after the quotas stated below it is for that tenant's own work and for the
+tenants that have it as their home. Amounts are in thousandths of GPUs of one model; a model that no
+quota or limit lists counts as 0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ class Node:
 
     ``quota``, ``borrow``: None states or limits nothing. ``kept``: what of the quota is never lent.
     ``given``: the quotas of the nearest tenants below that state one. ``at_rest``: the claims of
-    the children while nobody holds anything.
+    the children of an empty fleet.
     """
 
     __slots__ = (
-        "at_rest", "borrow", "children", "given", "home", "kept", "name", "parent", "quota", "weight",
+        "at_rest", "borrow", "children", "given", "home", "kept", "name", "parent", "quota",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, spec: TenantSpec) -> None:
@@ -51,7 +52,7 @@ class Node:
             node = node.parent
 
     def claim(self, model: str, below: int) -> int:
-        """What the node claims of the fleet when ``below`` is claimed by its own work and children."""
+        """What the node claims of the fleet if its own work and children claim ``below``."""
         kept = self.kept.get(model, 0)
         return below if below > kept else kept
 
