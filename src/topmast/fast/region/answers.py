@@ -28,7 +28,6 @@ from topmast.fast.region.search.compiled import applies
 from topmast.fast.region.search.search import Found
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.fast.region.state import RegionState
-from topmast.fast.region.timesharing import pairs as guests
 from topmast.model import messages as m
 from topmast.model.bisection import fewest_with
 from topmast.model.plan import (
@@ -121,7 +120,7 @@ class RegionAnswers(RegionState):
         if kept is not None:
             return kept
         if isinstance(ask.mode, Colocate):
-            return guests.offer(self, ask, ask.mode.job)
+            return self.sharing.offer_beside(self, ask, ask.mode.job)
         ask = anywhere(ask)
         if ask.more is None:
             return self._offer(ask)
@@ -151,7 +150,7 @@ class RegionAnswers(RegionState):
             case Shrink():
                 search = self.search(self.now, ask)
                 held = search.allocations
-                search.allocations = {j: a for j, a in held.items() if self.crowd.may_resize(a)}
+                search.allocations = {j: a for j, a in held.items() if self.sharing.may_resize(a)}
                 return Found(room_by_shrinking(search, ask))
         return self.search(self.now, ask).best(ask)
 

@@ -29,7 +29,6 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.state import RegionState
-from topmast.fast.region.timesharing.pairs import inherit
 from topmast.model import messages as m
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.owners import owners_of, with_owners
@@ -102,7 +101,7 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
     allocation = placer.state.allocations.pop(fact.job)
     placer.claims.pop(fact.job, None)
     placer.columns.let_go(allocation)
-    inherit(placer, fact.job)
+    placer.sharing.on_freed(placer, fact.job)
     for other in placer.claims.values():
         if fact.job in other.waiting_for:
             other.waiting_for.remove(fact.job)

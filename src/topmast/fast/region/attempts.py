@@ -85,7 +85,7 @@ def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
     if allocation is None or not allocation.spec.preemptible:
         return
     if placer.columns.slices > 1:
-        going = placer.crowd.grows(placer, allocation, event.tasks)
+        going = placer.sharing.grows(placer, allocation, event.tasks)
         if going is not None:
             stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
         return
@@ -157,7 +157,7 @@ def _give_up_places(placer: RegionAnswers) -> None:
 
 def _rebalance(placer: RegionAnswers) -> None:
     """Move those who share their GPUs and had better be elsewhere."""
-    for going in placer.crowd.moves(placer):
+    for going in placer.sharing.moves(placer):
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
@@ -241,9 +241,9 @@ def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued
     """
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
-        if placer.crowd.is_due(placer):
+        if placer.sharing.is_due(placer):
             _rebalance(placer)
-        for going in placer.crowd.gives_way(placer):
+        for going in placer.sharing.gives_way(placer):
             stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
@@ -256,19 +256,19 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
     other = placer.state.allocations.get(event.beside or allocation.paired or "")
     gain = given(event.gain, None)
     if other is not None and gain is not None:
-        placer.crowd.note_gain(allocation, other, gain)
+        placer.sharing.note_gain(allocation, other, gain)
     if placer.columns.slices == 1 or (allocation.paired or "") == event.beside:
         return
     placer.decide(PairedWith(event.job, event.beside))
     if not event.beside and other is not None and other.hold is AllocationPhase.RUNNING:
-        placer.crowd.note_parted(placer, event.job, other.job)
+        placer.sharing.note_parted(placer, event.job, other.job)
         if not other.paired:  # both were told
             _rebalance(placer)
 
 
 def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
     """How fast the gang is with its GPUs for itself: less than before it was moved, and it goes back."""
-    going = placer.crowd.note_rate(placer, event)
+    going = placer.sharing.note_rate(placer, event)
     if going is not None:
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 

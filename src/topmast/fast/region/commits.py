@@ -13,7 +13,6 @@ from topmast.fast.region.facts import (
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_internal
-from topmast.fast.region.timesharing.pairs import why_not
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Plan, Victim
@@ -64,7 +63,7 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     """Re-validate a plan against the books as they are; empty when it fits."""
     if plan.job in placer.state.allocations:
         return "the job holds slots already"
-    if why := why_not(placer, plan):
+    if why := placer.sharing.why_not(placer, plan):
         return why
     unchanged = plan.region_version == placer.state.version and not len(placer.holds)
     if unchanged and not plan.victims:

@@ -17,11 +17,30 @@ from topmast.fast.region.facts import (
     PlaceGivenUp,
     SuspicionOver,
 )
+from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.timesharing.hooks import Sharing
 from topmast.model import messages as m
+from topmast.policies.base import RebalancePolicy, ScorePolicy
+from topmast.policies.options import Profile
 
 
 class RegionalPlacer(RegionAnswers):
-    """The machine of one region. Each event has a function, each fact another."""
+    """The machine of one region. Each event has a function, each fact another.
+
+    It alone knows what lets gangs share GPUs, in turns or in pairs.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        profile: Profile,
+        score: ScorePolicy,
+        pool: Pool | None = None,
+        rebalance: RebalancePolicy | None = None,
+    ) -> None:
+        super().__init__(region, profile, score, pool, rebalance)
+        if profile.slices.layers > 1 or profile.shares.pairs:
+            self.sharing = Sharing()
 
     def _recovered(self, event: m.Recovered) -> None:
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.fast.machine import EventMachine
+from topmast.fast.region.hooks import SharingHooks
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
@@ -13,7 +14,6 @@ from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.reservation.first_starts import FirstStarts, without
 from topmast.fast.region.reservation.leases import OfferLeases
-from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
 from topmast.model.plan import PlacementRequest
@@ -62,7 +62,8 @@ class RegionState(EventMachine):
         self.preemption = profile.preemption
         """What may be stopped for a job."""
         self.rebalance = rebalance
-        self.crowd = SharingRebalancer()
+        self.sharing = SharingHooks()
+        """Takes part where gangs may share GPUs."""
         self.pool = pool or Pool()
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)

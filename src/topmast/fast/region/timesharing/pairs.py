@@ -34,8 +34,8 @@ def offer(placer: RegionState, ask: PlacementRequest, beside: str) -> m.Bid:
         return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
     trial = Overlay(placer.columns)
     needs = {group.name: group.resources for group in ask.groups}
-    trial.take(plan.seats, needs)
-    if any(trial.overdrawn(seat, needs[seat.group]) for seat in plan.seats):
+    trial.take(plan.seats, needs, plan.in_slice)
+    if any(trial.overdrawn(seat, needs[seat.group], plan.in_slice) for seat in plan.seats):
         return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
     return m.Bid(ask.job, plan)
 
@@ -78,8 +78,6 @@ def inherit(placer: RegionState, gone: str) -> None:
 
     O(attempts), where pairs are shared.
     """
-    if not placer.profile.shares.pairs:
-        return
     for guest in placer.state.allocations.values():
         if guest.plan.beside == gone:
             placer.columns.give_back(guest.plan.seats, guest.needs())

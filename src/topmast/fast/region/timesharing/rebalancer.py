@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
+from topmast.fast.region.hooks import Going
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import as_it_runs
@@ -50,14 +50,6 @@ FORGOTTEN = 4
 """When a region remembers so many times more than it has attempts, it forgets the oldest."""
 TO_IDLE = "moved to idle GPUs, because other jobs share its GPUs"
 TO_FASTER = "moved to idle GPUs of a model on which it is faster"
-
-
-class Going(Struct, frozen=True):
-    """Who is to move, where to, and why in words."""
-
-    allocation: Allocation
-    to: Plan
-    why: str
 
 
 class SharingRebalancer:
