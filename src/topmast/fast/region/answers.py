@@ -1,4 +1,4 @@
-"""What a region answers: its best plan for a job, or why there is none, and what would have to change."""
+"""What a region answers: its best plan for a job, or why there is none, and what would help."""
 
 from __future__ import annotations
 
@@ -155,9 +155,9 @@ class RegionAnswers(RegionState):
         return self.search(self.now, ask).best(ask)
 
     def _may_search_without(self, ask: PlacementRequest) -> bool:
-        """Whether seats reserved here for another job can be taken for a moment, to search without them.
+        """Whether to take seats reserved here for another job for a moment, and search without.
 
-        Not where victims are looked for: what stopping them would free is not counted beside such seats.
+        Not where victims are looked for: their room is not counted beside such seats.
         """
         here = ask.held is not None and ask.held.region == self.region
         return here and applies(ask, self.score.weights(ask))
@@ -170,7 +170,7 @@ class RegionAnswers(RegionState):
             return self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask)
 
     def kept_offer(self, ask: PlacementRequest) -> m.Bid | None:
-        """The place kept for a job that is being moved, if it can still have it. O(1) for all others."""
+        """The place kept for a job that moves, if it can still have it. O(1) for other jobs."""
         place = self.state.places.get(ask.job)
         if place is None or not suits(place, ask, self.columns):
             return None
@@ -197,7 +197,7 @@ class RegionAnswers(RegionState):
     def _outranking(
         self, search: PreemptiveSearch, ask: PlacementRequest, names: Sequence[str]
     ) -> Found:
-        """The best plan that stops some of the outranked, and as few from the last on as will do."""
+        """The best plan that stops some of the outranked: the last, and as few as will do."""
         held = self.state.allocations
         last_first = [job for job in names if job in held]
 
@@ -214,7 +214,7 @@ class RegionAnswers(RegionState):
     def first_start(
         self, ask: PlacementRequest, not_before_s: float = -math.inf
     ) -> Reservation | None:
-        """Where and when the gang is expected to start first; it is known that not before a time."""
+        """Where and when the gang is expected to start first, from a known bound on."""
         ends = ends_of(self.state.allocations, self.profile.default_duration_s, self.now)
         look = partial(self._first_start, ask, ends, self.now, not_before_s)
         if len(self.holds):
@@ -222,7 +222,7 @@ class RegionAnswers(RegionState):
         return self.first_starts.find(ask, self.state.version, ends, look)
 
     def expected_start(self, ask: PlacementRequest, now: float) -> Reservation | None:
-        """The same for people who look: nothing is remembered."""
+        """The same for people: nothing is remembered."""
         ends = ends_of(self.state.allocations, self.profile.default_duration_s, now)
         return self._first_start(ask, ends, now)
 
@@ -243,9 +243,9 @@ class RegionAnswers(RegionState):
 def _sparing(
     last_first: list[str], plan: Plan, stopping: Callable[[Sequence[str]], Plan | None]
 ) -> Plan:
-    """The plan that stops, of these, whom it must: who ranks first is spared first. O(these) plans.
+    """The plan that stops only the needed of these: the first in rank is spared first.
 
-    A plan that stops all of them cannot spare any: it is the cheapest.
+    A plan that stops all of them cannot spare any: it is the cheapest. O(these) plans.
     """
     gone = last_first
     for job in reversed(last_first):

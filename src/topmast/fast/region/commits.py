@@ -50,7 +50,7 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
 
 
 def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:
-    """Why somebody has to stop, in words."""
+    """Why an attempt has to stop, in words."""
     if to is None:
         return f"preempted by {preemptor}"
     before, after = len(held.plan.seats), len(to.seats)
@@ -91,7 +91,7 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
 
 
 def _no_place_is_left(placer: RegionAnswers, victims: Iterable[Victim], trial: Overlay) -> str:
-    """Whose place is not there any more, of those who are to move; empty if all are."""
+    """The first of the attempts to move that has lost its place; empty if none has."""
     for victim in victims:
         held = placer.state.allocations.get(victim.job)
         if held is None or victim.to is None:

@@ -50,7 +50,7 @@ class SlotsFreed(Fact, frozen=True):
 
 
 class PlaceBooked(Fact, frozen=True):
-    """Seats are kept until a time for an attempt that is being moved; nobody else can take them."""
+    """Seats are kept until a time for an attempt that moves; no other attempt can take them."""
 
     job: str
     plan: Plan
@@ -58,7 +58,7 @@ class PlaceBooked(Fact, frozen=True):
 
 
 class PlaceGivenUp(Fact, frozen=True):
-    """A place is kept no more: its job sits there now (``used``), or somewhere else, or came too late."""
+    """A place is kept no more: its job sits there now (``used``) or elsewhere, or came too late."""
 
     job: str
     used: bool
@@ -79,7 +79,7 @@ class HostSet(Fact, frozen=True):
 
 
 class HostsAssigned(Fact, frozen=True):
-    """Hosts that shall go to other clusters, by host; nobody else shall any more."""
+    """Hosts that shall go to other clusters, by host; all others stay."""
 
     owners: dict[str, str]
 
@@ -111,7 +111,7 @@ class SuspicionOver(Fact, frozen=True):
 
 
 PlacerFact = (
-    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked | PlaceGivenUp
-    | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected | SuspicionOver
-    | PairedWith
+    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
+    | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
+    | SuspicionOver | PairedWith
 )  # fmt: skip

@@ -33,7 +33,7 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
 
 
 def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
-    """An operator cordons, drains or returns hosts: all are out of service before any work moves."""
+    """An operator cordons, drains or returns hosts: all are out of service before work moves."""
     for host in event.hosts:
         if host not in placer.columns.index:
             return NotFound(f"no host '{host}' in region '{placer.region}'")

@@ -1,4 +1,4 @@
-"""The regional placer: answers where a gang would best run, and keeps who holds what (RMS).
+"""The regional placer: answers where a gang would best run, and books what attempts hold (RMS).
 
 It searches only when asked, and changes its books only by commits, releases and host states.
 Victims are stopped first; the preemptor is launched when the last of them has let go.

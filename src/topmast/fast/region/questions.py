@@ -1,4 +1,4 @@
-"""Questions from the queue, answered in order; what is offered over a network is held for a while."""
+"""Questions from the queue, in order; what is offered over a network is held for a while."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
 
 
 def _in_order(placer: RegionAnswers, event: m.RequestRegionBids) -> tuple[m.Bid, ...]:
-    """Each answer knows what the earlier ones hold. O(searches); what was refused is refused again in O(1)."""
+    """Each answer knows what earlier ones hold. O(searches); repeated refusals O(1)."""
     offers: list[m.Bid] = []
     planned: dict[str, bool] = {}
     refused: dict[PlacementRequest, m.Bid] = {}
@@ -68,7 +68,7 @@ def _offer_held(placer: RegionAnswers, event: m.RequestRegionBids, ask: Placemen
 
 
 def drop_holds(placer: RegionAnswers, event: m.DropLeases) -> None:
-    """Hold nothing for these jobs any more; those who found no place meanwhile may find one now."""
+    """Hold nothing for these jobs any more; jobs that found no place meanwhile may find one now."""
     for job in event.jobs:
         if event.places and job in placer.state.places:
             placer.decide(PlaceGivenUp(job, used=False))

@@ -1,4 +1,4 @@
-"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it later.
+"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it.
 
 As a program it compiles one part of them, while another process compiles the other.
 """
@@ -55,7 +55,7 @@ def is_compiled() -> bool:
 
 
 def load_one_group() -> None:
-    """Gangs of one group with whole GPUs, where there is room, and where others have to go for them."""
+    """Gangs of one group with whole GPUs, where there is room, and where others have to go."""
     _load_free()
     _load_victims()
 
@@ -83,7 +83,7 @@ def _load_victims() -> None:
 def _load_what_seldom_happens(
     columns: Columns, held: dict[str, Allocation], search: PreemptiveSearch
 ) -> None:
-    """Victims of one host, a search that branches on one of several hosts, a host that fails and comes back."""
+    """Victims of one host, a search that branches on several, a host that fails and returns."""
     attempt = _hold(columns, held, search, 0.0, preempt=False)
     single = PlacementRequest(
         "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, Preempt()
@@ -145,9 +145,9 @@ def _hold(
 
 
 def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
-    """When there will be room, and whom room that came free may help."""
+    """When there will be room, and the jobs that room may help."""
     index = index_of(columns)
-    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # nobody is there to go
+    assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # no attempt is there to go
     index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     blocked = BlockedIndex()

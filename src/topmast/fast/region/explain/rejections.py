@@ -42,7 +42,7 @@ class Verdicts:
         self.preempt = preempt
 
     def of(self, cluster: str, found: Plan | None) -> ClusterVerdict:
-        """The verdict on one cluster, ``found`` being its best plan. O(hosts x choices x groups)."""
+        """The verdict on a cluster; ``found``: its best plan. O(hosts x choices x groups)."""
         rows = self.columns.clusters[cluster]
         roomy = roomy_hosts(self._empty, self.ask, rows)
         counts, fitting = self._count_hosts(rows, roomy, found)
@@ -80,7 +80,7 @@ class Verdicts:
 
     @cached_property
     def _stage(self) -> Ints:
-        """How many of the questions each host passes, by the group and in the time slice for which it gets furthest (places)."""
+        """How many questions each host passes, by its best group and time slice (places)."""
         best: Ints = np.zeros(len(self.columns.hosts), dtype=np.int64)
         for group in self.ask.groups:
             passes = np.array(_passes(self.columns, self.ask, group))
@@ -121,7 +121,7 @@ class Verdicts:
 
 
 def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...]:
-    """Who would be stopped for a plan, what that loses and how it is priced. O(victims)."""
+    """The victims of a plan, what each loses and how it is priced. O(victims)."""
     restart_s, per_gpu_hour = search.profile.restart_cost_s, search.profile.score.preemption
     found = []
     for victim in plan.victims:
@@ -195,7 +195,7 @@ def roomy_hosts(space: Space, ask: PlacementRequest, rows: Ints) -> Bools:
 
 
 def largest_gpus(columns: Columns, ask: PlacementRequest, cluster: str) -> float:
-    """The most GPUs that a gang of the hungriest group's tasks could hold, within the topology asked."""
+    """The most GPUs that a gang of the hungriest group's tasks could hold, within its topology."""
     return _largest_gpus(Space(columns.empty()), ask, columns.clusters[cluster])
 
 
@@ -216,7 +216,7 @@ def _domain_of(columns: Columns, ask: PlacementRequest, rows: Ints) -> Ints:
 
 
 def _passes(columns: Columns, ask: PlacementRequest, group: GroupRequest) -> list[Bools]:
-    """Which hosts pass each question of `ON_THE_WAY` for one task of a group (questions x hosts)."""
+    """Hosts that pass each question of `ON_THE_WAY` for a task of a group (questions x hosts)."""
     resources, count = group.resources, len(columns.hosts)
     has, may, free = (np.zeros(count, dtype=np.bool_) for _ in range(3))
     for choice in range(max(1, len(accelerators_of(ask)))):

@@ -63,7 +63,7 @@ def fewest_gone(
 ) -> int | None:
     """How many attempts must go, from the first on, until ``fits``; None if all are too few.
 
-    A bisection that gives back only what differs from one trial to the next: O(attempts) givings back,
+    A bisection that gives back only the difference between two trials: O(attempts) givings back,
     O(log attempts) trials.
     """
     if not order or not fits(without_attempts(columns, order)):

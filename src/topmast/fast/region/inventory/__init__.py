@@ -1,1 +1,1 @@
-"""What a region has and who holds it: hosts in columns, counts by topology domain, allocations."""
+"""What a region has and what attempts hold: hosts in columns, counts by domain, allocations."""

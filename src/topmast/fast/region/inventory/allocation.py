@@ -22,25 +22,27 @@ class AllocationPhase(StrEnum):
 
 
 class Allocation(Struct, gc=False):
-    """An attempt's slots. ``band`` is the effective one; ``waiting_for`` lists victims by job.
-
-    ``expected_s``: how long it is expected to run. ``start_s``: when the slots were taken; ``kept_until_s``: of the last checkpoint.
-    ``paired``: who has the same GPUs at the same time, for that was tried.
-    """
+    """An attempt's slots."""
 
     plan: Plan
     epoch: int
     spec: JobSpec
     band: Band
+    """The effective band."""
     start_s: float
+    """When the slots were taken."""
     time_left_s: float | None
     hold: AllocationPhase
     waiting_for: list[str]
+    """Victims, by job."""
     running_s: float | None = None
     kept_until_s: float | None = None
+    """The time of the last checkpoint."""
     why: Outcome | None = None
     expected_s: float | None = None
+    """The expected run time."""
     paired: str | UnsetType = UNSET
+    """The job that shares its GPUs at the same time, after a trial."""
 
     @property
     def job(self) -> str:
@@ -75,8 +77,8 @@ OVERRUNS_S = (
     72_000.0,
     180_000.0,
 )
-"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the later
-it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
+"""An attempt that should be over is expected to overrun by the first of these that lies ahead: the
+later it is, the less is known (Tsafrir et al., Backfilling using system-generated predictions)."""
 
 
 def expected_end_s(allocation: Allocation, default_s: float, now: float) -> float:

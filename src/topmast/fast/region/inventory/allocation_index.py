@@ -63,7 +63,7 @@ class AllocationIndex:
         holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
 
     def count_anew(self, region: str, job: str) -> None:
-        """Count the hosts of an attempt anew; raises `RuntimeError` when it holds what another holds.
+        """Count the hosts of an attempt anew; raises `RuntimeError` if it holds another's slots.
 
         O(slots and entries of its hosts)
         """
@@ -157,13 +157,13 @@ class AllocationIndex:
 
 
 def _empty(hosts: int, bins: int) -> AllocationTable:
-    """Nobody holds anything."""
+    """Nothing is held."""
     levels = len(holdings.THRESHOLDS)
-    nobody = (NONE, NONE, -np.inf, np.inf, np.inf)
+    nothing = (NONE, NONE, -np.inf, np.inf, np.inf)
     return AllocationTable(
         attempts=np.zeros(SPARE, holdings.ATTEMPT),
         entries=np.zeros(SPARE, holdings.ENTRY),
-        hosts=np.full(hosts, np.array(nobody, holdings.HOST)),
+        hosts=np.full(hosts, np.array(nothing, holdings.HOST)),
         cleared=np.zeros((levels, hosts), np.int64),
         cleared_hist=np.zeros((levels, bins), np.int64),
     )

@@ -1,9 +1,9 @@
-"""Who holds what on every host, in columns: what the search for victims reads.
+"""Allocations on every host, in columns: what the preemption search reads.
 
-An attempt (A) has an entry on each host where it holds something: its whole GPUs there, CPUs and memory;
-and one more for each share of a GPU. The entries of a host are a list in the order in which the
-attempts came. ``cleared[k, host]`` counts the GPUs that would be wholly free if all attempts that may be
-stopped were gone whose band is lower than ``THRESHOLDS[k]``, however young they are.
+An attempt (A) has an entry on each host where it holds something: its whole GPUs there, CPUs and
+memory; and one more for each share of a GPU. The entries of a host are a list in the order in which
+the attempts came. ``cleared[k, host]`` counts the GPUs that would be wholly free without the
+attempts of a band below ``THRESHOLDS[k]`` that may be stopped, however young they are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ATTEMPT = np.dtype(
         (
             "expected_s",
             np.float64,
-        ),  # how long it is expected to hold them; NaN: as a job nobody knows
+        ),  # how long it is expected to hold them; NaN: as an unknown job
         ("stopping", np.bool_),  # told to let go of them
         ("kept_s", np.float64),  # up to when its work is kept; infinite before it runs
         ("weight", np.float64),  # what its lost work counts (`preemption_cost.weight_of`)
@@ -135,7 +135,7 @@ def _count_cleared(c: CountedArrays, h: AllocationTable, host: int, threshold: i
 def _frees_slot(
     c: CountedArrays, h: AllocationTable, host: int, share: int, threshold: int
 ) -> bool:
-    """Whether a slot is free without those below a threshold; told for its first such entry only."""
+    """Whether a slot is free without those below a threshold; at its first such entry only."""
     slot = h.entries[share].slot
     milli = c.free_milli[slot]
     entry = h.hosts[host].first
@@ -171,8 +171,8 @@ def _count_whole_in(c: CountedArrays, host: int, change: int) -> None:
 def refresh(c: CountedArrays, h: AllocationTable, host: int) -> None:
     """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries).
 
-    Raises `RuntimeError` when more GPUs would come free than there are: ``cleared_hist`` has no place for
-    such a host, and to count it would overwrite what others hold.
+    Raises `RuntimeError` when more GPUs would come free than there are: ``cleared_hist`` has no
+    place for such a host, and to count it would overwrite what others hold.
     """
     served = c.available[host]
     if served:
@@ -209,8 +209,8 @@ def refresh_each(c: CountedArrays, h: AllocationTable, hosts: I64) -> None:
         refresh(c, h, host)
 
 
-# The next three run several times for every job, and take the arrays that they need one by one: a tuple of arrays costs
-# several times as much to hand over from Python.
+# The next three run several times for every job, and take the arrays that they need one by one: a
+# tuple of arrays costs several times as much to hand over from Python.
 
 
 @kernel
@@ -226,7 +226,7 @@ def link_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int) -> 
 def unlink_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int, gone: I64) -> int:
     """Take the entries of an attempt out of their hosts' lists. O(entries).
 
-    Fills ``gone`` with them, and returns how many they are. The counts of the hosts stay as they were.
+    Fills ``gone`` with them, and returns their number. The counts of the hosts stay as they were.
     """
     count, entry = 0, attempts[attempt].entry
     while entry != NONE:

@@ -1,7 +1,7 @@
-"""What compiled kernels read of the inventory: columns of all regions of a process, and their counts.
+"""What compiled kernels read of the inventory: columns of all regions, and their counts.
 
-A *section* is the hosts of one GPU model in one topology domain; ``hist[section, f]`` counts its hosts
-in service with f wholly free GPUs, and is kept with each allocation.
+A *section* is the hosts of one GPU model in one topology domain; ``hist[section, f]`` counts its
+hosts in service with f wholly free GPUs, and is kept with each allocation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Arrays(NamedTuple):
     """Section s has the hosts members[member_start[s]:member_start[s + 1]], in order."""
     member_start: I64
     by_cluster: I64
-    """(C x models x 4 x 2) the sections of a cluster, model and level: the first, and after the last."""
+    """(C x models x 4 x 2) sections of a cluster, model, level: the first, and after the last."""
 
 
 class CountedArrays(NamedTuple):
@@ -87,7 +87,7 @@ def recount(
 ) -> None:  # fmt: skip
     """Count a host's wholly free GPUs anew, and it in its sections. O(its slots).
 
-    It takes the arrays that it needs one by one: to hand over `CountedArrays` costs more than the work.
+    It takes the arrays one by one: to hand over `CountedArrays` costs more than the work.
     """
     count = 0
     for slot in range(offset[host], offset[host + 1]):

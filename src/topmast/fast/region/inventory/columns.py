@@ -1,12 +1,12 @@
 """The hosts of one region in columns: what is free, and where it stands in the topology.
 
-Where gangs share GPUs in turns, every host has a row for each time slice: that of host h in slice s is
-``s * places + h``. A gang lies whole in one slice of one cluster, so that its tasks always run at the same time
-(the matrix of Ousterhout, *Scheduling Techniques for Concurrent Systems*, ICDCS '82, with slices for rows).
+Where gangs share GPUs in turns, every host has a row for each time slice: that of host h in slice s
+is ``s * places + h``. A gang lies whole in one slice of one cluster, so that its tasks run at the
+same time (the matrix of Ousterhout, *Scheduling Techniques for Concurrent Systems*, ICDCS '82).
 
 Owned by the regional placer, changed only through the methods here. GPUs are counted by slot in
 thousandths. A slot may go below zero: then a preemptor has claimed what a victim still holds, and
-nobody else can take it when it comes free.
+no other attempt can take it when it comes free.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class CountsOfPool(Protocol):
 
 
 class Columns:
-    """Arrays over the hosts of a region, in the order of slices, clusters and hosts of its configuration.
+    """Arrays over the hosts of a region, ordered by slice, then as its configuration has them.
 
-    ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots) holds
-    every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
+    ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots)
+    holds every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
     """
 
     def __init__(self, region: RegionSpec, slices: int = 1) -> None:
@@ -120,9 +120,9 @@ class Columns:
         self.reasons: dict[object, PendingReason] = {}
         """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
         self.allocations: Mapping[str, Allocation] = {}
-        """By job, who holds what is taken, where that is known; kept by the placer."""
+        """By job, the allocations, where they are known; kept by the placer."""
         self.watched = True
-        """Whether the index knows of the allocations: not where nobody is ever stopped for another."""
+        """Whether the index knows of the allocations: not where nothing is ever stopped."""
         self.grown: dict[str, None] = {}
         """Clusters with more room than when this was emptied last."""
         self.pool: CountsOfPool | None = None
@@ -214,7 +214,7 @@ class Columns:
         self._move(seats, needs, time_slice, +1)
 
     def hold(self, allocation: Allocation) -> None:
-        """An attempt takes its seats; it is among the ``allocations`` already. O(slots of its hosts)."""
+        """An attempt takes its seats; it is in ``allocations`` already. O(slots of its hosts)."""
         plan, needs = allocation.plan, allocation.needs()
         if not self.watched:
             self.take(plan.seats, needs, plan.in_slice)
@@ -235,7 +235,7 @@ class Columns:
             self.counts.let_go(self, allocation.job)
 
     def note(self, allocation: Allocation) -> None:
-        """An attempt may be stopped now or no more, or has kept its work. O(entries of its hosts)."""
+        """An attempt may be stopped now or no more, or kept its work. O(entries of its hosts)."""
         if self.watched and self.counts is not None:
             self.counts.note(self, allocation)
 
@@ -272,7 +272,7 @@ class Columns:
         return list(rows)
 
     def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
-        """Whether more is taken than is there, of that which the seat uses. O(slots of the seat)."""
+        """Whether more is taken than is there, of what the seat uses. O(slots of the seat)."""
         row = self.row(seat.host, time_slice)
         free = self.slots(row)
         return (
@@ -282,7 +282,7 @@ class Columns:
         )
 
     def free_gpus_milli(self, rows: Ints) -> int:
-        """Thousandths that are held in no slice, on hosts that take work; ``rows``: of the first slice."""
+        """Thousandths held in no slice, on hosts that take work; ``rows``: of the first slice."""
         return int(self.unheld_by_host()[rows][self.available[rows]].sum())
 
     def slots(self, row: int) -> Ints:
@@ -316,7 +316,7 @@ class Columns:
         return twin
 
     def trial(self) -> Columns:
-        """A copy whose free amounts can be changed without touching these."""
+        """A copy with free amounts of its own."""
         twin = self._twin()
         twin.free_milli = self.free_milli.copy()
         twin.free_cpus = self.free_cpus.copy()
@@ -346,9 +346,9 @@ def _rows_of_clusters(region: RegionSpec) -> dict[str, Ints]:
 
 
 def _in_slices(host: HostSpec, slices: int) -> HostSpec:
-    """A host as each slice has it: with all GPUs and CPUs, for these are used in turns, and a part of the memory.
+    """A host as each slice has it: all GPUs and CPUs, used in turns, and a part of the memory.
 
-    Work that is suspended keeps its memory.
+    Suspended work keeps its memory.
     """
     if slices == 1:
         return host
@@ -397,7 +397,7 @@ def tasks_per_host(columns: Columns, resources: Resources, choice: int) -> Ints:
 
 
 def choose_slots(columns: Columns, row: int, gpus_milli: int) -> tuple[int, ...] | None:
-    """The slots for one more task on a host: lowest whole ones, or the fullest that holds a share."""
+    """Slots for one more task on a host: the lowest whole ones, or the fullest with the share."""
     free = columns.slots(row)
     if gpus_milli == 0:
         return ()

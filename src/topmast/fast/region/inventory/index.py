@@ -1,7 +1,7 @@
 """The index over the columns of some regions: their arrays side by side, counted by sections.
 
-All regions of a process share one index, so that one kernel call looks at all of them. It is built when
-it is first asked for after a region was configured, and kept with each change from then on.
+All regions of a process share one index, so that one kernel call looks at all of them. It is built
+when first needed after a region was configured, and kept with each change from then on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Index:
     """`Arrays` over the columns of some regions; ``parts`` are in the order of their names.
 
     Hosts, clusters and GPU models have numbers of their own here: clusters in the order of (region,
-    cluster, time slice), models in that of their names. The columns keep views of their parts of the arrays.
+    cluster, time slice), models by name. The columns keep views of their parts of the arrays.
     """
 
     def __init__(self, parts: Sequence[Columns]) -> None:
@@ -107,7 +107,7 @@ class Index:
         return bits
 
     def place_of(self, row: int) -> tuple[Columns, int]:
-        """Whose host that is, and which it is there."""
+        """The region's columns that hold a host, and its row there."""
         number = int(np.searchsorted(self.first_row, row, side="right")) - 1
         return self.parts[number], row - int(self.first_row[number])
 
@@ -171,11 +171,11 @@ class Index:
         holdings.refresh_each(self.counted, self.holders.held, rows)
 
     def recount(self, row: int) -> None:
-        """As `refresh`, where nobody is ever stopped: what victims would free is not kept. O(its slots)."""
+        """As `refresh`, where nothing is ever stopped: victims' room is not kept. O(its slots)."""
         recount(*self.counted, row)
 
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
-        """By region: when the next attempt of a lower band becomes old enough to be stopped. O(attempts)."""
+        """By region: when an attempt of a lower band is next old enough to stop. O(attempts)."""
         k = holdings.threshold_of(band)
         of_region, held = self.holders.of_region, self.holders.held
         times_s = holdings.older_at(held, of_region, len(self.parts), k, now, min_runtime_s)

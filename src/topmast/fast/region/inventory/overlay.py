@@ -1,4 +1,4 @@
-"""What would be free on some hosts if others were stopped or seated there first; the columns stay as they are."""
+"""What would be free on hosts if attempts were stopped or seated first; the columns stay as is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Overlay:
         return self.columns.slots(row) if found is None else found
 
     def take(self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0) -> None:
-        """Subtract what the seats hold in a slice; ``needs`` by group name. O(slots of their hosts)."""
+        """Subtract what seats hold in a slice; ``needs`` by group. O(slots of their hosts)."""
         self._move(seats, needs, time_slice, -1)
 
     def give_back(
@@ -55,7 +55,7 @@ class Overlay:
             self._memory[row] += sign * resources.memory_bytes
 
     def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
-        """Whether more is taken than is there, of that which a seat taken here uses. O(its slots)."""
+        """Whether more is taken than is there, of what a seat taken here uses. O(its slots)."""
         row = self.row(seat.host, time_slice)
         free = self.slots(row)
         return (

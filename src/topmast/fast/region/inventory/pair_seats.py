@@ -1,4 +1,4 @@
-"""The seats of a secondary, which has the GPUs of its primary at the same time: here it takes none of them (see pairs)."""
+"""The seats of a secondary, on its primary's GPUs: here it takes none of them (see pairs)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Sections:
     """How the hosts of one region (H) fall into S sections; fixed by its configuration.
 
     Those of one cluster, model and level stand next to one another. Hosts without GPUs share one
-    section that nobody asks for: the last.
+    section that no gang requests: the last.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Sections:
         gpus: I64,
         domain: I64,
     ) -> None:
-        """``cluster_of`` (H): cluster and slice; ``models`` (H): names; ``domain`` (levels x H): numbers.
+        """``cluster_of`` (H): cluster and slice; ``models`` (H): names; ``domain`` (levels x H).
 
         O(H log H).
         """

@@ -1,7 +1,7 @@
 """Places kept for attempts that are being moved, until they start there or the time is up.
 
-A place is booked in the columns like an attempt that holds it, so that no search gives it away. It is a
-courtesy: if it is gone, or does not suit any more, the job is placed like any other.
+A place is booked in the columns like an attempt that holds it, so that no search gives it away. It
+is a courtesy: if it is gone, or does not suit any more, the job is placed like any other.
 """
 
 from __future__ import annotations

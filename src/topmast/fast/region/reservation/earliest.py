@@ -1,9 +1,9 @@
 """When a gang that has no room now may start first, in all regions at once: a bound from below.
 
-Attempts are taken to end when they are expected to. `first_room` lets them go in that order and counts how
-many tasks the widest sections have room for that the gang may span. It counts no less than there will be: a
-GPU that is given back counts as free, even if somebody has claimed it. So no region has a place before its
-bound, and only the region of the earliest one needs to be searched.
+Attempts are taken to end when expected. `first_room` lets them go in that order and counts the
+tasks that fit into the widest sections open to the gang. It counts no less than there will be: a
+GPU that is given back counts as free, claimed or not. So no region has a place before its bound,
+and only the region of the earliest one needs to be searched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HAIR = 1e-6
 def bounds_s(
     index: Index, ask: PlacementRequest, regions: Iterable[str], default_s: float, now: float
 ) -> dict[str, float]:
-    """By region, a time before which a gang of equal tasks with whole GPUs has no place; without those that never have.
+    """By region, a time before which a gang of equal tasks with whole GPUs has no place, if known.
 
     O(A log A + entries + hosts), for A attempts.
     """
@@ -68,7 +68,7 @@ def _ends_s(index: Index, rows: Ints, default_s: float, now: float) -> Floats:
 
 
 def _section_of(index: Index, ask: PlacementRequest, choice: Choice) -> Ints:
-    """By host (H): the widest section that the gang may span there; NOWHERE if it may not use it."""
+    """By host (H): the widest section open to the gang; NOWHERE if it may not use the host."""
     required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
     arrays = index.arrays
     hosts = len(arrays.whole)
@@ -89,7 +89,7 @@ def first_room(
 ) -> I64:  # fmt: skip
     """How many of ``rows`` must go, from the first on, until a section of a region may have room.
 
-    By region; NOWHERE if it never has. ``section`` (H) tells which one a host belongs to. O(H + entries).
+    By region; NOWHERE if it never has. ``section`` (H): the one of each host. O(H + entries).
     """
     whole, free_milli = a.whole.copy(), a.free_milli.copy()
     free_cpus, free_memory = a.free_cpus.copy(), a.free_memory.copy()

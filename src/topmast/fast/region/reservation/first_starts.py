@@ -25,14 +25,14 @@ Find = Callable[[Columns], Plan | None]
 
 
 def without(columns: Columns, held: Reservation) -> Columns:
-    """The columns as those see them who must leave the reserved seats alone. O(slots)."""
+    """The columns for jobs that must leave the reserved seats alone. O(slots)."""
     trial = columns.trial()
     trial.take(held.seats, {group.name: group.resources for group in held.groups})
     return trial
 
 
 class Aside(Struct):
-    """What ``held`` takes: of these slots and hosts (rows), so much each. ``hosts``: the rows in order."""
+    """What ``held`` takes of these slots and hosts (rows). ``hosts``: the rows in order."""
 
     held: Reservation
     hosts: Ints
@@ -44,7 +44,7 @@ class Aside(Struct):
 
 
 def _aside(columns: Columns, held: Reservation) -> Aside:
-    """What a reservation takes, worked out once for these columns. O(slots of the seats), or O(1)."""
+    """What a reservation takes, worked out once for these columns. O(its slots), or O(1)."""
     known = columns.aside
     if isinstance(known, Aside) and known.held is held:
         return known
@@ -70,10 +70,10 @@ def _aside(columns: Columns, held: Reservation) -> Aside:
 
 @contextmanager
 def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
-    """While it lasts, the reserved seats count as taken in the columns and in their index. O(slots of the seats).
+    """For its duration the reserved seats count as taken, in columns and index. O(their slots).
 
-    For searches on free GPUs alone: of whom those would have to stop the index knows nothing. Afterwards all
-    is exactly as it was.
+    For searches on free GPUs alone: the index does not know which attempts would have to go.
+    Afterwards all is exactly as it was.
     """
     index, aside = index_of(columns), _aside(columns, held)
     hosts = columns.first_row + aside.hosts
@@ -93,15 +93,15 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
 
 
 def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
-    """When each attempt is expected to end, and whose it is, the first in front. O(n log n)."""
+    """The expected ends of attempts, each with its job, the first in front. O(n log n)."""
     return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
 
 
 class FirstStarts:
     """First starts found in a region while its books were the same; working memory.
 
-    The job that waits for room is asked about again whenever something changes anywhere, and one region
-    out of many has changed since.
+    The job that waits for room is asked about at each change, and one region of many has changed
+    since.
     """
 
     def __init__(self) -> None:
@@ -136,12 +136,12 @@ def first_start(
 ) -> Reservation | None:
     """The earliest expected end at which the gang has a place, and that place.
 
-    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts are
-    let go or put back in one trial, O(attempts) in all. It is known to have none earlier than
-    ``not_before_s``, and most often has one then: that is tried first.
+    Bisection over the ends, for room only grows: O(log attempts) searches, between which attempts
+    are let go or put back in one trial, O(attempts) in all. None is earlier than ``not_before_s``,
+    and most often the place is there then: that is tried first.
     """
     trial, gone = columns.trial(), 0
-    trial.watched = False  # nobody is stopped for it: who holds what need not be kept
+    trial.watched = False  # nothing is stopped for it: holders need not be kept
 
     def plan_after(count: int) -> Plan | None:
         """The plan once the first ``count`` attempts have ended."""

@@ -22,12 +22,12 @@ class _Held(Struct, frozen=True):
 
 
 class OfferLeases:
-    """At most one hold for a job. The columns count held seats as taken, victims' seats included."""
+    """At most one hold for a job. The columns count held seats as taken, with victims' seats."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
         self.denied = False
-        """Whether somebody found no place while anything was held."""
+        """Whether a job found no place while anything was held."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -42,7 +42,7 @@ class OfferLeases:
         columns.take(plan.seats, needs, plan.in_slice)
 
     def drop(self, columns: Columns, job: str) -> str:
-        """Let go of what is held for a job; the id of that hold, empty if there was none. O(slots)."""
+        """Let go of a job's hold; returns the hold's id, empty if there was none. O(slots)."""
         held = self._held.pop(job, None)
         if held is None:
             return ""
@@ -50,7 +50,7 @@ class OfferLeases:
         return held.id
 
     def claim(self, columns: Columns, hold_id: str, job: str) -> str:
-        """Let go of a hold that a commit for a job names, in whose name it may be; else of the job's own.
+        """Let go of the hold that a job's commit names, perhaps another job's; else of its own.
 
         Returns the id of what was let go, empty if there was nothing. O(holds + slots).
         """
@@ -71,7 +71,7 @@ class OfferLeases:
         self._held.clear()
 
     def victims(self) -> frozenset[str]:
-        """Running jobs that somebody may be about to stop: nobody else may count on them. O(victims)."""
+        """Running jobs that an offer may stop: no other offer may count on them. O(victims)."""
         return frozenset(job for held in self._held.values() for job in held.victims)
 
     def next_expiry_s(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Which hosts would have to come free, or back into service, for a gang to have a place; each tried."""
+"""Hosts that would have to come free, or back into service, to give a gang a place; each tried."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _jobs_on(trials: Trials, hosts: set[str]) -> tuple[str, ...]:
 
 
 def fewest_to_gain(domain: Ints, now: Ints, gain: Ints, count: int) -> Ints | None:
-    """The fewest hosts of one domain whose gains bring its tasks from ``now`` up to ``count``.
+    """The fewest hosts of a domain that bring its tasks from ``now`` up to ``count`` by ``gain``.
 
     Places in the arrays (hosts); of equals the domain first in order, and in it the hosts that gain
     most. None if no domain can. O(hosts log hosts).

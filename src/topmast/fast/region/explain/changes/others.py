@@ -17,7 +17,7 @@ JOBS_NAMED = 12
 
 
 def others_gone(trials: Trials) -> Iterator[Change]:
-    """Room that is kept, hosts that are avoided, jobs that end or grow old enough. O(log A) trials."""
+    """Kept room, avoided hosts, jobs that end or grow old enough. O(log A) trials."""
     yield from _without_reservation(trials)
     yield from _on_avoided_hosts(trials)
     yield from _when_old_enough(trials)
@@ -33,7 +33,8 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         wait_s = max(0.0, held.from_s - trials.search.now)
-        text = f"the GPUs that are kept for {held.job}, or a run time of at most {format_duration(wait_s)}"
+        run_time = f"a run time of at most {format_duration(wait_s)}"
+        text = f"the GPUs that are kept for {held.job}, or {run_time}"
         yield trials.change(
             ChangeKind.KEPT, text, wait_s / 3600.0, place, jobs=(held.job,), at_s=held.from_s
         )
@@ -63,8 +64,8 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
         wait_s = at_s - now
         patience = format_duration(trials.search.profile.min_runtime_s)
         text = (
-            f"a wait of {format_duration(wait_s)}, because jobs that have run for less than {patience} "
-            f"may not be preempted"
+            f"a wait of {format_duration(wait_s)}, because jobs that have run for less than "
+            f"{patience} may not be preempted"
         )
         domain = trials.holds(without_attempts(base, young[:count]))
         if domain is not None:
@@ -76,7 +77,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
 
 
 def _when_jobs_end(trials: Trials) -> Iterator[Change]:
-    """Jobs that are to end, the first as expected; of a few, those that matter. O(A + log A x H)."""
+    """Jobs that are to end, the first expected first; of a few, the needed. O(A + log A x H)."""
     now, default_s = trials.search.now, trials.search.profile.default_duration_s
     ends = sorted(
         ((expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()),

@@ -1,7 +1,7 @@
 """One gang that a region has no place for, and whether it would have one in another world.
 
-Explanations change one thing and look again. Only whether there is a place counts, not which is best, so
-that a trial costs the sums over the hosts and no scores.
+Explanations change one thing and look again. Only whether there is a place counts, not which is
+best, so that a trial costs the sums over the hosts and no scores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Spot:
 
 
 class Trials:
-    """The gang and the region. ``unheld``: the columns with what is kept for another gang, if any is.
+    """The gang and the region. ``unheld``: the columns with the room kept for another gang, if any.
 
     Complexities below are for H hosts with their slots and A attempts.
     """
@@ -96,7 +96,8 @@ class Trials:
         """A change after which there is a place."""
         told, stops = f"{text}: {place}", place.preempting
         return Change(
-            kind, told, size, place.region, place.cluster, preempting=stops, **more  # type: ignore[arg-type]
+            kind, told, size, place.region, place.cluster, preempting=stops,
+            **more,  # type: ignore[arg-type]
         )  # fmt: skip
 
 
