@@ -42,32 +42,36 @@ PAUSES_KEPT = 64
 
 
 class Turn(Struct, gc=False):
-    """How an attempt takes turns with others on its GPUs.
-
-    ``held``: it was not started yet. ``still_s``: since when others have its GPUs, None while it has them.
-    ``service_s``: its service at ``since_s``, when it got them last or was paired or parted. ``pauses``: those since the last checkpoint,
-    (from, length); ``paused_s``: those before. ``rate``: steps per second with its GPUs for itself. ``partner``: who has the
-    same GPUs at the same time, on trial until ``trial_s``; ``beside``: steps per second then. ``refused``: who is not to
-    be tried before a time.
-    """
+    """How an attempt takes turns with others on its GPUs."""
 
     service_s: float
+    """Its service at ``since_s``."""
     since_s: float
+    """When it got its GPUs last, or was paired or parted."""
     held: bool = False
+    """It was not started yet."""
     still_s: float | None = None
+    """Since when others have its GPUs; None while it has them."""
     pauses: list[tuple[float, float]] = []
+    """Pauses since the last checkpoint: (from, length)."""
     paused_s: float = 0.0
+    """The sum of the pauses before it."""
     rate: float | None = None
+    """Steps per second with its GPUs for itself."""
     partner: str | None = None
+    """The job that has the same GPUs at the same time."""
     trial_s: float | None = None
+    """The end of the pair's trial."""
     beside: float | None = None
+    """Steps per second beside the partner."""
     refused: dict[str, float] = {}
+    """Jobs not to be tried with before a time."""
 
     def served_s(self, now: float) -> float:
-        """The service got by ``now``: what decides whose turn it is.
+        """The service got by ``now``, which decides about turns.
 
-        Two that run together get half each, as the GPUs are used once: a pair has the turns of two, and those who lie on
-        the same GPUs lose nothing by it.
+        The two of a pair get half each, as the GPUs are used once: a pair has the turns of two, and
+        the gangs over it lose nothing.
         """
         part = 1.0 if self.partner is None else 0.5
         return self.service_s + (part * (now - self.since_s) if self.still_s is None else 0.0)
@@ -108,11 +112,7 @@ class Turn(Struct, gc=False):
 
 
 class Attempt(Struct, gc=False):
-    """A gang between launch and its last process.
-
-    ``deadline_s``: when the present phase has lasted too long. ``kept_until_s``: work done before
-    then survives. ``turn``: where it takes turns. ``beside``: who has the same GPUs, for a plan said so. ``why`` and ``cause`` are set when it stops: the first reason stands.
-    """
+    """A gang between launch and its last process."""
 
     job: str
     epoch: int
@@ -121,17 +121,22 @@ class Attempt(Struct, gc=False):
     tasks: list[Task]
     opened_s: float
     deadline_s: float
+    """When the present phase has lasted too long."""
     time_left_s: float | None = None
     phase: AttemptPhase = AttemptPhase.STARTING
     why: Outcome | None = None
+    """Set with ``cause`` when it stops: the first reason stands."""
     cause: str = ""
     exit_code: int | None = None
     suspects: tuple[str, ...] = ()
     kept_until_s: float | None = None
+    """Work done before then survives."""
     step: int | None = None
     metrics: dict[str, float] = {}
     turn: Turn | UnsetType = UNSET
+    """Its state among gangs that take turns."""
     beside: str | UnsetType = UNSET
+    """The job that its plan puts on the same GPUs."""
 
     @property
     def turns(self) -> Turn | None:

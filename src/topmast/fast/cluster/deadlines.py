@@ -15,7 +15,7 @@ class Deadlines:
         self._heap: list[tuple[float, str]] = []
 
     def watch(self, attempt: Attempt) -> None:
-        """Remember when the present phase of an attempt, or all of it, will have lasted too long."""
+        """Remember when an attempt's present phase, or all of it, will have lasted too long."""
         for at_s in _deadlines_of(attempt):
             heapq.heappush(self._heap, (at_s, attempt.job))
 
@@ -30,7 +30,7 @@ class Deadlines:
         return None
 
     def due(self, now: float) -> dict[str, bool]:
-        """The jobs whose time may have come, forgotten from now on."""
+        """The jobs that may be due, forgotten from now on."""
         due: dict[str, bool] = {}
         while self._heap and self._heap[0][0] <= now:
             due[heapq.heappop(self._heap)[1]] = True

@@ -27,15 +27,17 @@ class TaskUp(Fact, frozen=True):
 
 
 class TaskDown(Fact, frozen=True):
-    """A task ended; ``code`` None: without a status. ``at_s``: absent if at the time of the record."""
+    """A task ended."""
 
     job: str
     epoch: int
     rank: int
     code: int | None
+    """Its exit status; None: without one."""
     step: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     at_s: float | UnsetType = UNSET
+    """When it ended, if earlier than the record."""
 
 
 class GangUp(Fact, frozen=True):
@@ -89,7 +91,7 @@ class Refused(Fact, frozen=True):
 
 
 class Joined(Fact, frozen=True):
-    """An attempt takes turns from now on, and waits for its first; its service counts from ``service_s``."""
+    """An attempt takes turns from now on, and waits for its first; its service starts as given."""
 
     job: str
     epoch: int
@@ -143,6 +145,7 @@ class Unpacked(Fact, frozen=True):
 
 
 ClusterFact = (
-    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated | CheckpointRecorded | Closed
-    | Refused | Joined | Suspended | Continued | Measured | Packed | PackKept | Unpacked
+    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated
+    | CheckpointRecorded | Closed | Refused | Joined | Suspended | Continued | Measured
+    | Packed | PackKept | Unpacked
 )  # fmt: skip

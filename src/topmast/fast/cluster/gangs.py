@@ -1,4 +1,4 @@
-"""The lifecycle of gangs in one cluster: a gang starts whole or not at all, and ends whole (MAST: CM).
+"""The lifecycle of gangs in one cluster: a gang starts whole or not at all, and ends whole (MAST).
 
 It tells an engine what to start and stop, hears what became of each task, and reports to the
 region's placer: running, checkpointed, stopping, ended. It never chooses hosts.
@@ -49,10 +49,10 @@ class _State(Struct):
 
 
 class GangLifecycle(EventMachine):
-    """The gangs of one cluster; who lets them share GPUs takes part by ``hooks``.
+    """The gangs of one cluster; code that lets them share GPUs takes part by ``hooks``.
 
-    All handlers cost O(tasks of the attempt) or less, and what the hooks cost. ``reconcile_s`` None: the engine never
-    loses news, and need not be asked what it runs.
+    All handlers cost O(tasks of the attempt) or less, and what the hooks cost. ``reconcile_s``
+    None: the engine never loses news, and need not be asked what it runs.
     """
 
     def __init__(self, name: str, reconcile_s: float | None = RECONCILE_S) -> None:
@@ -82,7 +82,7 @@ class GangLifecycle(EventMachine):
                 self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
-        """Say again what the engine may not have heard, then compare with what it runs, if it may lose news."""
+        """Repeat what the engine may have missed; if it may lose news, compare its tasks."""
         for attempt in self.state.attempts.values():
             if attempt.phase is AttemptPhase.STARTING:
                 self._start(attempt)
@@ -155,7 +155,7 @@ class GangLifecycle(EventMachine):
         )
 
     def _when(self, event: m.TaskExited) -> float | UnsetType:
-        """When a task ended: as its engine says, while nobody listened, or now if that cannot be."""
+        """When a task ended: as the engine says, if this process was away; else now."""
         attempt = self.attempt(event.job, event.epoch)
         if attempt is not None and attempt.opened_s < event.at_s < self.now:
             return event.at_s
@@ -299,7 +299,7 @@ class GangLifecycle(EventMachine):
     # --- time ---------------------------------------------------------------------------------
 
     def next_wakeup_s(self) -> float | None:
-        """The earliest deadline of any attempt, or the next reconciliation. Amortised O(log attempts)."""
+        """The earliest deadline of an attempt, or the next reconciliation. Amortised O(log n)."""
         times = [self.deadlines.first_s(self.state.attempts)]
         if self.reconcile_s is not None and (self.state.attempts or self._down):
             times.append(self._truth_asked_s + self.reconcile_s)
@@ -335,7 +335,7 @@ class GangLifecycle(EventMachine):
     # --- the engine's truth -------------------------------------------------------------------
 
     def _truth(self, event: m.TaskList) -> None:
-        """Reconcile: account what ended unheard, fail what the engine lost, reap what nobody owns."""
+        """Reconcile: account late news, fail what the engine lost, end tasks without an attempt."""
         for host in event.down_hosts:
             self._host_down(m.HostDown(host))
         for host in [host for host in self._down if host not in event.down_hosts]:
@@ -449,7 +449,7 @@ class GangLifecycle(EventMachine):
         self._fence(fact.job, fact.epoch)
 
     def _fence(self, job: str, epoch: int) -> None:
-        """Remember the newest epoch of a job; of the longest-unseen jobs no more is to be feared."""
+        """Remember the newest epoch of a job; the longest-unseen jobs are safe to forget."""
         fences = self.state.fences
         fences.pop(job, None)
         fences[job] = epoch

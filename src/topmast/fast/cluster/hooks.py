@@ -1,4 +1,4 @@
-"""Where those take part who let gangs share GPUs: the lifecycle of gangs calls them, and knows none of them."""
+"""Hooks for sharing GPUs: the lifecycle of gangs calls them, and knows none of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GangHooks:
         """One more task of a gang is up or over."""
 
     def may_stop(self, attempt: Attempt) -> bool:
-        """Whether the tasks of a gang that is to stop are told now; else the hook sees to its end."""
+        """Whether to tell a stopping gang's tasks now; else the hook sees to its end."""
         return True
 
     def on_closed(self, attempt: Attempt) -> None:

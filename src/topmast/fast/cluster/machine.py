@@ -1,6 +1,6 @@
-"""The cluster manager: gangs, and with those that share GPUs a turn taker and pairs, made when first there is need.
+"""The cluster manager: gangs, and for those that share GPUs a turn taker and pairs, when needed.
 
-Where gangs have their GPUs for themselves, there is none of these, and `gangs` is all there is to read.
+Where gangs have GPUs of their own, there is neither, and `gangs` is all there is to read.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from topmast.policies.options import SliceOptions
 class ClusterManager(GangLifecycle):
     """The machine of one cluster.
 
-    ``slices``: whether gangs that come take turns. ``packing``: whether two are tried on the same GPUs at the same
-    time. Gangs that took turns, or were paired, before a restart go on so to their end, whatever is wanted now.
+    ``slices``: whether new gangs take turns. ``packing``: whether two are tried on the same GPUs at
+    the same time. Gangs that shared before a restart go on so to their end, whatever is wanted now.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ClusterManager(GangLifecycle):
         super()._apply_opened(fact, event)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:
-        """A fact about gangs that share GPUs, whoever decided it: this process, or one before it."""
+        """A fact about gangs that share GPUs, decided by this process or one before it."""
         self._share_time().apply(fact)
 
     def restore(self, blob: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Packing: two gangs on the same GPUs at the same time, on trial, and kept together if that is measured to be better.
+"""Packing: two gangs on the same GPUs at the same time, on trial, then kept if that is faster.
 
-Gandiva (OSDI '18): introspective mode. How fast a gang is the engine tells on request, as the step it has come to; two such
-answers make a rate. Both rates alone are known before a trial, both beside the other when it is over. The policy `pack`
-says who is tried, the policy `rebalance` who stays together; nothing else is known of them here.
+Gandiva (OSDI '18): introspective mode. The engine tells a gang's step on request; two answers make
+a rate. Both rates alone are known before a trial, both rates together after it. The policy `pack`
+chooses the pairs to try, the policy `rebalance` those to keep; no more is known of them here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from topmast.policies.base import PackPolicy, PackView, PairsView, RebalancePoli
 SHORTEST = 0.4
 """A rate is taken over at least so much of a quantum."""
 SEASONED = 1.0
-"""A gang is tried beside another once it had its GPUs for so many quanta: its start does not count then."""
+"""Quanta with its GPUs before a gang is tried beside another: its start does not count."""
 
 
 NOTABLE = 0.05
@@ -35,11 +35,11 @@ NOTABLE = 0.05
 
 
 LOOKS = 8
-"""For so many quanta after its start a gang's rate is looked for, though nobody waits for its GPUs."""
+"""Quanta after its start in which a gang's rate is looked for, even if no other wants its GPUs."""
 
 
 class Window(Struct, gc=False):
-    """Since when, and from which step on, a gang's pace is measured, and beside whom."""
+    """The time and step from which on a gang's pace is measured, and its partner then."""
 
     step: int
     at_s: float
@@ -56,7 +56,7 @@ class Packing(Struct, frozen=True):
 
 
 class PackingJudge:
-    """Measures gangs that take turns, and tries two on the same GPUs at the same time; without ``packing`` it does neither.
+    """Measures gangs that take turns, and tries pairs of them; without ``packing`` neither.
 
     Pairs from before a restart are judged by nothing then, and last as long as both.
     """
@@ -71,7 +71,7 @@ class PackingJudge:
         self._told: dict[str, float] = {}
         """The rates that the placer was told."""
         self._looks: dict[str, int] = {}
-        """Whose rate it is to be told, and for how many more quanta that is looked for."""
+        """By job to be told its rate: for how many more quanta that is looked for."""
         self._gains = PackingSpeedups()
         self._models: dict[str, str] = {}
         self._models_of: tuple[HostSpec, ...] = ()
@@ -85,7 +85,7 @@ class PackingJudge:
             self._gangs.send(ids.engine(self._gangs.name), ask)
 
     def goes_on(self, attempt: Attempt) -> None:
-        """A gang gets its GPUs, perhaps for the first time: what was measured before is no window any more."""
+        """A gang gets its GPUs, perhaps first: the measurements before are no window any more."""
         if self._packing is not None and attempt.held:
             self._looks[attempt.job] = LOOKS
         self._windows.pop(attempt.job, None)
@@ -130,7 +130,7 @@ class PackingJudge:
 
     @property
     def looks(self) -> bool:
-        """Whether some gang is looked at in each quantum, though none waits: it is one of a pair, or was never measured."""
+        """Whether to look each quantum, though none waits: at a pair, or a gang never measured."""
         return bool(self._pairs or self._looks)
 
     def ends_quantum(self) -> None:
@@ -145,7 +145,7 @@ class PackingJudge:
         self._try_pairs(self._packing)
 
     def _end_trials(self, packing: Packing) -> None:
-        """Part those of whom nothing was measured."""
+        """Part pairs that were not measured."""
         for attempt in list(self._gangs.state.attempts.values()):
             turns = attempt.turns
             if turns is None or turns.partner is None or turns.trial_s is None:
@@ -154,7 +154,7 @@ class PackingJudge:
                 self._part(attempt.job, turns.partner, "nothing was measured", packing)
 
     def _try_pairs(self, packing: Packing) -> None:
-        """Put on trial whom the policy suggests, if nothing speaks against it."""
+        """Put on trial the pairs that the policy suggests, if nothing speaks against it."""
         if packing.pack is None:
             return
         able = [a for a in self._gangs.state.attempts.values() if self._may_be_tried(a)]
@@ -179,7 +179,7 @@ class PackingJudge:
         )
 
     def _view(self, able: Sequence[Attempt]) -> PackView:
-        """Columns over those who may be tried. O(n^2) within a place, O(n) beyond."""
+        """Columns over gangs that may be tried. O(n^2) within a place, O(n) beyond."""
         places: dict[object, int] = {}
         place = [places.setdefault(slots_of(a), len(places)) for a in able]
         used = [self._memory_used(a) for a in able]

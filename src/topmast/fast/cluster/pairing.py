@@ -1,6 +1,6 @@
 """Pairs: gangs that a plan put on the same GPUs at the same time (Gavel, OSDI '20: space sharing).
 
-Both run all the time, without turns. Of both the placer is told beside which job they run, and when one is alone again.
+Both run all the time, without turns. The placer is told the partner of each, and when one is alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who of the gangs of a cluster can run at the same time: each GPU, and the CPUs of each host, once."""
+"""Gangs of a cluster that can run at the same time: each GPU, and the CPUs of each host, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU_MARGIN = 1e-6
 
 
 class Room:
-    """What those who run take of the hosts."""
+    """What running gangs take of the hosts."""
 
     def __init__(self, hosts: Iterable[HostSpec]) -> None:
         self._there = {host.name: host.cpus for host in hosts}
@@ -21,7 +21,7 @@ class Room:
         self._cpus: dict[str, float] = {}
 
     def fits(self, attempt: Attempt) -> bool:
-        """Whether the gang could run beside these; a partner may be on its GPUs. O(slots and tasks)."""
+        """Whether a gang could run beside these; a partner may be on its GPUs. O(slots + tasks)."""
         turns = attempt.turns
         partner = None if turns is None else turns.partner
         wanted: dict[Slot, int] = {}

@@ -1,9 +1,10 @@
-"""Time slices: gangs that were placed on the same GPUs run in turns (Gandiva, OSDI '18: suspend and resume).
+"""Time slices: gangs on the same GPUs run in turns (Gandiva, OSDI '18: suspend and resume).
 
-The placer puts each gang whole into one time slice; gangs of different slices may lie over one another. At the end of
-each quantum those with the least service run, each with all of its tasks, as many as have room; the others are
-suspended. A newcomer starts with the least service of those that it lies over, and at once. Who stops or starts cannot
-be suspended: the others wait, also those that stand still and are to stop.
+The placer puts each gang whole into one time slice; gangs of different slices may lie over one
+another. At the end of each quantum the gangs with the least service run, whole, as many as have
+room; the others are suspended. A newcomer starts at once, with the least service of those that it
+lies over. A gang that stops or starts cannot be suspended: the others wait, also suspended ones
+that are to stop.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TurnTaker(GangHooks):
     # --- launching ------------------------------------------------------------------------------
 
     def may_start(self, attempt: Attempt) -> bool:
-        """A gang starts when it is its turn: a newcomer's is now, if its GPUs can be freed at once."""
+        """A gang starts at its turn: a newcomer's is now, if its GPUs can be freed at once."""
         if attempt.held:
             return False
         if attempt.turns is not None or self._slices.layers == 1:
@@ -47,7 +48,7 @@ class TurnTaker(GangHooks):
         return False
 
     def _least_served_s(self, attempt: Attempt) -> float:
-        """The least service of those that lie on the same GPUs, so that nobody gains by coming late."""
+        """The least service on the same GPUs, so that no gang gains by coming late."""
         mine = slots_of(attempt)
         found = [
             turns.served_s(self._gangs.now)
@@ -66,7 +67,7 @@ class TurnTaker(GangHooks):
     # --- stopping -------------------------------------------------------------------------------
 
     def may_stop(self, attempt: Attempt) -> bool:
-        """What was never started has nothing to stop; a gang that stands still needs its GPUs to checkpoint, and waits for them."""
+        """A gang never started has nothing to stop; a suspended one waits for GPUs to save."""
         if attempt.held:
             for rank in range(len(attempt.tasks)):
                 self._gangs.decide(TaskDown(attempt.job, attempt.epoch, rank, None))
@@ -86,7 +87,10 @@ class TurnTaker(GangHooks):
     # --- turns ----------------------------------------------------------------------------------
 
     def _give_turns(self, *, anew: bool = False) -> None:
-        """Let run who may; ``anew``: all change places, else those who run stay. O(attempts log attempts + slots)."""
+        """Give turns; ``anew``: all gangs may change, else those that run stay.
+
+        O(attempts log attempts + slots).
+        """
         waited, state = self._waits, self._gangs.state
         attempts = [a for a in state.attempts.values() if not a.ended]
         hosts = state.cluster.hosts if state.cluster is not None else ()
@@ -102,8 +106,8 @@ class TurnTaker(GangHooks):
             self._turn_s = self._gangs.now
 
     def _in_turn(self, anew: bool) -> Callable[[Attempt], tuple[Any, ...]]:
-        """The order: pairs on trial, so that both can be measured; gangs that wait for their start; then, if not ``anew``,
-        those that run; then by service.
+        """The order: pairs on trial, so that both can be measured; gangs that wait for their start;
+        then, if not ``anew``, those that run; then by service.
         """
         now = self._gangs.now
 
@@ -140,7 +144,7 @@ class TurnTaker(GangHooks):
         self._judge.measure(attempt)
 
     def progress(self, event: m.ProgressReport) -> None:
-        """The engine says how far a gang has come: two that do not go well together take turns again."""
+        """The engine tells a gang's step: two that do not go well together take turns again."""
         if self._judge.progress(event):
             self._give_turns()
 
@@ -229,7 +233,7 @@ class TurnTaker(GangHooks):
 def who_run(
     attempts: Iterable[Attempt], room: Room, key: Callable[[Attempt], tuple[Any, ...]]
 ) -> dict[str, bool]:
-    """The jobs that have their GPUs: who starts or stops anyway, who waits to stop, then as many as fit, in order."""
+    """Jobs with their GPUs: those that start or stop anyway or wait to stop, then all that fit."""
     going: dict[str, bool] = {}
     rest = []
     for attempt in attempts:

@@ -1,4 +1,4 @@
-"""Who takes part in a round, and what there is to grant."""
+"""The jobs that take part in a round, and what there is to grant."""
 
 from __future__ import annotations
 
@@ -14,54 +14,56 @@ from topmast.policies.base import Floats, Ints, SharesView
 
 
 class Pairs(Struct, frozen=True):
-    """Contenders who may have the same GPUs: ``rows`` (p x 2), and their ``speeds`` then (p x m x 2), 0 where they may not."""
+    """Contenders that may share GPUs: ``rows`` (p x 2), ``speeds`` (p x m x 2), 0: not there."""
 
     rows: Ints
     speeds: Floats
 
 
 class RoundCandidate(Struct):
-    """A job that wants GPUs in the round that begins.
-
-    ``at``: the model (number) on which it runs, -1 for one that waits. ``stays``: it may not be stopped now.
-    ``left_s``: work left, at speed 1; ``tenant`` numbers tenants. ``partner``: the job that has the same GPUs now.
-    """
+    """A job that wants GPUs in the round that begins."""
 
     record: JobRecord
     kind: Kind
     left_s: float
+    """Work left, at speed 1."""
     weight: float
     tenant: int
+    """The tenant's number."""
     at: int = -1
+    """The model (number) on which it runs; -1 while it waits."""
     stays: bool = False
+    """It may not be stopped now."""
     partner: str = ""
+    """The job that has the same GPUs now."""
 
 
 class Account(Struct):
-    """What the rounds know of a job: seconds that it received on each model lately, what is long ago less.
-
-    ``fractions`` (m): its parts of the time; None while it has none. ``isolated_s``: how long its work so far would have taken
-    on a share of its own; ``left_s`` and ``isolated_speed`` are as of the last time fractions were computed.
-    """
+    """What the rounds know of a job."""
 
     received_s: Floats
+    """Seconds received on each model lately; older ones count less."""
     fractions: Floats | None = None
+    """(m) its parts of the time; None while it has none."""
     isolated_s: float = 0.0
+    """How long its work so far would have taken on a share of its own."""
     left_s: float = math.inf
+    """Work left, as of the last time fractions were computed."""
     isolated_speed: float = 0.0
+    """The speed on a share of its own, as of then."""
 
 
 class RoundCapacity(Struct, frozen=True):
-    """What there is to grant: ``gpus`` (m) of the fleet by model, and ``free_milli`` (m) of them, in thousandths,
-    that contenders may have. ``tenant_weights``: of tenants, by number.
-    ``pairs``: tells which contenders may have the same GPUs; asked when fractions are computed.
-    """
+    """What there is to grant."""
 
     models: tuple[str, ...]
     gpus: Ints
+    """(m) GPUs of the fleet."""
     free_milli: Ints
+    """(m) thousandths of them that contenders may have."""
     tenant_weights: Floats
     pairs: Callable[[], Pairs | None] = lambda: None
+    """The contenders that may have the same GPUs; called when fractions are computed."""
 
 
 def view_of(

@@ -1,4 +1,4 @@
-"""What a gang can do on each GPU model: how fast it is there, how many GPUs it takes, and by which choice."""
+"""What a gang can do on each GPU model: its speed there, its GPUs, and by which choice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from topmast.policies.base import Floats, Ints
 class Kind(Struct, frozen=True):
     """Gangs that ask for the same, on the models of a fleet (m).
 
-    ``speeds`` (m): work per second, 1 on the first model listed; 0 where no cluster could hold it. ``milli``
-    (m): thousandths of GPUs it takes there; ``choice`` (m): which of its accelerators that is, -1 for none.
+    ``speeds`` (m): work per second, 1 on the first model listed; 0 where no cluster could hold it.
+    ``milli`` (m): thousandths of GPUs there; ``choice`` (m): which accelerator, -1 for none.
     """
 
     speeds: Floats
@@ -53,7 +53,7 @@ class Kinds:
         return kind
 
     def _look(self, spec: JobSpec) -> Kind:
-        """A choice for which groups take several models at once is none: its time cannot be divided."""
+        """A choice of several models at once for a group is none: its time cannot be divided."""
         speeds, milli = np.zeros(len(self.models)), np.zeros(len(self.models), np.int64)
         choices = np.full(len(self.models), -1)
         for choice, wanted in enumerate(self._entitlements.wanted(spec)):

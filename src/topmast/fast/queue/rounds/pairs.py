@@ -1,7 +1,8 @@
-"""Pairs in rounds: two gangs of one form on the same GPUs at the same time (Gavel, OSDI '20, sections 3.1 and 5).
+"""Pairs in rounds: two gangs of one form on the same GPUs (Gavel, OSDI '20, sections 3.1 and 5).
 
-A pair has a part of the time like a job, and is granted GPUs like one. Of a pair that is granted, one has the GPUs, the
-host, and the other is placed on them, beside it. Whoever is with the wrong one, or has to go to another's GPUs, is stopped.
+A pair has a part of the time like a job, and is granted GPUs like one. The primary has the GPUs;
+the secondary is placed on them, beside it. A job with the wrong partner, or bound for another's
+GPUs, is stopped.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ LEAST_PART = 1e-6
 
 
 class JobPair(Struct, frozen=True):
-    """Two contenders, by row, with a part of the time together. ``together_on``: the model where they run so now, or -1.
-
-    ``number``: of the older one.
-    """
+    """Two contenders with a part of the time together."""
 
     rows: tuple[int, int]
     number: int
+    """The number of the older one."""
     together_on: int
+    """The model where they share GPUs now, or -1."""
     account: Account
 
 
 class Beside(Struct, frozen=True):
-    """On whose GPUs jobs go (``hosts``, by guest), and who has to leave those it has, though it keeps its model."""
+    """Where secondaries go, and which jobs leave their GPUs."""
 
     hosts: dict[str, str]
+    """By secondary, its primary."""
     moving: dict[str, None]
+    """Jobs that have to leave their GPUs, though they keep the model."""
 
 
 class PairBooks:
@@ -101,7 +103,7 @@ class PairBooks:
 def pairs_of(
     contenders: Sequence[RoundCandidate], models: Sequence[str], table: PairSpeeds
 ) -> Pairs:
-    """Who may share: gangs of one form whose speeds together are known, and are worth more than turns.
+    """Pairs that may share: of one form, with known speeds together that are worth more than turns.
 
     What is no more than turns is left out, for turns can do it. O(n^2 m).
     """
@@ -126,7 +128,7 @@ def pairs_of(
 
 
 def _form(contender: RoundCandidate) -> object:
-    """What two must have in common to sit on the same GPUs, task by task; None: it shares with nobody."""
+    """What two must have in common to sit on the same GPUs, task by task; None: it never shares."""
     spec, width = contender.record.spec, int(contender.kind.milli.max(initial=0))
     group = spec.groups[0]
     whole = width > 0 and width % (MILLI * group.count) == 0
@@ -161,7 +163,7 @@ def _speeds(
 def settle(
     contenders: Sequence[RoundCandidate], chosen: Sequence[int], mate_of: Sequence[int]
 ) -> Beside:
-    """Who goes to whose GPUs. Of two that part one stays where it is. O(contenders)."""
+    """The primary of each secondary. Of two that part one stays where it is. O(contenders)."""
     row_of = {c.record.id: row for row, c in enumerate(contenders)}
     keeps = [c.at >= 0 and c.at == at for c, at in zip(contenders, chosen, strict=True)]
     moving: dict[str, None] = {}

@@ -1,8 +1,9 @@
-"""Rounds: fractions of time become turns, one round after the other (Gavel, OSDI '20: the round-based mechanism).
+"""Rounds: fractions of time become turns, round by round (Gavel, OSDI '20: round-based mechanism).
 
-At the beginning of a round every job has, for each GPU model, a priority: the fraction of time that it should
-run there over the fraction that it did. Model by model the GPUs are granted by priority; gangs that do not
-fit are passed over. A job that is granted the model on which it runs keeps its GPUs.
+At the beginning of a round every job has, for each GPU model, a priority: the fraction of time that
+it should run there over the fraction that it did. Model by model the GPUs are granted by priority;
+gangs that do not fit are passed over. A job that is granted the model on which it runs keeps its
+GPUs.
 
 All of this is working memory of the queue, never journalled: after a restart a new round begins.
 """
@@ -30,7 +31,7 @@ from topmast.policies.options import ShareOptions
 
 
 class Rounds(Grants):
-    """Who runs where in the present round, and who is next."""
+    """Where jobs run in the present round, and which job is next."""
 
     def __init__(self, options: ShareOptions, share: SharePolicy) -> None:
         self.options = options
@@ -42,7 +43,7 @@ class Rounds(Grants):
         """Why the last attempt to compute fractions failed; empty if it did not."""
         self.last_failure = ""
         self.named: dict[str, str] = {}
-        """Jobs that get no part, or whose deadline cannot be kept, and why."""
+        """Jobs that get no part, or will miss their deadline, and why."""
         self.leaving: dict[str, None] = {}
         """Jobs that were told to stop when the round began, and have not ended."""
         self.changed = True
@@ -52,35 +53,35 @@ class Rounds(Grants):
         self._accounts: dict[str, Account] = {}
         self._together = PairBooks()
         self._guests: dict[str, str] = {}
-        """By job, who is granted a place on its GPUs."""
+        """By job, the job that is granted a place on its GPUs."""
         self.moving: dict[str, None] = {}
-        """Jobs that leave their GPUs though they are granted the same model: for a place beside another, or for one alone."""
+        """Jobs that leave their GPUs, though granted the model: to join another, or to be alone."""
         self._counted_s: dict[str, float] = {}
         """Up to when what a running job received is in its account."""
         self.out_of_service: dict[str, Mapping[str, int]] = {}
-        """By region, GPUs by model on hosts that take no work: there is nothing to grant of them."""
+        """By region, GPUs by model on hosts that take no work: not to be granted."""
         self._outside: dict[str, None] = {}
-        """Jobs whose time cannot be divided: they take part in no round."""
+        """Jobs with time that cannot be divided: they take part in no round."""
         self._began_s = self._solved_s = -math.inf
         self._span_s = 0.0
         """How long all rounds were, what is long ago less."""
 
-    # --- what the queue asks ------------------------------------------------------------------------
+    # --- what the queue asks ----------------------------------------------------------------------
 
     def grant(self, job: str) -> Grant | None:
         """What a job is granted in this round; None if nothing is."""
         return self._grants.get(job)
 
     def guest_of(self, job: str) -> str:
-        """Who waits for a place on the GPUs of a job; empty if nobody does."""
+        """The job that waits for a place on the GPUs of a job, or empty."""
         return self._guests.get(job, "")
 
     def turn(self, job: str) -> float:
-        """The place of a job in this round; those who came later stand behind all."""
+        """The place of a job in this round; later jobs stand behind all."""
         return self._turns.get(job, math.inf)
 
     def may_start(self, job: str) -> bool:
-        """Whether a waiting job may be placed now: it has a grant, or nobody with one can use what is free."""
+        """Whether a waiting job may be placed: it has a grant, or no job with one needs the room."""
         if job in self._grants or job in self._outside:
             return True
         return self.share.fills and self.options.reuse and not self.leaving
@@ -90,14 +91,14 @@ class Rounds(Grants):
         return self.next_s(now) <= now
 
     def next_s(self, now: float) -> float:
-        """When the next round begins: when this one is over; with a change, if what is free goes to no one else."""
+        """When the next round begins: after this one; with a change sooner, if none fill gaps."""
         share = self.share
         if not self.changed or share.fills or not self.options.reuse:
             return self.ends_s
         return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
 
     def news(self, job: str) -> str:
-        """What its people should know: why it gets no part of the time, and if parts could not be computed."""
+        """News for a job's users: why it gets no time, and if fractions could not be computed."""
         found = [self.named[job]] if job in self.named else []
         if self.failure:
             found.append(
@@ -106,12 +107,12 @@ class Rounds(Grants):
             )
         return "; ".join(found)
 
-    # --- books --------------------------------------------------------------------------------------
+    # --- books ------------------------------------------------------------------------------------
 
     def ran(
         self, record: JobRecord, model: int, until_s: float, partner: JobRecord | None = None
     ) -> None:
-        """A job ran on a model since its start, or since the round began; with a partner since both did."""
+        """A job ran on a model from its start, its partner's, or the round's: the latest of them."""
         account = self._accounts.get(record.id)
         if account is None or record.start_s is None or model < 0:
             return
@@ -126,7 +127,7 @@ class Rounds(Grants):
         self._counted_s[record.id] = until_s
 
     def left(self, job: str) -> bool:
-        """An attempt has ended; whether it was the last of those who were told to stop."""
+        """An attempt has ended; whether it was the last that was told to stop."""
         if job not in self.leaving:
             return False
         del self.leaving[job]
@@ -159,7 +160,7 @@ class Rounds(Grants):
             self._guests, self.moving, self._counted_s,
         )  # fmt: skip
 
-    # --- a round begins -----------------------------------------------------------------------------
+    # --- a round begins ---------------------------------------------------------------------------
 
     def begin(
         self,
@@ -168,7 +169,7 @@ class Rounds(Grants):
         stage: RoundCapacity,
         now: float,
     ) -> dict[str, int]:
-        """Grant the GPUs anew; returns which model (number) is granted to whom.
+        """Grant the GPUs anew; returns the model (number) granted to each job.
 
         O(one solve, if one is due, + jobs log jobs x models).
         """
@@ -250,8 +251,8 @@ class Rounds(Grants):
     def _priorities(self, contenders: Sequence[RoundCandidate], gpus: Ints) -> Floats:
         """Fractions due over fractions received (n x m).
 
-        As if every job had run for half a round on every model before: so no fraction received is 0. One
-        that has no fraction yet counts with an equal part of every model.
+        As if every job had run for half a round on every model before: so no fraction received is
+        0. One that has no fraction yet counts with an equal part of every model.
         """
         half_s = self.options.round_s / 2
         since_s = self._received()
@@ -276,7 +277,7 @@ class Rounds(Grants):
         paired: Floats,
         free: Ints,
     ) -> tuple[list[int], list[int]]:
-        """Model by model, by priority: the model of each contender, -1 for none, and the row of its partner.
+        """By model and priority: the model of each contender, -1 for none, and its partner's row.
 
         A pair takes the GPUs of one. O((contenders + pairs) log x models).
         """
@@ -303,7 +304,7 @@ class Rounds(Grants):
         return chosen, mate_of
 
     def _order(self, contenders: Sequence[RoundCandidate], models: int) -> list[int]:
-        """Which model is given away first: the fastest; knowing nothing of that, each in its turn."""
+        """Which model is given away first: the fastest; without known speeds, each in its turn."""
         if not self.options.aware:
             return [(self.count + number) % models for number in range(models)]
         speeds = np.zeros(models)
@@ -318,7 +319,7 @@ class Rounds(Grants):
         priority: Floats,
         model: int,
     ) -> list[int]:
-        """Rows, and pairs behind them, by priority; of equals first who runs there so, then who came first."""
+        """Rows, then pairs, by priority; of equals first those that run there, then the older."""
         runs = [c.at == model and not c.partner for c in contenders]
         elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates], np.bool_)
         priority = np.where(elsewhere, priority, priority * self.options.lease)
@@ -333,9 +334,9 @@ class Rounds(Grants):
         chosen: Sequence[int],
         hosts: Mapping[str, str],
     ) -> None:
-        """Those with a grant first, the widest of them before all, so that the others fill the gaps.
+        """Those with a grant first, the widest before all, so that the others fill the gaps.
 
-        Of one width pairs go first, for who comes second in a pair needs no room.
+        Of one width pairs go first, for the second of a pair needs no room.
         """
         best = priority.max(axis=1, initial=0.0).tolist()
         number_of = {c.record.id: c.record.number for c in contenders}
@@ -368,7 +369,7 @@ class Rounds(Grants):
 def _grant_who_stays(
     contenders: Sequence[RoundCandidate], chosen: list[int], mate_of: list[int], room: list[int]
 ) -> None:
-    """Who may not be stopped keeps its GPUs; two that have the same take them once."""
+    """Jobs that may not be stopped keep their GPUs; two on the same take them once."""
     row_of = {c.record.id: row for row, c in enumerate(contenders) if c.stays}
     for row, contender in enumerate(contenders):
         if not contender.stays:

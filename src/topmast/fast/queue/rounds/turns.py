@@ -1,4 +1,4 @@
-"""A round begins: who is not granted what it has is stopped, and who waits hears what it is granted."""
+"""A round begins: jobs without a grant for what they have stop, and waiting jobs hear of theirs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RoundState(Struct):
 
 
 def begin_round(queue: QueueViews, own: RoundState) -> None:
-    """Account for the round that is over, grant the GPUs anew, and stop who has to make room."""
+    """Account for the round that is over, grant the GPUs anew, and stop jobs that make room."""
     rounds = own.rounds
     account_for(queue, own, list(queue.placed.values()))
     weights = _tenant_weights(queue)
@@ -59,13 +59,13 @@ def account_for(queue: QueueViews, own: RoundState, records: list[JobRecord]) ->
 
 
 def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
-    """Who has the same GPUs as a job now."""
+    """The job that has the same GPUs now."""
     other = queue.placed.get(record.beside) if record.beside else None
     return other if other is not None and other.beside == record.id else None
 
 
 def _pairs(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate]) -> Pairs | None:
-    """Who may have the same GPUs at the same time; None where nobody does, or nothing is known."""
+    """Jobs that may have the same GPUs at the same time; None if there are none, or unknown."""
     if not own.rounds.options.pairs or own.pair_speeds is None:
         return None
     return pairs_of(contenders, own.kinds.models, own.pair_speeds)
@@ -88,7 +88,7 @@ def _model_of(queue: QueueViews, own: RoundState, record: JobRecord) -> int:
 def _contenders(
     queue: QueueViews, own: RoundState, tenants: list[str]
 ) -> tuple[list[RoundCandidate], list[JobRecord]]:
-    """Who may want GPUs in this round, and who stands outside: jobs without GPUs, or of several models at once."""
+    """Jobs for this round's GPUs, and those outside: without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
     going = [r for r in queue.placed.values() if r.state is not JobState.CANCELLING]
     waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
@@ -117,7 +117,7 @@ def _weight(own: RoundState, record: JobRecord) -> float:
 
 
 def _may_run(queue: QueueViews, record: JobRecord) -> bool:
-    """Whether neither quota nor data that nobody has keep a waiting job from starting."""
+    """Whether neither quota nor data without a replica keep a waiting job from starting."""
     if queue.catalogue.unknown(record.spec.datasets):
         return False
     gate = queue.backlog.job_class(record.id).gate
@@ -141,7 +141,7 @@ def _left_s(queue: QueueViews, own: RoundState, record: JobRecord, at: int) -> f
 
 
 def _speed(queue: QueueViews, own: RoundState, record: JobRecord, at: int) -> float:
-    """Work per second where a job runs; since its start, as if it had had the partner of now all the time."""
+    """Work per second of a running job, as if its present partner had been there from the start."""
     alone, other = own.kinds.of(record.spec).speeds.item(at), partner_of(queue, record)
     if other is None or own.pair_speeds is None:
         return alone
@@ -160,7 +160,7 @@ def _gpus(queue: QueueViews, own: RoundState) -> Ints:
 
 
 def _free(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate], gpus: Ints) -> Ints:
-    """Thousandths of GPUs by model that contenders may have: all that nobody else holds."""
+    """Thousandths of GPUs by model that contenders may have: all that others do not hold."""
     free = gpus * MILLI
     among = {contender.record.id for contender in contenders}
     for record in queue.placed.values():
