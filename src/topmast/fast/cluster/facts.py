@@ -91,7 +91,7 @@ class Refused(Fact, frozen=True):
 
 
 class Joined(Fact, frozen=True):
-    """An attempt takes turns from now on, and waits for its first; its service starts as given."""
+    """An attempt takes turns from now on, and waits for its first; it starts with ``service_s``."""
 
     job: str
     epoch: int

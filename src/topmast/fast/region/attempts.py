@@ -30,11 +30,11 @@ from topmast.model.plan import Plan
 from topmast.model.states import HostState, Outcome
 
 KEPT_S = 60.0
-"""How long a place is kept for a moved attempt after its grace: for the queue to ask about it again."""
+"""How long a place is kept for a moved attempt after its grace, so that the queue can take it."""
 
 
 def launch(placer: RegionAnswers, allocation: Allocation) -> None:
-    """Start the gang: nobody stands in its place any more."""
+    """Start the gang: no attempt stands in its place any more."""
     placer.decide(Launched(allocation.job))
     plan = to_external(allocation.plan)
     placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
@@ -56,7 +56,7 @@ def launch(placer: RegionAnswers, allocation: Allocation) -> None:
 def stop(
     placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str, to: Plan | None = None
 ) -> None:
-    """Tell a launched attempt to stop, and the queue that it was told; keep the place it goes ``to``."""
+    """Tell a launched attempt to stop, and the queue of it; keep the place it goes ``to``."""
     job, epoch = allocation.job, allocation.epoch
     if to is not None:
         grace_s = allocation.spec.checkpoint.grace_s
@@ -105,7 +105,7 @@ def free(placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str
 
 
 def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
-    """Nothing of an attempt runs any more: free its slots, launch who waited for them."""
+    """Nothing of an attempt runs any more: free its slots, launch attempts that waited for it."""
     allocation = placer.held(event.job, event.epoch)
     if allocation is None:
         return
@@ -156,13 +156,13 @@ def _give_up_places(placer: RegionAnswers) -> None:
 
 
 def _rebalance(placer: RegionAnswers) -> None:
-    """Move those who share their GPUs and had better be elsewhere."""
+    """Move attempts that share their GPUs and had better be elsewhere."""
     for going in placer.sharing.moves(placer):
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
 def tell_out_of_service(placer: RegionAnswers, *, again: bool = False) -> None:
-    """Tell the queue which GPUs it need not count on, if these are others than before, or ``again``. O(hosts)."""
+    """Tell the queue which GPUs it cannot count on, if these changed, or ``again``. O(hosts)."""
     placer.health_changed = False
     found: dict[str, int] = {}
     for host in (host for cluster in placer.state.region.clusters for host in cluster.hosts):
@@ -174,7 +174,7 @@ def tell_out_of_service(placer: RegionAnswers, *, again: bool = False) -> None:
 
 
 def hand_over(placer: RegionAnswers) -> bool:
-    """Give empty hosts to the clusters that wait for them; both clusters and the queue are told. Whether any goes.
+    """Give empty hosts to the clusters that wait for them, and tell both; whether any goes.
 
     O(hosts that are assigned), and O(hosts + attempts) if any goes.
     """
@@ -193,7 +193,7 @@ def hand_over(placer: RegionAnswers) -> bool:
 
 
 def _is_empty(placer: RegionAnswers, host: str) -> bool:
-    """Whether nothing sits on a host, or is promised it. A host that is down waits: tasks may be left on it."""
+    """Whether a host has no tasks and no claims. A host that is down may still have tasks."""
     columns, state = placer.columns, placer.state
     rows = columns.rows_of((host,))
     if not rows or state.down.get(host):
@@ -267,7 +267,7 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
 
 
 def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
-    """How fast the gang is with its GPUs for itself: less than before it was moved, and it goes back."""
+    """The speed of a gang alone on its GPUs: a gang slower than before its move goes back."""
     going = placer.sharing.note_rate(placer, event)
     if going is not None:
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)

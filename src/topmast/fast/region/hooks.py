@@ -1,4 +1,4 @@
-"""Where those take part who let gangs share GPUs: the region calls them, and knows none of them."""
+"""Hooks for sharing GPUs: the region calls them, and knows none of them."""
 
 from __future__ import annotations
 

@@ -76,10 +76,10 @@ class RegionState(EventMachine):
         self.out_of_service: dict[str, int] = {}
         """What the queue was told: GPUs by model on hosts that take no work."""
         self.claims: dict[str, Allocation] = {}
-        """Attempts whose victims still hold some of their slots."""
+        """Attempts with slots that their victims still hold."""
 
     def search(self, now: float, ask: PlacementRequest | None = None) -> PreemptiveSearch:
-        """A search over the region as it is now, at the prices for one question or the usual ones."""
+        """A search over the region as it is, at the prices for one question or the usual ones."""
         state, profile = self.state, self.profile
         weights = profile.score if ask is None else self.score.weights(ask)
         if weights is not profile.score and weights != profile.score:

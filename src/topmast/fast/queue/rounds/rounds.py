@@ -81,7 +81,7 @@ class Rounds(Grants):
         return self._turns.get(job, math.inf)
 
     def may_start(self, job: str) -> bool:
-        """Whether a waiting job may be placed: it has a grant, or no job with one needs the room."""
+        """Whether a waiting job may be placed: it has a grant, or no job with one needs GPUs."""
         if job in self._grants or job in self._outside:
             return True
         return self.share.fills and self.options.reuse and not self.leaving
@@ -112,7 +112,7 @@ class Rounds(Grants):
     def ran(
         self, record: JobRecord, model: int, until_s: float, partner: JobRecord | None = None
     ) -> None:
-        """A job ran on a model from its start, its partner's, or the round's: the latest of them."""
+        """A job ran on a model from its start, its partner's, or the round's: the last of these."""
         account = self._accounts.get(record.id)
         if account is None or record.start_s is None or model < 0:
             return

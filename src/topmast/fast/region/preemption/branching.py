@@ -1,9 +1,9 @@
-"""Branch and bound over attempts that sit on several hosts: the one search that plain and mixed gangs share.
+"""Branch and bound over attempts on several hosts: one search for plain and mixed gangs.
 
-While nothing is decided about such an attempt, each of its hosts in the domain is charged a part of its price; the
-parts are never more than the whole. Hosts then do not concern one another, and a knapsack over them gives a
-bound from below, with seats. Where the hosts agree about every attempt, the bound is the score. Where they do not, the
-search branches: once the attempt is stopped for certain, once it is kept.
+While such an attempt is undecided, each of its hosts in the domain is charged a part of its price;
+the parts are never more than the whole. Then hosts are independent, and a knapsack over them gives
+a bound from below, with seats. Where the hosts agree about every attempt, the bound is the score.
+Where they do not, the search branches: once the attempt is stopped, once it is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from topmast.fast.region.search.kernels import EPSILON, INFINITE
 
 MOST_BRANCHES = 128
-"""So often a request branches; exact if that suffices, else the best plan until then is the answer."""
+"""How often a request branches; exact if that suffices, else the best plan until then wins."""
 
 UNDECIDED, PREEMPT, KEEP = 0, 1, 2
 
@@ -36,11 +36,11 @@ class Offer(Struct, Generic[Answer], frozen=True):
     branch: int | None
     """The attempt to decide about next; None where the bound is the score."""
     answer: Callable[[], Answer]
-    """The seats found and who is stopped for them; asked for only if they are the best."""
+    """The seats found and the victims; called only if they are the best."""
 
 
 class BranchAndBound(Generic[Answer]):
-    """The best answer to one request so far, over all of the domains that it was told to look at."""
+    """The best answer to one request so far, over all domains given to it."""
 
     def __init__(self) -> None:
         self.score: float = INFINITE

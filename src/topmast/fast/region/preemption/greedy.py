@@ -43,9 +43,9 @@ class Chooser:
     ) -> tuple[tuple[Seat, ...], tuple[Victim, ...]] | None:
         """Seats on ``rows`` and the victims that free them, or None.
 
-        As few as will do, in the order of band and cost per GPU freed on these hosts; then those that
-        are not needed are spared, dearest first: often not the set of least cost. O(log victims + SPARED_ANEW)
-        seatings of the gang.
+        As few as will do, in the order of band and cost per GPU freed on these hosts; then spares
+        those not needed, dearest first: often not the set of least cost.
+        O(log victims + SPARED_ANEW) seatings of the gang.
         """
         here = self._in_order(rows)
 
@@ -92,7 +92,7 @@ class Chooser:
         groups: tuple[GroupRequest, ...],
         choice: int,
     ) -> tuple[list[int], tuple[Seat, ...]]:
-        """Spare those whose room is not used; of the others, try the dearest with the gang seated anew."""
+        """Spare unused victims; of the others, try the dearest with the gang seated anew."""
         trial = self._cleared(gone)
         at = int(rows[0]) // trial.places
         trial.take(seats, {group.name: group.resources for group in groups}, at)

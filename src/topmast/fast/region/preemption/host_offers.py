@@ -1,11 +1,12 @@
-"""Compiled kernels: what it costs to let a host take some tasks of a plain gang, by stopping attempts there.
+"""Compiled kernels: the price for tasks of a plain gang on a host, by stopping attempts there.
 
 A host offers to take t tasks at a price: the least sum of its victims' prices and of the change in
-stranded GPUs, over all sets of attempts there that may be stopped. Where only whole GPUs count, that is a knapsack by
-the GPUs that are freed; where CPUs, memory or shares of GPUs matter, a walk over all sets.
+stranded GPUs, over all sets of attempts there that may be stopped. Where only whole GPUs count,
+that is a knapsack by the GPUs that are freed; where CPUs, memory or shares of GPUs matter, a walk
+over all sets.
 
-Exact as far as SETS_LIMIT and ITEMS_LIMIT reach; beyond, the victims of least price per GPU are taken.
-Times are for W = GPUs of the widest host.
+Exact as far as SETS_LIMIT and ITEMS_LIMIT reach; beyond, the victims of least price per GPU are
+taken. Times are for W = GPUs of the widest host.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Scratch(NamedTuple):
     gone: NDArray[np.bool_]
     """(A) false but while a host is looked at without them."""
     unsettled: F64
-    """(OPEN_LIMIT x 5) sections whose bound is below the truth: bound, cluster, choice, level, section."""
+    """(OPEN_LIMIT x 5) sections with a loose bound: bound, cluster, choice, level, section."""
 
 
 @inner
 def parts_of(h: AllocationTable, entry: int) -> float:
-    """How many parts of its attempt's price an entry stands for: its GPUs, or 1 where it has none."""
+    """The parts of its attempt's price that an entry stands for: its GPUs, or 1 without any."""
     return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
 
 
@@ -60,8 +61,9 @@ def offers_of(
 ) -> int:  # fmt: skip
     """What it costs to let a host take 0 to so many tasks, written to ``price`` (tasks + 1).
 
-    ``items`` (at least the host's entries) gets the attempts that might go, their number is returned;
-    ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or O(2**items * items) where sets are tried.
+    ``items`` (at least the host's entries) gets the attempts that might go, their number is
+    returned; ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or
+    O(2**items * items) where sets are tried.
     """
     for t in range(price.shape[0]):
         price[t] = INFINITE if t else 0.0
@@ -84,7 +86,7 @@ def offers_of(
 def _items(
     h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64, costs: F64
 ) -> tuple[int, bool]:
-    """The main entries of the host whose attempts go or might go, and whether shares are among them.
+    """The main entries of the attempts that go or might go, and whether shares are among them.
 
     ``costs``: what the host pays for each; nothing for one that goes anyhow.
     """
@@ -132,9 +134,10 @@ def _by_knapsack(
 def _fill_knapsack(
     h: AllocationTable, s: Scratch, items: I64, costs: F64, least: F64, sets: I64
 ) -> None:  # fmt: skip
-    """The ``least`` price to free just so many GPUs, and the set in ``sets`` that goes then. O(items * GPUs).
+    """The ``least`` price to free just so many GPUs, and the set in ``sets``. O(items * GPUs).
 
-    least[i][f] = min(least[i - 1][f], least[i - 1][f - GPUs of item i] + its cost), in place, largest f first.
+    least[i][f] = min(least[i - 1][f], least[i - 1][f - GPUs of item i] + its cost), in place,
+    largest f first.
     """
     least[0] = 0.0
     done = 0
@@ -159,7 +162,7 @@ def room_without(
     a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
     going: NDArray[np.bool_],
 ) -> tuple[int, int]:  # fmt: skip
-    """Tasks that fit, and GPUs wholly free, once the ``going`` (items) are gone. O(entries ** 2)."""
+    """Tasks that fit, and GPUs wholly free, without the ``going`` (items). O(entries ** 2)."""
     free = a.whole[host]
     cpus, memory = a.free_cpus[host], a.free_memory[host]
     for i in range(items.shape[0]):
@@ -276,7 +279,7 @@ def _by_rate(
 
 @inner
 def _by_rising_rate(h: AllocationTable, items: I64, costs: F64, order: I64) -> None:
-    """Sort items by their price per GPU, ties to the first: in place, for `np.argsort` takes long to compile. O(items ** 2)."""
+    """Sort items by price per GPU, ties to the first: `np.argsort` compiles long. O(items ** 2)."""
     rates = np.zeros(items.shape[0])
     for i in range(items.shape[0]):
         rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
@@ -291,7 +294,7 @@ def _by_rising_rate(h: AllocationTable, items: I64, costs: F64, order: I64) -> N
 def price_by_gpus(
     h: AllocationTable, p: Terms, host: int, free: int, need: int, stranded: F64, least: F64
 ) -> float:
-    """What the offer of a host for one task says, where only whole GPUs count; NaN where shares are in the way.
+    """A host's offer for one task, where only whole GPUs count; NaN where shares are in the way.
 
     ``least`` is room for the GPUs that might be freed, and one. O(entries * W).
     """

@@ -1,8 +1,9 @@
-"""Compiled kernels of preemption for plain gangs: the victims of least cost that make room, exactly.
+"""Compiled kernels of preemption for plain gangs: the victims of least cost, exactly.
 
-Each host offers to take some tasks at a price (`host_offers`), and the knapsack adds up the offers of the hosts of a
-section. A victim on several hosts of the section costs each its share of the price: never more than the truth, so
-that the sum is a bound from below; `branching` decides about such victims until the bound is the truth.
+Each host offers to take some tasks at a price (`host_offers`), and the knapsack adds up the offers
+of a section's hosts. A victim on several hosts of the section costs each its share of the price:
+never more than the truth, so that the sum is a bound from below; `branching` decides about such
+victims until the bound is the truth.
 
 Times are for H hosts, W = GPUs of the widest, n tasks, E entries.
 """
@@ -29,7 +30,7 @@ from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NO
 from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
 
-# --- a section ------------------------------------------------------------------------------------------
+# --- a section ------------------------------------------------------------------------------------
 
 
 @inner
@@ -58,11 +59,11 @@ def section_offer(
     hosts: I64,
     taken: I64,
 ) -> tuple[float, float, int]:
-    """Seat the gang on ``hosts`` (m) at the least price: a bound from below, the truth, the attempt to branch on.
+    """Seat the gang on ``hosts`` (m) at the least price: bound, truth, the attempt to branch on.
 
-    Writes the tasks of each host to ``taken`` (m) and the victims to the scratch. The last number is NONE
-    if the bound is the truth. Both are infinite if the gang does not fit. O(m * n * tasks per host) besides the
-    hosts' offers.
+    Writes the tasks of each host to ``taken`` (m) and the victims to the scratch. The last number
+    is NONE if the bound is the truth. Both are infinite if the gang does not fit.
+    O(m * n * tasks per host) besides the hosts' offers.
     """
     for i in range(taken.shape[0]):
         taken[i] = 0
@@ -104,7 +105,7 @@ def section_offer(
 
 @inner
 def _seat_at_least(prices: F64, tasks: int, taken: I64) -> float:
-    """The least sum of the hosts' ``prices`` (m x tasks of a host + 1) for all tasks; ties to the first hosts."""
+    """The least sum of ``prices`` (m x tasks of a host + 1) for all tasks; ties: first hosts."""
     m, widest = prices.shape[0], prices.shape[1] - 1
     options = new_options(m * widest)
     for i in range(m):
@@ -121,10 +122,10 @@ def _seat_at_least(prices: F64, tasks: int, taken: I64) -> float:
 
 @inner
 def _truth(
-    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, gpus: int, hosts: I64, taken: I64,
-    items: I64,
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, gpus: int,
+    hosts: I64, taken: I64, items: I64,
 ) -> tuple[float, int]:  # fmt: skip
-    """What the victims really cost, with all the GPUs that they free; and the one that has paid least of its price."""
+    """The victims' real cost, with all GPUs freed; and the one that paid the least part of it."""
     truth, branch = _whole_prices(h, p, s, hosts)
     for i in range(hosts.shape[0]):
         if taken[i] > 0:
@@ -143,7 +144,7 @@ def _truth(
 
 @inner
 def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple[float, int]:
-    """The prices of the victims, each once; and of those on several hosts the one with most to pay."""
+    """The victims' prices, each once; of those on several hosts the one with most to pay."""
     prices, most_due, branch = 0.0, -1.0, NONE
     for host in hosts:
         entry = h.hosts[host].first
@@ -162,7 +163,7 @@ def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple
     return prices, branch
 
 
-# --- the search ----------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 @inner
@@ -189,7 +190,7 @@ def _least_change(stranded: F64, gpus: int) -> float:
 def _host_floor(
     a: Arrays, h: AllocationTable, p: Terms, host: int, need: int, change: float
 ) -> float:
-    """A price that the whole gang on one host cannot be below; infinite if it cannot sit there. O(1)."""
+    """A floor of the price for a whole gang on a host; infinite if it cannot sit there. O(1)."""
     if not p.usable[host] or h.cleared[p.threshold, host] < need:
         return INFINITE
     missing = need - a.whole[host]
@@ -201,7 +202,7 @@ def _host_floor(
 
 @inner
 def _candidates(a: Arrays, h: AllocationTable, q: Question, p: Terms) -> I64:
-    """Clusters and choices of which some host could hold the whole gang: cluster, choice, section."""
+    """Clusters and choices with a host that could hold the gang: cluster, choice, section."""
     found = np.zeros((a.by_cluster.shape[0] * q.choice_model.shape[0], 3), np.int64)
     count = 0
     for cluster in range(a.by_cluster.shape[0]):
@@ -229,8 +230,8 @@ def best_host(
 ) -> tuple[float, int, int, int]:
     """The best single host for the whole gang: score, cluster, choice, host; ties to the first.
 
-    First the host with the lowest floor, then every other one whose floor does not rule it out. ``p`` is
-    for the gang as one task. O(H + hosts looked at * offers).
+    First the host with the lowest floor, then every other one that its floor does not rule out.
+    ``p`` is for the gang as one task. O(H + hosts looked at * offers).
     """
     candidates = _candidates(a, h, q, p)
     floors = _floors(a, h, q, p, candidates)
@@ -333,10 +334,11 @@ def _score_on(
 def best_section(
     a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, best: float
 ) -> tuple[float, int, int, int, int, int]:
-    """The best section for a gang on several hosts: score below ``best``, cluster, choice, level, section.
+    """The best section for a gang on several hosts, below ``best``.
 
-    The last number counts the sections written to ``s.unsettled``: those whose bound is below what was found
-    for them, and below ``best``. O(sections * their hosts + those looked at * `section_offer`).
+    Score, cluster, choice, level, section, and the number of sections written to ``s.unsettled``:
+    those with a bound below both their truth and ``best``.
+    O(sections * their hosts + those looked at * `section_offer`).
     """
     at_cluster, at_choice, at_level, at_section = NOWHERE, NOWHERE, NOWHERE, NOWHERE
     count = 0
@@ -395,7 +397,7 @@ def _section_floor(
     return q.tasks * rate + (missing_tasks * floor if missing_tasks else 0.0) - EPSILON
 
 
-# --- the victims -----------------------------------------------------------------------------------------
+# --- the victims ----------------------------------------------------------------------------------
 
 
 @kernel
@@ -418,7 +420,7 @@ def victims_on(
 
 @kernel
 def marked(h: AllocationTable, s: Scratch, hosts: I64) -> I64:
-    """The attempts on these hosts that the last `section_offer` found must go, each once. O(entries)."""
+    """Attempts on these hosts that the last `section_offer` stops, each once. O(entries)."""
     found = np.zeros(hosts.shape[0] * max(1, most_entries(h, hosts)), np.int64)
     count = 0
     for host in hosts:

@@ -1,7 +1,7 @@
-"""Room for gangs of several groups, of shares and of CPUs: which victims go, and which tasks sit where then.
+"""Room for gangs of several groups, of shares and of CPUs: their victims and seats.
 
-Per domain, `branching` decides about the victims that are on several of its hosts; while nothing is decided, each of
-the hosts pays an equal part of the price.
+Per domain, `branching` decides about the victims on several of its hosts; while one is undecided,
+each of the hosts pays an equal part of the price.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class MixedPreemption:
         self.search: BranchAndBound[Plan] = BranchAndBound()
 
     def plan(self) -> Plan | None:
-        """The plan of least score; ties go to the tightest level, then the first cluster, choice, domain."""
+        """The plan of least score; ties to the tightest level, then the first cluster, domain."""
         allowed = [level for level in Level if self.q.gang.level_cost[level] < INFINITE]
         wider = allowed[1:] if self.q.gang.total > 1 else []
         everyone = self._wanted()
@@ -166,7 +166,7 @@ class MixedPreemption:
         )
         return host_options.summary(gang, options, start, of_host), seen
 
-    # --- one domain -----------------------------------------------------------------------------------------
+    # --- one domain -------------------------------------------------------------------------------
 
     def _look_at(self, domain: Domain) -> None:
         """Find the best plan of a domain, if it is better than that known."""
@@ -175,7 +175,7 @@ class MixedPreemption:
         self.search.look_at(partial(self._offer, domain, self._prices(numbers)))
 
     def _offer(self, domain: Domain, prices: Prices, decisions: Decisions) -> Offer[Plan] | None:
-        """What a domain offers for the gang under some decisions; None if it is too dear or too small."""
+        """A domain's offer for the gang under decisions; None if it is too dear or too small."""
         for attempt, fate in decisions.items():
             prices.settled[attempt] = fate
         seated = self._seat(domain, prices)
@@ -222,7 +222,7 @@ class MixedPreemption:
         return None if worst is None else worst[1]
 
     def _priced(self, domain: Domain, going: list[int], seated: Seated, prices: Prices) -> Plan:
-        """The plan with all that a seating wants gone, but for those that turn out not to be needed."""
+        """The plan without all that a seating wants gone, except attempts that it does not need."""
         chosen = {attempt for attempt, _ in seated.gone}
         chosen |= set(going)
         shared = set(self.attempts.held.attempt[~prices.own].tolist())

@@ -1,7 +1,7 @@
-"""Moving running work: to make room for a gang that fits nowhere, and off hosts that are to be empty.
+"""Moving running work: to make room for a gang that fits nowhere, and off hosts to be emptied.
 
-An attempt that is moved stops as if preempted, with its checkpoint, and goes on at a place found for it beforehand
-in the same region, on the GPU model that it has. A move for a gang has to be worth it: what it costs
+An attempt that is moved stops as if preempted, with its checkpoint, and goes on at a place found
+beforehand in the same region, on its GPU model. A move for a gang has to be worth it: its cost
 (lost work, restarts, a worse place) against what room for the gang is worth (`Move`).
 
 None is moved to where another that moves is now: a place is free already, or the mover's own.
@@ -30,7 +30,7 @@ from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preem
 from topmast.policies.options import Profile
 
 SETS_TRIED = 16
-"""Sets of movers for which places are sought, each the cheapest without those that found none before."""
+"""Sets of movers to seek places for, each the cheapest without those that found none before."""
 SINGLES_TRIED = 64
 """Attempts of which each is tried as the only mover, the cheapest first."""
 GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
@@ -52,14 +52,15 @@ class Departure(Struct, frozen=True):
     """Whether it could be stopped without having a place."""
 
 
-# --- room for a gang -----------------------------------------------------------------------------------
+# --- room for a gang ------------------------------------------------------------------------------
 
 
 def room_for(search: PreemptiveSearch, ask: PlacementRequest, worth_gpu_s: float) -> Plan | None:
-    """The plan of a gang that fits nowhere, with the attempts that move for it; None if no move is worth it.
+    """The plan of a gang that fits nowhere, with the attempts that move for it, if worth it.
 
-    First sets: the victims of least score among all that may be moved, by the search of preemption; then
-    again without the one that found no place. Then each attempt alone. O((SETS_TRIED + SINGLES_TRIED) searches).
+    First sets: the victims of least score among all that may be moved, by the preemption search;
+    then again without the one that found no place. Then each attempt alone.
+    O((SETS_TRIED + SINGLES_TRIED) searches).
     """
     movable = {a.job: a for a in _movable(search, worth_gpu_s)}
     if not movable or search.best(msgspec.structs.replace(ask, mode=Free())).plan is not None:
@@ -96,7 +97,7 @@ def moving_cost(plan: Plan) -> float:
 
 
 def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
-    """The attempts that may be moved for the gang: of any band, old enough, its own cost not beyond the worth. O(attempts)."""
+    """Attempts that may move: of any band, old enough, of no more cost than worth. O(attempts)."""
     profile, now = search.profile, search.now
     return [
         a
@@ -119,7 +120,7 @@ def is_whole(columns: Columns, allocation: Allocation) -> bool:
 
 
 def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocation) -> bool:
-    """Whether some host of an attempt could take more tasks without it: necessary for a single mover."""
+    """Whether a host of an attempt could take more tasks without it: a must for a single mover."""
     needs = ask.groups[0].resources
     if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
         return True
@@ -142,7 +143,7 @@ def _moving(
     among: Mapping[str, Allocation],
     worth_gpu_s: float,
 ) -> tuple[Plan | None, str | None]:
-    """The cheapest plan that moves some of these; or, without one, the job that had better stay, if any."""
+    """The cheapest plan that moves some of these; or, without one, the job to keep, if any."""
     cleared = _cleared(search, ask, among)
     if cleared is None or not cleared.victims:
         return None, None
@@ -206,7 +207,7 @@ def size_of(allocation: Allocation) -> tuple[int, int, str]:
     return (-allocation.plan.gpus_milli, -len(allocation.plan.seats), allocation.job)
 
 
-# --- a place for one attempt ----------------------------------------------------------------------------
+# --- a place for one attempt ----------------------------------------------------------------------
 
 
 def place_for(search: PreemptiveSearch, trial: Columns, allocation: Allocation) -> Plan | None:
@@ -223,7 +224,7 @@ def place_for(search: PreemptiveSearch, trial: Columns, allocation: Allocation) 
 
 
 def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
-    """The question about a place like the one that an attempt has: on the same GPU model, for as many tasks."""
+    """The question about a place like an attempt's: on its GPU model, for as many tasks."""
     first: dict[str, Seat] = {}
     for seat in allocation.plan.seats:
         first.setdefault(seat.group, seat)
@@ -259,13 +260,13 @@ def _score_now(search: PreemptiveSearch, allocation: Allocation) -> float:
     return total(terms)
 
 
-# --- hosts that are to be empty ---------------------------------------------------------------------------
+# --- hosts that are to be empty -------------------------------------------------------------------
 
 
 def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departure, ...]:
     """What becomes of each attempt on hosts that are drained, the largest first.
 
-    Age and worth do not matter: an operator wants it. O(attempts + region + movable attempts x search).
+    Age and worth do not matter: an operator decides. O(attempts + region + movable x search).
     """
     emptied = set(hosts)
     here = [a for a in search.allocations.values() if not emptied.isdisjoint(a.plan.hosts)]
@@ -296,7 +297,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
 
 
 def _stays(allocation: Allocation) -> str:
-    """Why an attempt is not moved, wherever there is room, as a clause about the job; empty if it may be."""
+    """Why an attempt is never moved, as a clause about the job; empty if it may be."""
     if allocation.hold is AllocationPhase.STOPPING:
         return "it is already stopping"
     if not allocation.spec.preemptible:

@@ -1,4 +1,4 @@
-"""The compiled search for victims: gangs of one group of tasks with whole GPUs, in all regions at once."""
+"""The compiled preemption search: gangs of one group with whole GPUs, in all regions at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which attempts may be stopped for a gang, and at what price: in Python, and compiled beside it.
 
-The cost itself is `fast.preemption_cost.stop_cost_gpu_s`, which both call. A *floor* is a price that freeing some GPUs
-of a host cannot be below; it is worked out from the least weight, loss and product of weight and GPUs of
-the attempts there, for a cost does not fall when one of these grows.
+The cost itself is `fast.preemption_cost.stop_cost_gpu_s`, which both call. A *floor* is a price
+that freeing some GPUs of a host cannot be below; it is worked out from the least weight, loss and
+product of weight and GPUs of the attempts there, for a cost does not fall when one of these grows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topmast.jit import inner, kernel
 from topmast.model.job import Band
 from topmast.policies.options import Profile
 
-# --- in Python ------------------------------------------------------------------------------------------
+# --- in Python ------------------------------------------------------------------------------------
 
 
 def eligible_victims(
@@ -56,7 +56,7 @@ def cost_gpu_s(
     return stop_cost_gpu_s(weight, allocation.lost_s(now), profile.restart_cost_s, gpus)
 
 
-# --- compiled -------------------------------------------------------------------------------------------
+# --- compiled -------------------------------------------------------------------------------------
 
 HEAVIEST = weight_of(Band.CRITICAL)
 
@@ -127,7 +127,7 @@ def rate_of(h: AllocationTable, p: Terms, host: int) -> float:
 
 @inner
 def _least_price(h: AllocationTable, p: Terms, host: int, weight: float, gpus: float) -> float:
-    """The price of GPUs on the host whose work was kept last."""
+    """The price of GPUs on the host, at the latest checkpoint there."""
     lost_s = max(0.0, p.now - h.hosts[host].latest_s)
     price: float = p.per_gpu_s * _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus)
     return price

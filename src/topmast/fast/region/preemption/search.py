@@ -93,7 +93,7 @@ class PreemptiveSearch(Search):
     def _clearing(
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
-        """A plan for each domain that may hold the gang once victims are gone, and may be the best."""
+        """A plan per domain that may hold the gang without its victims, and may be the best."""
         columns, weights = self._usable(ask, self.columns), self.profile.score
         by_name = ask.outranked is not None
         costs = [cost_gpu_s(a, self.profile, self.now, by_name) for a in eligible]

@@ -1,7 +1,7 @@
-"""Elastic attempts in another size: smaller, to make room for a gang that fits nowhere, or larger, on idle GPUs.
+"""Elastic attempts in another size: smaller, to make room for a gang, or larger, on idle GPUs.
 
-An attempt that changes its size stops as if preempted, with its checkpoint, and goes on at a place that is kept for it,
-like one that is moved (`moving`): on the GPU model that it has, on seats that are free or its own.
+An attempt that changes its size stops as if preempted, with its checkpoint, and goes on at a place
+kept for it, as in `moving`: on its GPU model, on seats that are free or its own.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SINGLES_TRIED = 32
 """Attempts of which each is tried as the only one that gives way, the cheapest first."""
 
 
-# --- smaller --------------------------------------------------------------------------------------------
+# --- smaller --------------------------------------------------------------------------------------
 
 
 def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
     """The plan of a gang for which elastic attempts give tasks away; None if that makes no room.
 
-    First each attempt alone, the cheapest first; then as few as will do, from the cheapest on: often not the set of
-    least cost. Sets that would not leave GPUs enough, wherever they are, are not tried.
+    First each attempt alone, the cheapest first; then as few as will do, from the cheapest on:
+    often not the set of least cost. Sets that leave too few GPUs in all are not tried.
     O((SINGLES_TRIED + log attempts) x attempts of the set x log tasks) searches.
     """
     able = sorted(
@@ -60,7 +60,7 @@ def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
 
 
 def _lacking_milli(columns: Columns, ask: PlacementRequest) -> int:
-    """Thousandths of GPUs that the gang needs, at least, beyond all that are free. O(slots + choices x groups)."""
+    """The gang's least need beyond all free GPUs, in thousandths. O(slots + choices x groups)."""
     wanted = [
         sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
         for choice in choices_of(ask)
@@ -97,7 +97,7 @@ def _may_shrink(search: Search, band: Band, allocation: Allocation) -> bool:
 def _with_smaller(
     search: Search, ask: PlacementRequest, among: Sequence[Allocation]
 ) -> Plan | None:
-    """The gang's best plan when these have given tasks away, each as few as need be; None if it finds no room."""
+    """The gang's best plan once these have given tasks away, each as few as need be, if any."""
     trial = search.columns.trial()
     for allocation in among:
         trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
@@ -129,7 +129,7 @@ def _with_smaller(
 def _sized(
     columns: Columns, allocation: Allocation, band: Band, up_to_now: bool = False
 ) -> PlacementRequest:
-    """The question about a place with the fewest tasks that an attempt keeps; ``up_to_now``: or with more."""
+    """The question about a place with an attempt's fewest tasks; ``up_to_now``: or with more."""
     ask, elastic = as_it_runs(columns, allocation), allocation.spec.elastic
     assert elastic is not None
     at = allocation.spec.groups.index(elastic)
@@ -142,7 +142,7 @@ def _sized(
 def _priced(
     search: Search, found: Plan, among: Sequence[Allocation], places: dict[str, Plan]
 ) -> Plan:
-    """The plan with the attempts that change their seats, and what that costs in the terms of preemption."""
+    """The plan with the attempts that change their seats, and the cost in terms of preemption."""
     changed = [a for a in among if _where(places[a.job]) != _where(a.plan)]
     smaller = tuple(
         Victim(a.job, a.epoch, cost_gpu_s(a, search.profile, search.now), places[a.job])
@@ -158,11 +158,11 @@ def _where(plan: Plan) -> tuple[int, list[tuple[str, str, tuple[int, ...]]]]:
     return plan.in_slice, sorted((seat.group, seat.host, seat.slots) for seat in plan.seats)
 
 
-# --- larger ---------------------------------------------------------------------------------------------
+# --- larger ---------------------------------------------------------------------------------------
 
 
 def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | None:
-    """The place with the most tasks, up to ``most``, to which a running attempt may grow; None if it is not worth it.
+    """The place with the most tasks, up to ``most``, for a running attempt; None if not worth it.
 
     O(log tasks) searches.
     """

@@ -1,8 +1,8 @@
 """Compiled kernels for gangs that need room made: what a host can take for which victims.
 
-The victims on a host are tried in every combination. Each makes a *variant* of the host, as it would be with those
-gone, whose options `search.host_options` lists as those of any other host; put together again with the
-price of the victims, they are the options of the host.
+The victims on a host are tried in every combination. Each makes a *variant* of the host, as it
+would be without them; `search.host_options` lists its options like any host's. Put together, with
+the price of the victims, they are the options of the host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from topmast.fast.region.search.knapsack import Options, new_options
 from topmast.jit import inner, kernel
 
 EXACT_VICTIMS = 10
-"""So many on a host are tried in every combination; further ones only after all of these, in order."""
+"""How many on a host are tried in every combination; further ones after all of these, in order."""
 MOST_VICTIMS = 60
 """More on a host are not looked at."""
 MOST_OPTIONS = 30_000
@@ -32,7 +32,7 @@ class Held(NamedTuple):
     start: I64
     """(H + 1) host h has the entries start[h]:start[h + 1]."""
     attempt: I64
-    """(N) whose it is."""
+    """(N) the attempt of each entry."""
     cpus: I64
     memory: I64
     slot_start: I64
@@ -198,7 +198,7 @@ def _has(kinds: Kinds, kind: int, state: int, fill: int) -> bool:
 def _needless(
     variants: HostVariants, kinds: Kinds, own: Bools, choice: int, n: int, variant: int, option: int
 ) -> bool:
-    """Whether one of the victims that are on this host alone could stay. O(victims * log options)."""
+    """Whether a victim on this host alone could stay. O(victims * log options)."""
     o = kinds.options
     low = variants.entry_start[n]
     exact = min(variants.entry_start[n + 1] - low, EXACT_VICTIMS)
@@ -217,10 +217,10 @@ def _needless(
 def put_together(
     variants: HostVariants, kinds: Kinds, own: Bools, hosts: I64, states: int, total: int
 ) -> tuple[Options, I64, I64]:
-    """The options of the ``hosts``, of all their variants; where each one's begin; the kind of each host.
+    """The options of the ``hosts`` in all variants; where each host's begin; each host's kind.
 
-    Of options with equal vectors those are kept than which none is cheaper and takes more fillers. A
-    victim on this host alone is in none that it could be spared in. O(variants * options * victims).
+    Of options with equal vectors those stay that no cheaper one with as many fillers beats. A
+    victim on this host alone is in none that can spare it. O(variants * options * victims).
     """
     choices = kinds.of_host.shape[0]
     o = _room(variants, kinds)
@@ -282,7 +282,7 @@ def _add(
 
 @inner
 def _is_beaten(o: Options, first: I64, after: I64, state: int, fill: int, cost: float) -> bool:
-    """Whether an option of the same vector is as good. ``first`` (states) and ``after`` link those."""
+    """Whether an option of the same vector is as good. ``first`` (states), ``after`` link those."""
     at = first[state]
     while at != NOWHERE:
         if o.fill[at] >= fill and o.cost[at] <= cost + EPSILON:
