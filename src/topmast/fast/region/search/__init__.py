@@ -1,1 +1,1 @@
-"""The exhaustive search on free capacity: requests, knapsack, branch and bound, scoring, kernels."""
+"""The exhaustive search on free capacity: requests, knapsack, branch and bound, scores, kernels."""

@@ -1,10 +1,10 @@
 """The blocked index: what each blocked placement class lacks, so that only useful room unblocks it.
 
 A gang of one group with whole GPUs found no place when a search looked at every cluster. Since then
-most hosts can only have become fuller. It fits, at the earliest, when a domain of a cluster that has
-grown has room for all its tasks, of the widest level that it may span: free, or, where it may stop
-other jobs, free once all of lower bands were gone. That is necessary, not sufficient, so that no job
-starves. Of any other job nothing is known but that more room may help it.
+most hosts can only have become fuller. It fits, at the earliest, when a domain of a cluster that
+has grown has room for all its tasks, at the widest level that it may span: free, or, where it may
+stop other jobs, free once all of lower bands were gone. That is necessary, not sufficient, so that
+no job starves. Of any other job nothing is known but that more room may help it.
 
 A class that was refused while seats were reserved for another job cannot have those until that
 reservation ends, of which the queue tells.
@@ -40,7 +40,7 @@ LEVEL = WHERE + 2
 KEPT = LEVEL + 1
 
 Where = tuple[int, int]
-"""The clusters of a request: the bits of their regions (`Index.region_bits`), and the one, or `ANY`."""
+"""The clusters of a request: their regions' bits (`Index.region_bits`), and the one, or `ANY`."""
 
 
 class Needs(Struct, frozen=True, gc=False):
@@ -61,7 +61,7 @@ Key = tuple[int, tuple[int, ...] | None, bool, bool, Where]
 """Placement class; the accelerators that might be used; whether any room may help; whether reserved
 seats were kept from it; where.
 
-Requests of one class may be of different regions: with preemption only those with its data are asked."""
+Requests of one class may be of different regions: with preemption only those with its data."""
 NO_KEY: Key = (0, None, False, False, EVERYWHERE)
 
 
@@ -73,9 +73,9 @@ class BlockedIndex:
         self._key_of: list[Key] = [NO_KEY] * FIRST_ROWS
         self._free = list(range(FIRST_ROWS))[::-1]
         self._needs: I64 = np.zeros((FIRST_ROWS, KEPT + 1), np.int64)
-        """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs: none;
-        the bits of the regions that may hold it, and the cluster, or `ANY`; the widest level; 1 where
-        reserved seats were kept from it."""
+        """(R) 1 in use, threshold, tasks; then model and GPUs of a task, for each choice, 0 GPUs:
+        none; the bits of the regions that may hold it, and the cluster, or `ANY`; the widest level;
+        1 where reserved seats were kept from it."""
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -158,7 +158,7 @@ def _write(row: I64, needs: Needs) -> None:
 def _may_fit(
     a: Arrays, h: AllocationTable, bits: I64, needs: I64, clusters: I64, kept: bool
 ) -> NDArray[np.bool_]:
-    """Which rows of ``needs`` might fit into one of the clusters. O(R * sections of the clusters * W)."""
+    """Rows of ``needs`` that might fit into one of the clusters. O(R * sections of these * W)."""
     found = np.zeros(needs.shape[0], np.bool_)
     for row in range(needs.shape[0]):
         if not needs[row, 0] or needs[row, KEPT] != kept:
@@ -206,7 +206,7 @@ def _may_hold(a: Arrays, h: AllocationTable, bits: I64, needs: I64, row: int, cl
 def _has_room(
     a: Arrays, h: AllocationTable, threshold: int, span: I64, tasks: int, gpus: int
 ) -> bool:
-    """Whether one of some sections, from the first to before the last, has room for all the tasks."""
+    """Whether one of the sections, from the first to before the last, has room for all tasks."""
     for section in range(span[0], span[1]):
         if _room(a, h, threshold, section, gpus) >= tasks:
             return True
@@ -215,7 +215,7 @@ def _has_room(
 
 @inner
 def _room(a: Arrays, h: AllocationTable, threshold: int, section: int, gpus: int) -> int:
-    """How many tasks a section has room for, free or cleared. O(W), or O(its hosts) if they are fewer."""
+    """The tasks that a section has room for, free or cleared. O(W), or O(its hosts) if fewer."""
     start = a.hist_start[section]
     width = a.hist_start[section + 1] - start
     room = 0

@@ -52,7 +52,7 @@ class Seated(Struct, frozen=True, gc=False):
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
-    """Whether the kernels answer this question: not where hosts cost by how many of their GPUs are allocated."""
+    """Whether the kernels answer a question: not where a host's load counts."""
     return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
 
 
@@ -108,7 +108,7 @@ def best_seats(
     allowed: tuple[int, ...],
     cluster_cost: Floats,
 ) -> Seated | None:
-    """The seats of least score by the accelerators ``allowed``, in all clusters of finite cost (C)."""
+    """The seats of least score by the accelerators ``allowed``, in clusters of finite cost (C)."""
     choices = choices_in(index, ask, allowed)
     if not choices:
         return None
@@ -136,7 +136,7 @@ def best_seats(
 
 
 def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
-    """Of the hosts that are as good for the gang, the one where it would have a twin, if there is one."""
+    """Of the hosts that are as good for the gang, one where it would have a twin, if any."""
     region, name, time_slice = index.clusters[cluster]
     columns, a = index.part_of[region], index.arrays
     alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
@@ -168,7 +168,7 @@ def question_of(
     choices: list[Choice],
     cluster_cost: Floats,
 ) -> Question:
-    """What the kernels need to know of the gang. O(choices), and what all of a kind share is made once."""
+    """What the kernels need to know of a gang, in part shared by its kind. O(choices)."""
     stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
     key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
     questions = index.workspace(Workspace).questions
@@ -260,7 +260,7 @@ def seated(
     rows: list[int],
     tasks: list[int],
 ) -> Seated:
-    """Seats in the order of hosts, each task on the lowest GPUs that are free (in the ``overlay``)."""
+    """Seats in the order of hosts, each task on the lowest free GPUs (in the ``overlay``)."""
     region, name, time_slice = index.clusters[cluster]
     columns = index.part_of[region]
     slots_of = columns.slots if overlay is None else overlay.slots

@@ -1,6 +1,6 @@
-"""Compiled kernels: what a host can take of a gang of several groups, of shares, or of tasks without GPUs.
+"""Compiled kernels: what a host can take of a gang of several groups, of shares, or without GPUs.
 
-The options of a host are all vectors of tasks that fit on it, each with the change in stranded GPUs that it causes
+The options of a host are all vectors of tasks that fit on it, each with its change in stranded GPUs
 (`scoring.stranded_change`). Hosts with equal lists are of one *kind*.
 
 Times below are for H hosts, O options of a host, G groups.
@@ -21,7 +21,7 @@ from topmast.jit import inner, kernel
 Bools = NDArray[np.bool_]
 
 PACKING_NODES = 20_000
-"""Steps of the search for a packing of shares of several sizes into one host; then it counts as none."""
+"""Steps of the search for a packing of shares of several sizes into a host; then it fails."""
 
 
 class Hosts(NamedTuple):
@@ -98,7 +98,7 @@ class Kinds(NamedTuple):
     """(K) the least cost of the whole gang on one such host."""
 
 
-# --- one host -------------------------------------------------------------------------------------------
+# --- one host -------------------------------------------------------------------------------------
 
 
 @kernel
@@ -160,7 +160,7 @@ def list_shares(g: Gang, choice: int, tasks: I64, items: I64) -> int:
 
 @kernel
 def fewest_opened(items: I64, count: int, bins: I64, whole: int) -> int:
-    """How few of ``whole`` free GPUs have to be given out in shares; more than those if none will do.
+    """The fewest of ``whole`` free GPUs to be given out in shares; more than those if none will do.
 
     Shares of one size: O(bins). Several sizes: by trying.
     """
@@ -184,8 +184,8 @@ def best_opening(
 ) -> tuple[float, int]:
     """The least change in stranded GPUs when a host gives ``taken`` whole GPUs and some shares.
 
-    Also how many more of its ``whole`` free GPUs are opened for the shares: as few as will do, or more if
-    that strands less. Infinite if they do not fit.
+    Also how many more of its ``whole`` free GPUs are opened for the shares: as few as will do, or
+    more if that strands less. Infinite if they do not fit.
     """
     left = whole - taken
     if left < 0:
@@ -208,7 +208,7 @@ def best_opening(
 def price(
     g: Gang, choice: int, whole: int, bins: I64, cpus: int, memory: int, tasks: I64, items: I64
 ) -> tuple[float, int]:
-    """The cost of a vector of tasks on a host, and how many fillers fit beside it; infinite if none does."""
+    """The cost of a vector of tasks on a host, and the fillers beside it; infinite if too large."""
     last = g.tasks.shape[0] - 1
     taken = 0
     used_cpus, used_memory = 0, 0
@@ -244,7 +244,7 @@ def list_vectors(
 ) -> int:
     """Write every vector of tasks that fits on a host to ``found``; returns how many. O(O * G).
 
-    What fits also fits with a task less, so that a group is counted up until the vector does not fit.
+    What fits also fits with a task less: a group is counted up until the vector does not fit.
     """
     groups = g.tasks.shape[0] - 1
     tasks = np.zeros(groups, np.int64)
@@ -293,7 +293,7 @@ def list_bins(free: I64, shares: bool, bins: I64) -> tuple[int, int]:
     return whole, count
 
 
-# --- kinds of hosts --------------------------------------------------------------------------------
+# --- kinds of hosts -------------------------------------------------------------------------------
 
 
 @inner
@@ -318,7 +318,7 @@ def _same(store: Options, start: int, end: int, found: Options, count: int) -> b
 
 
 class _Looks(NamedTuple):
-    """What tells hosts apart before their options are listed; a host like an earlier one is not listed."""
+    """What tells hosts apart before options are listed; only the first of a kind is listed."""
 
     whole: I64
     parts: I64

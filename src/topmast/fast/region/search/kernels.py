@@ -1,6 +1,6 @@
-"""Compiled kernels of the exhaustive search: every cluster, GPU model, level and domain, in one call.
+"""Compiled kernels of the exhaustive search: every cluster, GPU model, level, domain in one call.
 
-State is a tuple of arrays (`inventory/arrays.py` says what a section is, and its ``hist``). For a gang
+State is a tuple of arrays (`inventory/arrays.py` defines a section, and its ``hist``). For a gang
 that CPUs and memory do not limit, that index answers exactly what a walk over the hosts would:
 
 - whether a gang fits a section: sum over f of hist[f] * (f // g) tasks;
@@ -34,8 +34,8 @@ class Question(NamedTuple):
 
     ``level_cost`` (5) is the locality term of a plan that spans a level, infinite where not
     allowed. ``cluster_cost`` (C) is what is the same for all plans of a cluster (data, balance),
-    infinite for one that may not be used. ``stranded`` (W) is the expected number of stranded GPUs on a
-    host with f free ones, times its weight.
+    infinite for one that may not be used. ``stranded`` (W) is the expected number of stranded GPUs
+    on a host with f free ones, times its weight.
     """
 
     tasks: int
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 
 @inner
 def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
-    """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on the hosts of ``hist`` (W).
+    """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on ``hist`` (W).
 
     Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
     GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Exact up to EXACT_TASKS, a
@@ -71,7 +71,7 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
 
 @inner
 def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
-    """Tasks that fit, the least change per task, and on which kind of host, taking how many. O(W)."""
+    """Tasks that fit, the least change per task, the kind of host for it, and its tasks. O(W)."""
     capacity = 0
     best_rate = INFINITE
     best_free, best_taken = 0, 1
@@ -89,7 +89,7 @@ def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, fl
 
 @inner
 def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float:
-    """The least change exactly: hosts one by one, of a kind no more than tasks. O(W * n * n * W)."""
+    """The least change exactly: hosts one by one, per kind at most tasks. O(W * n * n * W)."""
     cost = np.full(tasks + 1, INFINITE)
     cost[0] = 0.0
     for free in range(gpus, hist.shape[0]):
@@ -133,11 +133,11 @@ def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
 def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
 
-    Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster whose
-    sections together lack the room, and a section whose level and best rate per task already cost
-    more than what was found. Ties go to the first cluster, choice, level, section. At host level
-    the last number says how many GPUs the host to take has free; the first such host is meant.
-    O(C * choices * W + sections looked at * W).
+    Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster with
+    too little room in its sections together, and a section that by its level and best rate per task
+    costs more than what was found. Ties go to the first cluster, choice, level, section. At host
+    level the last number says how many GPUs the host to take has free; the first such host is
+    meant. O(C * choices * W + sections looked at * W).
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
@@ -156,10 +156,10 @@ def best_place(
     by_cluster: I64, tasks: int, choice_model: I64, choice_gpus: I64, choice_cost: F64,
     level_cost: F64, cluster_cost: F64, stranded: F64,
 ) -> tuple[int, int, int, int]:  # fmt: skip
-    """`best_plan` without its score: cluster, choice, level, and the section or, at host level, the host.
+    """`best_plan` without its score: cluster, choice, level, and section (at host level: host).
 
-    As `best_plan`, and the hosts of the winning cluster. Takes the fields of `Arrays` and `Question` one by
-    one: a tuple of arrays costs six times as much to hand over from Python, which is most of a call.
+    Looks up the host itself. Takes the fields of `Arrays` and `Question` one by one: a tuple of
+    arrays costs six times as much to hand over from Python, which is most of a call.
     """
     a = Arrays(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
@@ -202,7 +202,7 @@ def best_in_cluster(
 def _best_section(
     a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
 ) -> tuple[float, int, int]:
-    """The best of a cluster's sections of one model, at any level: score below ``best``, level, section."""
+    """The best of a cluster's sections of a model: score below ``best``, level, section."""
     at_level, at_section = NOWHERE, NOWHERE
     model, gpus = q.choice_model[choice], q.choice_gpus[choice]
     for level in range(1, 5):

@@ -1,14 +1,14 @@
-"""The bounded knapsack over the hosts of a domain: how a gang is seated at least cost, in every search.
+"""The bounded knapsack over a domain's hosts: how a gang is seated at least cost, in every search.
 
-What a host can take together is a list of *options*: a vector of tasks by group, and a cost. Hosts do not concern one
-another, so that hosts are taken one after the other, the state s being the tasks that are seated already:
+What a host can take together is a list of *options*: a vector of tasks by group, and a cost. Hosts
+are independent and are taken one after the other, the state s being the tasks already seated:
 
-    least[n][s] = min(least[n - 1][s], min over options o of host n of least[n - 1][s - o] + cost(o))
+    least[n][s] = min(least[n - 1][s], min over options o of host n: least[n - 1][s - o] + cost(o))
 
 and the answer is least[all hosts][the whole gang]. A gang of one group has the states 0 to n.
 
-One group without GPUs, the *filler*, is left out of the vectors: its tasks change no score, so that each option
-just tells how many of them fit beside it, and a state that they are seated *at least* so often.
+One group without GPUs, the *filler*, is left out of the vectors: its tasks change no score, so that
+each option counts how many fit beside it, and a state that *at least* so many are seated.
 
 Times are for m hosts, S states (vectors of tasks x fillers), O options of a host.
 """
@@ -26,14 +26,14 @@ from topmast.jit import inner
 
 
 class States(NamedTuple):
-    """How a gang of G groups is counted; the last group is the filler (of no tasks, if there is none)."""
+    """How a gang of G groups is counted; the last group is the filler (perhaps of no tasks)."""
 
     tasks: I64
     """(G) tasks."""
     stride: I64
     """(G - 1) how far apart the states are that differ by one task of the group."""
     vectors: I64
-    """(states x G - 1) tasks by group of each state, the last being the whole gang; not read for one group."""
+    """(states x G - 1) tasks by group of each state, the whole gang last; unread for one group."""
     tie: float
     """Costs that differ by no more than this are equal: the first option stays."""
 
@@ -179,7 +179,7 @@ def least_cost(p: States, o: Options, first: I64, last: I64) -> float:
 
 @inner
 def seat_at_least(p: States, o: Options, first: I64, last: I64, picked: I64) -> float:
-    """`least_cost`, and which option each host takes (NOWHERE for none). Ties go to the first hosts."""
+    """`least_cost`, and the option of each host (NOWHERE for none). Ties go to the first hosts."""
     width = p.tasks[-1] + 1
     size = p.vectors.shape[0] * width
     hosts = first.shape[0]

@@ -1,4 +1,4 @@
-"""Compiled kernels for gangs that CPUs, memory or hosts to avoid limit: they walk over the hosts with room.
+"""Compiled kernels for gangs limited by CPUs, memory or hosts to avoid: walks over hosts.
 
 Times are as in `kernels.py`.
 """
@@ -17,7 +17,7 @@ from topmast.jit import inner, kernel
 
 
 class Loads(NamedTuple):
-    """What t tasks of a gang pay for how loaded a host is: t * (base[host] + t * rise[host]); never below 0.
+    """What t tasks pay for a host's load: t * (base[host] + t * rise[host]); never below 0.
 
     ``apply`` False: nothing anywhere. `loads.Loads` says how loads are computed.
     """
@@ -37,9 +37,9 @@ def best_limited_plan(
 ) -> tuple[float, int, int, int, int]:
     """`best_plan` for a gang that something besides free GPUs limits.
 
-    ``room`` (choices x H): how many tasks each host could take. At host level the last number is the
-    host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section whose
-    price and capacity do not rule it out.
+    ``room`` (choices x H): how many tasks each host could take. At host level the last number is
+    the host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section that
+    price and capacity do not rule out.
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
@@ -67,7 +67,7 @@ def best_limited_plan(
 def _one_roomy_host(
     a: Arrays, q: Question, cluster: int, choice: int, room: I64, loads: Loads
 ) -> tuple[float, int]:
-    """The least change and load on a single host with room for the whole gang, and the host. O(its hosts)."""
+    """The least change and load on one host with room for the whole gang; that host. O(hosts)."""
     best, at_host = INFINITE, NOWHERE
     model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
     low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
@@ -135,10 +135,10 @@ def seat(
     """Seat a gang on ``hosts`` at the least change in stranded GPUs, and the least load.
 
     ``room`` (H): how many tasks each host could take. Writes the tasks of each host to ``taken``
-    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of
-    which no more of a kind are looked at than there are tasks (all, where loads apply): exact up to EXACT_TASKS. Larger
-    gangs fill the hosts of the best rate first, and only the rest is exact. Ties go to the first
-    hosts. O(hosts + kinds * n * n * tasks per host).
+    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of a
+    kind at most as many as tasks (all, where loads apply): exact up to EXACT_TASKS. Larger gangs
+    fill the hosts of the best rate first, and only the rest is exact. Ties go to the first hosts.
+    O(hosts + kinds * n * n * tasks per host).
     """
     taken[:] = 0
     done = 0.0
@@ -153,9 +153,9 @@ def seat(
 def _fill(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
 ) -> tuple[float, int]:
-    """Fill hosts that take their most, best rate first, until EXACT_TASKS are left; ties to the first hosts.
+    """Fill hosts to their most, best rate first, until EXACT_TASKS are left; ties: first hosts.
 
-    O(n * rates that differ), of which there are few: a sort would take longer to compile than all the rest.
+    O(n * rates that differ), of which there are few: a sort would take long to compile.
     """
     rates = np.full(hosts.shape[0], INFINITE)
     for i in range(hosts.shape[0]):
@@ -196,7 +196,7 @@ def _next_above(bound: float, values: F64) -> float:
 def _seat_exactly(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
 ) -> float:
-    """The exact part of `seat`, over the hosts that took nothing yet: of hosts alike no more than tasks."""
+    """The exact part of `seat`, over untouched hosts: of those alike no more than tasks."""
     looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
     useful = np.empty(hosts.shape[0], np.int64)
     first = np.empty(hosts.shape[0], np.int64)
@@ -250,10 +250,10 @@ def room_on(
 def loads_on(
     a: Arrays, room: I64, sizes: F64, each: F64, most: float, task: F64, tasks: int, loads: Loads
 ) -> None:
-    """What a gang's tasks pay on each host with room by any choice (choices x H), written to ``loads``. O(H).
+    """What a gang's tasks pay on hosts with room by any choice (choices x H), to ``loads``. O(H).
 
-    Of CPUs and memory: ``sizes`` (2 x H), the price of one more (``each``, 2 x H; 0 without a limit, or a price), and
-    what a task asks for (``task``, 2). ``most`` is the price of a host that is full.
+    Of CPUs and memory: ``sizes`` (2 x H), the price of one more (``each``, 2 x H; 0 without a limit
+    or price), and a task's request (``task``, 2). ``most`` is the price of a host that is full.
     """
     for host in range(a.whole.shape[0]):
         fits = False

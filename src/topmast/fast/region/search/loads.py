@@ -1,12 +1,13 @@
 """How loaded hosts are, and what it costs to sit on them: the term `allocation`.
 
-A task costs more on a host of which more is allocated: GPUs, CPUs and memory, each over what is there, at a
-price of its own (load balancing of Weng et al., *MLaaS in the Wild*, NSDI '22, on scheduling as deployed). Half of what the gang
-itself adds to a host counts, so that a gang spreads as well. Loads are in hundredths, so that hosts about equally
-loaded are alike. A gang without GPUs pays for hosts with GPUs as well. Plans that stop others pay nothing of it:
-what the victims give back is not known before they are chosen.
+A task costs more on a host of which more is allocated: GPUs, CPUs and memory, each over what is
+there, at a price of its own (load balancing of Weng et al., *MLaaS in the Wild*, NSDI '22, as
+deployed). Half of the gang's own load counts, so that a gang spreads as well. Loads are in
+hundredths, so that hosts about equally loaded are alike. A gang without GPUs pays for hosts with
+GPUs as well. Plans that stop others pay nothing of it: what the victims give back is not known
+before they are chosen.
 
-Gangs of equal tasks on whole GPUs are searched by kernels that compute the same (`limited_kernels.loads_on`).
+Kernels compute the same for gangs of equal tasks on whole GPUs (`limited_kernels.loads_on`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def has_gpus(ask: PlacementRequest) -> bool:
 
 
 def prices_of(ask: PlacementRequest, weights: ScoreWeights) -> tuple[float, float, float, float]:
-    """Points for a host of which all GPUs, CPUs or memory are allocated, and for one with GPUs that the gang has no use for."""
+    """Points for a host with all GPUs, CPUs or memory allocated, and for one with useless GPUs."""
     spared = 0.0 if has_gpus(ask) else weights.gpu_hosts
     return weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory, spared
 
@@ -88,7 +89,7 @@ def allocation_cost(
     seats: tuple[Seat, ...],
     time_slice: int = 0,
 ) -> float:
-    """The mean over the tasks of what their hosts cost, as `Loads` has it. O(tasks + slots of their hosts)."""
+    """The mean of what the tasks' hosts cost, as in `Loads`. O(tasks + slots of their hosts)."""
     if isinstance(columns, Overlay):
         columns = columns.columns
     prices = prices_of(ask, weights)
@@ -106,7 +107,7 @@ def allocation_cost(
 def _paid_on(
     columns: Columns, prices: tuple[float, float, float, float], row: int, added: list[float]
 ) -> float:
-    """What some tasks pay on their host; ``added``: their number, thousandths of GPUs, CPUs and bytes."""
+    """What tasks pay on their host; ``added``: their number, milli-GPUs, CPUs and bytes."""
     gpus, most = int(columns.gpus[row]), sum(prices)
     load, rise = prices[3] if gpus else 0.0, 0.0
     sizes = (float(gpus * MILLI), float(columns.cpus[row]), float(columns.memory[row]))
@@ -131,8 +132,8 @@ def with_loads(
 ) -> Kinds:
     """The kinds of hosts with the term `allocation` in the cost of each option.
 
-    Hosts of one kind that are differently loaded, or of different sizes, become several. The gang has no
-    filler: what every task does to a host has to be seen. O(hosts x options).
+    Hosts of a kind become several by load and size. The gang has no filler: every task's effect on
+    a host counts. O(hosts x options).
     """
     loads = Loads(columns, ask, weights)
     choice, host = np.nonzero(kinds.of_host != NOWHERE)

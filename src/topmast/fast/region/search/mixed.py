@@ -1,6 +1,7 @@
 """The search for gangs of several groups, of shares of GPUs, and of tasks without GPUs.
 
-`host_options`, `knapsack` and `mixed_kernels` have the kernels; here is what turns a question into their arrays, and their answer into seats.
+`host_options`, `knapsack` and `mixed_kernels` are the kernels; this turns a question into their
+arrays, and their answer into seats.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from topmast.model.plan import GroupRequest, PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
 
 EXACT_STATES = 1 << 15
-"""Gangs that can be seated in part in more ways than that (the product of the groups' tasks, each plus
+"""Gangs that can be seated in part in more ways (the product of the groups' tasks, each plus
 one) are not searched exactly, nor those"""
 EXACT_WORK = 1 << 21
 """of which that number times the ways to fill the widest host is more than this."""
@@ -55,11 +56,12 @@ class Placed(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question as arrays. ``order``: the groups as the kernels number them; the last may be none."""
+    """A question as arrays."""
 
     choices: tuple[int, ...]
     clusters: tuple[tuple[str, int], ...]
     order: tuple[int | None, ...]
+    """The groups as the kernels number them; the last may be none."""
     gang: Gang
     places: Places
 
@@ -102,7 +104,7 @@ def best_seats(
     cluster: str | None,
     per_slice: float = 0.0,
 ) -> Placed | None:
-    """The seats of least score on what is free, by the accelerators ``allowed`` (and in one ``cluster``)."""
+    """The seats of least score on free GPUs, by ``allowed`` accelerators (in one ``cluster``)."""
     q = question_of(columns, ask, weights, allowed, cluster, per_slice)
     kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
@@ -122,7 +124,7 @@ def question_of(
     cluster: str | None,
     per_slice: float = 0.0,
 ) -> Question:
-    """What the kernels need to know of the gang and the topology; ``per_slice``: the cost of each above the first."""
+    """What the kernels need to know; ``per_slice``: the cost of each slice above the first."""
     clusters = tuple(part for part in columns.parts if len(columns.clusters[part[0]]))
     fixed = fixed_cost(ask.terms, weights)
     costs = [
@@ -141,7 +143,7 @@ def question_of(
 
 
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
-    """The groups with the filler last: of those without GPUs the one of most tasks; none where all tasks cost."""
+    """The groups, the filler last: the largest without GPUs; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
     loose = [] if loads.counts(ask, weights) else loose
     filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
@@ -155,8 +157,8 @@ def _gang(
     allowed: tuple[int, ...],
     order: tuple[int | None, ...],
 ) -> Gang:
-    nobody = GroupRequest("", 0, ask.groups[0].resources)
-    groups = [nobody if i is None else ask.groups[i] for i in order]
+    no_group = GroupRequest("", 0, ask.groups[0].resources)
+    groups = [no_group if i is None else ask.groups[i] for i in order]
     milli = np.array(
         [[gpus_of_task(g.resources, c) if g.count else 0 for g in groups] for c in allowed],
         np.int64,
@@ -240,11 +242,11 @@ def whole_numbers(amounts: Floats) -> Ints:
     return np.rint(np.minimum(amounts, UNLIMITED)).astype(np.int64)
 
 
-# --- seats ----------------------------------------------------------------------------------------------
+# --- seats ----------------------------------------------------------------------------------------
 
 
 def tasks_on(gang: Gang, kinds: Kinds, picked: Ints) -> Ints:
-    """The tasks of each group on each host (hosts x groups) for the options ``picked``; fillers first come."""
+    """Each group's tasks on each host (hosts x groups) by options ``picked``; fillers first."""
     tasks: Ints = np.zeros((len(picked), len(gang.tasks)), np.int64)
     takes = picked != NOWHERE
     tasks[takes, :-1] = gang.vectors[kinds.options.state[picked[takes]]]
@@ -286,7 +288,7 @@ def everywhere(hosts: int) -> Places:
 def placed(
     free: Overlay, ask: PlacementRequest, q: Question, choice: int, hosts: Ints, tasks: Ints
 ) -> Placed:
-    """Seats for so many tasks of each group on each host (hosts x groups, as the kernels number them)."""
+    """Seats for so many tasks of each group on each host (hosts x groups, as in the kernels)."""
     columns = free.columns
     used = np.flatnonzero(tasks.sum(axis=1)).tolist()
     rows = [int(hosts[n]) for n in used]
@@ -328,7 +330,7 @@ def _slots_on(
 def _shares_on(
     free: Ints, gang: Gang, choice: int, tasks: Ints, whole: list[int], taken: int
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """The group and the slot of each share: on the fullest slot that holds it, where the price allows."""
+    """Group and slot of each share: the fullest slot that holds it, where the price allows."""
     groups = [g for g in gang.shares[choice].tolist() if g != NOWHERE for _ in range(tasks[g])]
     if not groups:
         return []

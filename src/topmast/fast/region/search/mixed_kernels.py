@@ -1,7 +1,7 @@
-"""Compiled kernels of the search for mixed gangs: several groups, shares of GPUs, tasks without GPUs.
+"""Compiled kernels for mixed gangs: several groups, shares of GPUs, tasks without GPUs.
 
-`host_options` lists what hosts can take, and the `knapsack` over the hosts of a domain seats the gang; here are the
-domains: every cluster, choice and level, but for those that a bound rules out.
+`host_options` lists what hosts can take, and the `knapsack` over the hosts of a domain seats the
+gang; here are the domains: every cluster, choice and level, but for those that a bound rules out.
 
 Times below are for H hosts, S states (vectors of tasks x fillers), O options of a host.
 """
@@ -16,12 +16,12 @@ from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.knapsack import States, least_cost, seat_at_least
 from topmast.jit import inner, kernel
 
-# --- the hosts of a domain ---------------------------------------------------------------------------------
+# --- the hosts of a domain ------------------------------------------------------------------------
 
 
 @inner
 def useful_hosts(g: Gang, kinds: Kinds, choice: int, hosts: I64, looked: I64) -> I64:
-    """Those that may take something, of a kind no more than there are tasks. ``looked`` (K): zeros."""
+    """Hosts that may take something, of a kind at most as many as tasks. ``looked`` (K): zeros."""
     useful = np.empty(hosts.shape[0], np.int64)
     count = 0
     for i in range(hosts.shape[0]):
@@ -37,7 +37,7 @@ def useful_hosts(g: Gang, kinds: Kinds, choice: int, hosts: I64, looked: I64) ->
 
 @inner
 def bound(g: Gang, kinds: Kinds, choice: int, hosts: I64) -> float:
-    """A cost that no seating of the gang on ``hosts`` is below; infinite if it has no room. O(hosts * G)."""
+    """A cost that no seating on ``hosts`` is below; infinite if none has room. O(hosts * G)."""
     groups = g.tasks.shape[0]
     room = np.zeros(groups, np.int64)
     rate = INFINITE
@@ -73,19 +73,19 @@ def _spans(kinds: Kinds, choice: int, hosts: I64) -> tuple[I64, I64]:
 
 @inner
 def _least_cost(g: Gang, kinds: Kinds, choice: int, hosts: I64) -> float:
-    """The least cost of the gang on ``hosts``, infinite if it does not fit. As `knapsack.least_cost`."""
+    """The least cost of the gang on ``hosts``, infinite if it does not fit (`knapsack`)."""
     first, last = _spans(kinds, choice, hosts)
     return least_cost(_states(g), kinds.options, first, last)
 
 
 @kernel
 def seat(g: Gang, kinds: Kinds, choice: int, hosts: I64, picked: I64) -> float:
-    """`_least_cost`, and which option each host takes (NOWHERE for none). Ties go to the first hosts."""
+    """`_least_cost`, and the option of each host (NOWHERE for none). Ties go to the first hosts."""
     first, last = _spans(kinds, choice, hosts)
     return seat_at_least(_states(g), kinds.options, first, last, picked)
 
 
-# --- the region -----------------------------------------------------------------------------------------------
+# --- the region -----------------------------------------------------------------------------------
 
 
 @inner
@@ -148,8 +148,8 @@ def _best_domain(
 def best_plan(g: Gang, kinds: Kinds, places: Places) -> tuple[float, int, int, I64, I64]:
     """The best place for a gang: score, cluster, choice, hosts, the option that each takes.
 
-    Looks at every cluster, choice, level and domain, but for those that a bound rules out. Ties go to
-    the first cluster, choice, level, domain, hosts. O(choices * H * levels * O * S).
+    Looks at every cluster, choice, level and domain, but for those that a bound rules out. Ties go
+    to the first cluster, choice, level, domain, hosts. O(choices * H * levels * O * S).
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE

@@ -35,7 +35,7 @@ def capacity_by_group(
 def seat_gang(
     columns: Columns, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
 ) -> tuple[Seat, ...] | None:
-    """Seat every task of the gang on ``rows`` (host numbers), or nobody.
+    """Seat every task of the gang on ``rows`` (host numbers), or none.
 
     The hungriest group sits first. A group fills the hosts that take most of its tasks; the rest
     go to the host that they fit best. Ranks follow the order of the groups. A gang of one group

@@ -88,7 +88,7 @@ def locality_cost(ask: PlacementRequest, weights: ScoreWeights, level: Level) ->
 
 
 def model_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> float:
-    """What a plan pays for the GPU model of its choice; nothing for a model without a name or a price."""
+    """What a plan pays for its choice of a GPU model; 0 for a model without a name or a price."""
     listed = accelerators_of(ask)
     if not weights.models or not listed:
         return 0.0
@@ -160,7 +160,7 @@ def _whole_change(free_milli: Ints, table: Floats, slots: tuple[int, ...]) -> fl
 
 
 def _free_of(free_milli: Ints) -> tuple[int, int]:
-    """A host's wholly free GPUs, and the thousandths free of those that are shared. O(its slots)."""
+    """A host's wholly free GPUs, and the free thousandths of shared ones. O(its slots)."""
     if len(free_milli) > MANY_SLOTS:
         shared = free_milli[(free_milli > 0) & (free_milli < MILLI)]
         return int(np.count_nonzero(free_milli == MILLI)), int(shared.sum())

@@ -56,7 +56,7 @@ def levels_of(ask: PlacementRequest) -> tuple[Level, ...]:
 def domains(
     columns: Columns, ask: PlacementRequest, capacities: Mapping[int, list[Ints]]
 ) -> Iterator[Domain]:
-    """Every domain whose hosts could together take each group; tightest level first.
+    """Every domain with hosts that could together take each group; tightest level first.
 
     ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
     vectorised: O(clusters x choices x levels x hosts).
@@ -101,9 +101,9 @@ class Search:
         self.now = now
 
     def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
-        """The plan with the lowest score (in one ``cluster``, if given); ties by cluster name, time slice, then order.
+        """The plan with the lowest score (in ``cluster``, if given); ties by cluster, slice, order.
 
-        Only free capacity counts here; `preemption.search` also finds plans for which victims make room.
+        Only free capacity counts here; `preemption.search` also finds plans with victims.
         """
         cluster = ask.cluster if cluster is None else cluster
         best: Plan | None = None
@@ -187,7 +187,7 @@ class Search:
             yield self._plan(ask, columns, domain, seats, ())
 
     def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[int, ...]]:
-        """What tells hosts apart that have the same free shares of GPUs, as far as the score goes."""
+        """What tells hosts with the same free shares of GPUs apart, as far as the score goes."""
         if not loads.counts(ask, self.profile.score):
             return lambda row: ()
         step = Loads(columns, ask, self.profile.score).step
@@ -201,7 +201,7 @@ class Search:
         seats: tuple[Seat, ...],
         stopped: tuple[Victim, ...],
     ) -> Plan:
-        """The plan with its score; in ``columns`` those who are ``stopped`` are gone already."""
+        """The plan with its score; in ``columns`` the ``stopped`` attempts are gone already."""
         lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
         weights, time_slice = self.profile.score, domain.time_slice
         terms = score_terms(

@@ -1,7 +1,7 @@
-"""Gangs of varying size: as many tasks as there is room for, and a kept place cut down to what is allowed.
+"""Gangs of varying size: as many tasks as there is room for, and bookings cut down to the limit.
 
-A question about an elastic gang asks for the fewest tasks with which it runs, so that everything that is said and
-remembered of it (no room, why, what would help) is of these. What it would like beyond that is in `PlacementRequest.more`.
+A question about an elastic gang asks for the fewest tasks with which it runs, so that all that is
+remembered of it (no room, why, what would help) is of these. `PlacementRequest.more` has the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 
 
 def with_tasks(ask: PlacementRequest, tasks: int) -> PlacementRequest:
-    """The question about so many tasks and no more, on the GPU models that may be used for so many."""
+    """The question about so many tasks and no more, on the GPU models allowed for so many."""
     more = ask.more
     assert more is not None
     groups = list(ask.groups)
@@ -42,11 +42,11 @@ def largest(
     find: Callable[[PlacementRequest], Found | None],
     all_failed: bool = False,
 ) -> Found | None:
-    """What ``find`` finds for the most tasks for which it finds anything; None if not even for the fewest.
+    """What ``find`` finds for the most tasks; None if it finds nothing even for the fewest.
 
-    Whoever fits with some tasks fits with fewer: all that it would like are tried first, then the fewest, then
-    between the two by halves. O(log tasks) searches, and one where there is room for all. ``all_failed``: it is
-    known that all find nothing.
+    A gang that fits with some tasks fits with fewer: all that it would like are tried first, then
+    the fewest, then between the two by halves. O(log tasks) searches, and one where there is room
+    for all. ``all_failed``: it is known that all find nothing.
     """
     more = ask.more
     if more is None:
@@ -64,7 +64,7 @@ def largest(
 
 
 def anywhere(ask: PlacementRequest) -> PlacementRequest:
-    """The question of a gang for which no place is kept: about as many tasks as it may have anywhere."""
+    """The question of a gang without a booking: about as many tasks as it may have anywhere."""
     more = ask.more
     most = None if more is None else given(more.anywhere, None)
     if more is None or most is None:
@@ -74,7 +74,7 @@ def anywhere(ask: PlacementRequest) -> PlacementRequest:
 
 
 def cut(plan: Plan, ask: PlacementRequest) -> Plan | None:
-    """A place kept for an elastic gang, without the tasks that it may not have now; None if too few are left.
+    """A booking of an elastic gang without the tasks beyond its limit; None if too few are left.
 
     Ranks are counted anew, in the order that they had. O(seats).
     """

@@ -1,8 +1,9 @@
-"""Which GPUs a gang gets that shares them in turns: those of one that grew, or of one of its size, if that is no more crowded.
+"""The GPUs of a gang that shares them in turns: those of one that grew, or of one of its size.
 
-A gang that grew can give way with those that it has beyond what it asked for. And only two on the very same GPUs can be packed: a
-gang beside one on a part of its GPUs would go slower on all of them. The kernels tell which hosts are alike for a gang; among
-those, and on each, the choice is free.
+But only if these are no more crowded. A gang that grew can give up the GPUs beyond its request. And
+only two on the very same GPUs can be packed: a gang beside one on a part of its GPUs would go
+slower on all of them. The kernels tell which hosts are alike for a gang; among those, and on each,
+the choice is free.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ GROWN, TWIN, PLAIN = range(3)
 
 
 def twin_row(columns: Columns, alike: Bools, row: int, count: int) -> int:
-    """Of hosts that are ``alike`` (hosts) the one where others could give way to a gang on so many GPUs, or where it
-    has a twin; else ``row``.
+    """Of ``alike`` hosts one where others could give up so many GPUs, or with a twin; or ``row``.
 
     O(attempts + slices x slots of the hosts of twins).
     """
@@ -40,8 +40,10 @@ def _crowd_of(columns: Columns, row: int, count: int) -> int:
 
 
 def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
-    """As many slots as the ``lowest`` that are wholly free, on which fewest gangs lie in any slice; of equally
-    crowded ones those that a gang grew onto, then those of a single gang of the same size. O(attempts + slices x slots).
+    """As many wholly free slots as ``lowest``, with the fewest gangs in any slice.
+
+    Of equally crowded ones those that a gang grew onto, then those of a single gang of this size.
+    O(attempts + slices x slots).
     """
     count, place = len(lowest), row % columns.places
     crowd = _crowd(columns, place)
@@ -70,7 +72,7 @@ def _liked(columns: Columns, count: int) -> Iterator[tuple[int, int, list[int]]]
 
 
 def _grown_onto(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
-    """On each host of a gang that grew by so many GPUs or more, so many of its own: those of its last tasks there."""
+    """On each host of a gang that grew by so many GPUs or more, the slots of its last tasks."""
     for allocation in columns.allocations.values() if count else ():
         elastic, plan = allocation.spec.elastic, allocation.plan
         if elastic is None or allocation.paired or allocation.hold is not AllocationPhase.RUNNING:
@@ -90,7 +92,7 @@ def _grown_onto(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]
 
 
 def _gangs_of(columns: Columns, count: int) -> Iterator[tuple[int, list[int]]]:
-    """The host and slots of each gang that sits, in any slice, on one host alone and on so many of its GPUs."""
+    """The host and slots of each gang, of any slice, on one host alone with so many GPUs."""
     for allocation in columns.allocations.values() if count else ():
         seats = allocation.plan.seats
         host = seats[0].host

@@ -1,8 +1,9 @@
-"""Elastic gangs where gangs share GPUs: larger onto GPUs that nobody has in any time slice, smaller so that each has its own.
+"""Elastic gangs where gangs share GPUs: they grow onto idle GPUs, and shrink to GPUs of their own.
 
-Gandiva (OSDI '18): grow-shrink. GPUs are idle only if they are free in every slice, so that a gang grows over nobody. A grown gang over which
-others are laid goes on with fewer tasks, on GPUs that it has for itself, and the others have theirs for themselves: two that
-take turns on the same GPUs do the work of one, and two on halves of them that of both.
+Gandiva (OSDI '18): grow-shrink. GPUs are idle only if they are free in every slice, so that a gang
+grows over no other. A grown gang with others laid over it goes on with fewer tasks, on GPUs of its
+own, and the others have theirs: two that take turns on the same GPUs do the work of one, and two on
+halves of them that of both.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from topmast.policies.options import Profile
 
 
 class Resize(Struct, frozen=True):
-    """A gang that could go on with another number of tasks: where, what that gains, and whom it concerns.
-
-    ``gained``: GPUs at work more than now, in the mean; ``age_s``: of the youngest whom it concerns, itself or one of ``others``.
-    ``crowd``: among how many it takes turns now.
-    """
+    """A gang that could go on with another number of tasks."""
 
     allocation: Allocation
     to: Plan
     gained: float
+    """GPUs at work more than now, in the mean."""
     age_s: float
+    """The age of the youngest of the gang and ``others``."""
     others: tuple[str, ...] = ()
+    """The other gangs that it takes turns with."""
     crowd: int = 1
+    """How many gangs take turns on its GPUs now."""
 
 
 def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns:
-    """A copy in which only those GPUs are free that nobody, or nobody but one gang, holds in any slice, all of them in the first.
+    """A copy with free GPUs only where none, or only this gang, holds them; all in the first slice.
 
     O(slots).
     """
@@ -60,7 +61,7 @@ def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns
 def place_of_size(
     search: Search, allocation: Allocation, sizes: tuple[int, int], avoid: tuple[str, ...] = ()
 ) -> Plan | None:
-    """The place for the most tasks, of so many to so many, in the columns of a search. O(log tasks) searches."""
+    """The place for the most tasks within bounds, in a search's columns. O(log tasks) searches."""
     elastic = elastic_of(allocation)
     ask = as_it_runs(search.columns, allocation)
     at, (fewest, most) = allocation.spec.groups.index(elastic), sizes
@@ -73,9 +74,9 @@ def place_of_size(
 def larger(
     search: Search, allocation: Allocation, most: int, avoid: tuple[str, ...]
 ) -> Resize | None:
-    """Where a gang that shares with nobody could have more tasks, on the idle GPUs of a search. O(log tasks) searches.
+    """Where a gang with GPUs of its own could have more tasks, on idle GPUs. O(log tasks) searches.
 
-    What is gained is the time that it is done sooner, over that which is left (1 - before / after), of the GPUs that it has.
+    The gain is the time saved over the time left (1 - before / after), times the GPUs that it has.
     """
     tasks = tasks_of(allocation)
     if most <= tasks:
@@ -95,10 +96,10 @@ def smaller(
     held: Iterable[Allocation],
     avoid: tuple[str, ...],
 ) -> Resize | None:
-    """Where a gang that shares GPUs could go on for itself, with no more tasks than it has; None while others come or go there.
+    """Where a gang that shares GPUs could go on alone, with no more tasks; None while others move.
 
-    What it has beyond those that it asked for it gives to anybody; of those as many as leave it no slower than turns do.
-    O(gangs x slots), and log tasks searches.
+    It gives up tasks beyond its request to any gang; of the others as many as leave it no slower
+    than turns do. O(gangs x slots), and log tasks searches.
     """
     others = _those_beside(scene, allocation, held)
     if not others:
@@ -136,10 +137,10 @@ def why_resized(resize: Resize) -> str:
     )
     if after > before:
         return f"grows from {before} to {after} tasks"
-    whom = ", ".join(resize.others[:3]) + (", ..." if len(resize.others) > 3 else "")
+    rest = ", ".join(resize.others[:3]) + (", ..." if len(resize.others) > 3 else "")
     if after == before:
-        return f"moved, so that it and {whom} have GPUs of their own"
-    return f"shrinks from {before} to {after} tasks, so that it and {whom} have GPUs of their own"
+        return f"moved, so that it and {rest} have GPUs of their own"
+    return f"shrinks from {before} to {after} tasks, so that it and {rest} have GPUs of their own"
 
 
 def keeps_size(resize: Resize) -> bool:
@@ -173,12 +174,12 @@ def gpus_of(allocation: Allocation) -> float:
 
 
 def _gained_by(scene: SharingSnapshot, others: list[tuple[Allocation, int]]) -> float:
-    """GPUs at work more than now, in the mean, of those who would be among so many on theirs. O(others)."""
+    """How many more of the others' GPUs would be at work, in the mean. O(others)."""
     return sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
 
 
 def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:
-    """The fewest tasks with which a gang may go on for itself where it took turns with others. O(tasks)."""
+    """The fewest tasks with which a gang that took turns may go on alone. O(tasks)."""
     elastic, tasks = elastic_of(allocation), tasks_of(allocation)
     in_turns = speed(profile, allocation) / crowd
     sizes = range(elastic.least, min(elastic.count, tasks))
@@ -189,9 +190,9 @@ def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:
 def _those_beside(
     scene: SharingSnapshot, allocation: Allocation, held: Iterable[Allocation]
 ) -> list[tuple[Allocation, int]]:
-    """The gangs that lie on GPUs of one, each with how many would be on the fullest of its own without it.
+    """The gangs on GPUs of one, each with its most crowded GPU's number of gangs without it.
 
-    Nobody while others come there or go. O(gangs x slots).
+    None while others come there or go. O(gangs x slots).
     """
     mine: dict[Slot, bool] = dict.fromkeys(slots_of(allocation), True)
     if any(slot in scene.awaited for slot in mine):

@@ -1,8 +1,9 @@
-"""Whom a gang joins on its GPUs so that the two can be packed: moves for the sake of packing.
+"""Moves for the sake of packing: a gang joins another on its GPUs, so that the two can be packed.
 
-Gandiva (OSDI '18): packing and migration. Only two on the very same GPUs are tried together, so a gang that has nobody there with whom
-it could be tried moves onto the GPUs of one of its form elsewhere. It is never moved to where more gangs lie, nor to where its
-part of the time would do less work; whether the two then go well together is tried and measured.
+Gandiva (OSDI '18): packing and migration. Only two on the very same GPUs are tried together, so a
+gang without a partner to try moves onto the GPUs of one of its form elsewhere. It is never moved to
+where more gangs lie, nor to where its part of the time would do less work; whether the two then go
+well together is tried and measured.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ LOOKED_AT = 128
 
 
 class SharingSnapshot(Struct, frozen=True):
-    """Gangs that may move, and how many gangs lie on each GPU and will.
-
-    ``awaited``: GPUs to which somebody is on the way. ``may_try``: whether two jobs may be tried together now.
-    ``failures``: how often a job was tried in vain; ``slow_on``: hosts where it was measured to do less than before.
-    ``expected``: what the first is expected to do beside the second on the second's GPUs, as a sum (turns make 1).
-    """
+    """Gangs that may move, and how many gangs lie on each GPU and will."""
 
     columns: Columns
     able: list[Allocation]
     sharing: dict[Slot, int]
     awaited: dict[Slot, bool]
+    """GPUs to which a gang is on the way."""
     may_try: Callable[[Allocation, Allocation], bool]
+    """Whether two jobs may be tried together now."""
     failures: Callable[[str], int]
+    """How often a job was tried in vain."""
     slow_on: Callable[[str], tuple[str, ...]]
+    """Hosts where a job was measured to do less than before."""
     expected: Callable[[Allocation, Allocation], float | None]
+    """The expected sum of speeds of the first beside the second on its GPUs (turns make 1)."""
 
     def crowd(self, allocation: Allocation) -> int:
         """How many lie, with itself, on the fullest of its GPUs. O(slots)."""
@@ -46,7 +47,7 @@ class SharingSnapshot(Struct, frozen=True):
 
 
 class Join(Struct, frozen=True):
-    """Who moves, onto whose GPUs, and how many lie on its GPUs before."""
+    """A move onto another's GPUs, and how many gangs lie on the mover's before."""
 
     mover: Allocation
     other: Allocation
@@ -56,7 +57,7 @@ class Join(Struct, frozen=True):
 
 
 def joins(scene: SharingSnapshot, movers: Iterable[Allocation]) -> list[Join]:
-    """For each mover that has nobody to be tried with the best whom it could join; everybody at most once.
+    """For each mover without a partner to try, the best to join; each gang at most once.
 
     O(gangs x slots), and LOOKED_AT for each mover.
     """
@@ -78,7 +79,7 @@ def joins(scene: SharingSnapshot, movers: Iterable[Allocation]) -> list[Join]:
 
 
 def _without_prospects(scene: SharingSnapshot, single: list[Allocation]) -> dict[str, Allocation]:
-    """Those who share their very GPUs with nobody with whom they may be tried. O(gangs x slots)."""
+    """Gangs without a gang on their very GPUs that they may be tried with. O(gangs x slots)."""
     places: dict[tuple[Slot, ...], list[Allocation]] = {}
     for allocation in single:
         places.setdefault(slots_of(allocation), []).append(allocation)
@@ -91,7 +92,7 @@ def _without_prospects(scene: SharingSnapshot, single: list[Allocation]) -> dict
 
 
 def _rank(scene: SharingSnapshot, allocation: Allocation) -> tuple[int, int, str]:
-    """Whom others join first: those on the emptiest GPUs, then who was tried in vain least often."""
+    """The order to join gangs: those on the emptiest GPUs, then the least often tried in vain."""
     return scene.crowd(allocation), scene.failures(allocation.job), allocation.job
 
 
@@ -122,7 +123,7 @@ def _best_for(
 
 
 def place_beside(columns: Columns, mover: Allocation, other: Allocation) -> Plan | None:
-    """The seats of the other in a time slice where they are free, if CPUs and memory suffice there. O(slices x seats)."""
+    """The other's seats in a time slice where they are free and memory lasts. O(slices x seats)."""
     resources = mover.spec.groups[0].resources
     listed = {a.model: a.gpus_milli // MILLI for a in resources.accelerators}
     model, each = other.plan.model, len(other.plan.seats[0].slots)

@@ -1,8 +1,8 @@
-"""Guests: a gang on the GPUs of another, its host, at the same time; the books count those GPUs once.
+"""Guests: a gang on the GPUs of another, its host, at the same time; the books count those once.
 
-A guest takes CPUs and memory of its own and, in the columns, nothing of the GPUs: its seats bear 0 thousandths there. When
-its host ends, the GPUs are its own. Whatever leaves the placer has the seats as they are. Who is to be
-put together is not decided here: the question names the host.
+A guest takes CPUs and memory of its own and, in the columns, nothing of the GPUs: its seats bear 0
+thousandths there. When its host ends, the GPUs are its own. Whatever leaves the placer has the
+seats as they are. The question names the host; pairs are not chosen here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from topmast.fast.region.state import RegionState
 
 ABLE = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
-"""Whoever else has its GPUs is about to leave them, or has not got them yet."""
+"""An attempt in another phase is about to leave its GPUs, or has not got them yet."""
 
 
 def offer(placer: RegionState, ask: PlacementRequest, beside: str) -> m.Bid:
-    """The place beside the job that is asked for, if the gang can have it now. O(attempts + seats)."""
+    """The place beside the job named, if the gang can have it now. O(attempts + seats)."""
     host = placer.state.allocations.get(beside)
     plan = None if host is None else _plan_on(placer, host, ask)
     if plan is None or _why_not(placer, plan, ask.avoid_hosts):
@@ -53,7 +53,7 @@ def _plan_on(placer: RegionState, host: Allocation, ask: PlacementRequest) -> Pl
 
 
 def why_not(placer: RegionState, plan: Plan) -> str:
-    """Why a guest cannot have its place; empty if it can, or if it is nobody's guest. O(attempts)."""
+    """Why a guest cannot have its place; empty if it can, or if it is no guest. O(attempts)."""
     return _why_not(placer, plan, ()) if plan.beside else ""
 
 
@@ -74,7 +74,7 @@ def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
 
 
 def inherit(placer: RegionState, gone: str) -> None:
-    """The guest of who is gone has the GPUs for itself: a change of the books, the same whenever it is replayed.
+    """The guest of a gone job has the GPUs for itself: the same whenever it is replayed.
 
     O(attempts), where pairs are shared.
     """

@@ -1,8 +1,9 @@
-"""Crowded and slow GPUs: who would be faster there moves to idle ones, or to a gang with which it may go well.
+"""Crowded and slow GPUs: gangs move to idle GPUs, or to a gang with which they may go well.
 
-Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs and such with several gangs on them stand side by side; and gangs lie
-on GPUs beside others with which they cannot be packed. Layers alone do not mend that. The policy `rebalance` says who had
-better move, and whether a move was good; the move is that of any attempt whose place is booked (see migration).
+Gandiva (OSDI '18): introspective mode. When jobs end, idle GPUs stand beside GPUs with several
+gangs; and gangs lie on GPUs beside others with which they cannot be packed. Slices alone do not
+mend that. The policy `rebalance` chooses the gangs to move, and judges moves; a move is that of any
+attempt with a booked place (see moving).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ TO_FASTER = "moved to idle GPUs of a model on which it is faster"
 
 
 class SharingRebalancer:
-    """The gangs of a region that share GPUs: who was moved when, and who was tried with whom in vain.
+    """The gangs of a region that share GPUs: when each was moved, and the pairs tried in vain.
 
     Working memory: after a restart a job may be moved, or two may be brought together, once more.
     """
@@ -66,9 +67,9 @@ class SharingRebalancer:
         self._moves = TrialMoves()
         self._gains = PackingSpeedups()
         self._looked_s = -np.inf
-        """When somebody to join was looked for last."""
+        """When a gang to join was looked for last."""
         self._sizes_s = -np.inf
-        """When it was looked last who had better have fewer tasks."""
+        """When the gangs that had better have fewer tasks were looked for last."""
 
     # --- what is told ---------------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class SharingRebalancer:
             del self._failures[next(iter(self._failures))]
 
     def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
-        """How fast a gang is; where it was moved and does less than before, its way back if there is one."""
+        """A gang's speed; the way back of a moved gang that does less than before, if any."""
         rebalance, allocation = placer.rebalance, placer.held(event.job, event.epoch)
         if rebalance is None or allocation is None:
             return None
@@ -114,10 +115,10 @@ class SharingRebalancer:
         self._note(placer, allocation, scene.crowd(allocation), there, back=True)
         return Going(allocation, to, f"moved back: it does {part:.2f} of what it did before")
 
-    # --- who is to move -------------------------------------------------------------------------
+    # --- moves ----------------------------------------------------------------------------------
 
     def moves(self, placer: RegionState) -> list[Going]:
-        """Who is to move, and where to. O(attempts x slots), and a search for each that is tried."""
+        """The gangs to move, and where to. O(attempts x slots), and a search for each tried."""
         if placer.rebalance is None or placer.columns.slices == 1:
             return []
         scene = self._scene(placer)
@@ -129,16 +130,17 @@ class SharingRebalancer:
         return found
 
     def is_due(self, placer: RegionState) -> bool:
-        """Whether it is time to look whom to join. Once a quantum: much happens in that time, little of it matters here."""
+        """Whether to look for gangs to join now: once a quantum, as little changes within."""
         joins = placer.profile.rebalancing.join and placer.rebalance is not None
         return joins and placer.now >= self._looked_s + placer.profile.slices.quantum_s
 
     # --- other sizes ----------------------------------------------------------------------------
 
     def grows(self, placer: RegionState, allocation: Allocation, most: int) -> Going | None:
-        """Where a gang that has its GPUs for itself goes on with up to ``most`` tasks, if that is worth it.
+        """Where a gang with GPUs of its own goes on with up to ``most`` tasks, if worth it.
 
-        Idle GPUs are left to gangs that could move there, and would be faster. O(attempts x slots), and a search for each of those.
+        Idle GPUs are left to gangs that would be faster there. O(attempts x slots), and a search
+        for each of those.
         """
         if placer.rebalance is None or not self._may_resize(allocation):
             return None
@@ -155,9 +157,10 @@ class SharingRebalancer:
         return found[0] if found else None
 
     def gives_way(self, placer: RegionState) -> list[Going]:
-        """Which elastic gangs that share GPUs go on with fewer tasks, so that all have GPUs of their own.
+        """Elastic gangs that go on with fewer tasks, so that all have GPUs of their own.
 
-        Looked at every `elastic.every_s`. O(attempts x slots), and log tasks searches for each gang that shares.
+        Looked at every `elastic.every_s`. O(attempts x slots), and log tasks searches for each gang
+        that shares.
         """
         options = placer.profile.elastic
         due = placer.now >= self._sizes_s + options.every_s
@@ -191,12 +194,12 @@ class SharingRebalancer:
     def _left_to_movers(
         self, placer: RegionState, scene: SharingSnapshot
     ) -> list[tuple[Plan, dict[str, Resources]]]:
-        """Idle GPUs to which gangs may move by now or soon, for they would be faster there, those first who gain most."""
+        """Idle GPUs for gangs that may move now or soon, and be faster there; most gain first."""
         if placer.rebalance is None or not placer.profile.rebalancing.migrate:
             return []
         idle = idle_only(placer.columns)
         view = self._view(placer, scene, idle)
-        # Who is too young to be worth a move now will be old enough.
+        # A gang too young to be worth a move now will be old enough.
         grown_old = msgspec.structs.replace(view, age_s=np.full(len(scene.able), np.inf))
         found = []
         for row in placer.rebalance.moves(grown_old)[:TRIED_AT_ONCE].tolist():
@@ -208,7 +211,7 @@ class SharingRebalancer:
         return found
 
     def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
-        """Those whose other size is worth it, each gang concerned by one of them at most, on GPUs that no other goes to."""
+        """Worthwhile sizes, at most one for each gang concerned, on GPUs that no other goes to."""
         if placer.rebalance is None or not found:
             return []
         chosen, concerned = list[Going](), dict[str, bool]()
@@ -297,7 +300,7 @@ class SharingRebalancer:
             del self._moved_s[next(iter(self._moved_s))]
 
     def _scene(self, placer: RegionState) -> SharingSnapshot:
-        """Who may move, and how many gangs were placed on each GPU, and will be. O(slots held)."""
+        """Gangs that may move, and how many were placed on each GPU, and will be. O(slots held)."""
         sharing: dict[tuple[str, int], int] = {}
         awaited: dict[tuple[str, int], bool] = {}
         state = placer.state
@@ -366,7 +369,7 @@ def _idle_by_model(idle: Columns) -> dict[str, int]:
 
 
 def _idle_speed(allocation: Allocation, there: Mapping[str, int]) -> float:
-    """The speed of a gang on the fastest model of which enough GPUs are there, over that where it is. O(models)."""
+    """A gang's speed on the fastest model with enough GPUs, over its speed now. O(models)."""
     spec, plan = allocation.spec, allocation.plan
     speeds = [
         spec.speed_on(model)
@@ -388,7 +391,7 @@ def _may_move(allocation: Allocation) -> bool:
 
 
 def _search(placer: RegionState, columns: Columns) -> Search:
-    """A search over columns in which nobody has anything, as the policies price it."""
+    """A search over empty columns, as the policies price it."""
     state = placer.state
     return Search(placer.region, columns, {}, placer.profile, state.version, placer.now)
 
@@ -396,7 +399,7 @@ def _search(placer: RegionState, columns: Columns) -> Search:
 def _place(
     placer: RegionState, idle: Columns, allocation: Allocation, sharing: int, slow: Iterable[str]
 ) -> Plan | None:
-    """The best place on idle GPUs, if the gang is faster there than by its part of those that it has."""
+    """The best place on idle GPUs, if the gang is faster there than by its turns now."""
     spec = allocation.spec
     sizes = {g.name: g.count for g in as_it_runs(placer.columns, allocation).groups}
     groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)

@@ -1,7 +1,8 @@
 """Whether a move was good: a gang's steps per second before and after it, and the way back.
 
-Gandiva (OSDI '18), introspection: what was done for a gang is measured, and taken back if its rate fell. What a gang does is
-its rate with its GPUs for itself times its part of the time: one of the gangs that lay there when it came, or when it was to leave.
+Gandiva (OSDI '18), introspection: a move is measured, and taken back if the gang's rate fell. The
+work of a gang is its rate alone on its GPUs times its part of the time: one over the number of
+gangs there when it came, or when it was to leave.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from topmast.model.plan import Plan
 from topmast.policies.base import MovedView
 
 KEPT = 4
-"""Of so many times more jobs than there are attempts something is remembered; of more, the oldest is forgotten."""
+"""Jobs remembered for each attempt there is; beyond, the oldest is forgotten."""
 
 
 class Move(Struct, frozen=True):
-    """A move that has not been judged: where from, how fast it was there, and among how many, there and here."""
+    """A move not judged yet: where from, how fast there, and among how many, there and here."""
 
     plan: Plan
     epoch: int
@@ -34,7 +35,7 @@ class TrialMoves:
         self._rates: dict[str, float] = {}
         self._moves: dict[str, Move] = {}
         self._sized: dict[str, int] = {}
-        """By job, the last attempt of the size before: what is measured of it does not count any more."""
+        """By job, the last attempt of the size before: its measurements do not count any more."""
         self._slow: dict[str, dict[str, bool]] = {}
         """By job, hosts where it was measured to do less."""
 
@@ -46,7 +47,7 @@ class TrialMoves:
             self._moves[job] = Move(plan, epoch, rate, sharing, there, back)
 
     def note_rate(self, job: str, epoch: int, rate: float) -> MovedView | None:
-        """A gang was measured; if that is the first time since it was moved, what there is to judge."""
+        """A gang was measured; if for the first time since its move, what there is to judge."""
         if epoch <= self._sized.get(job, 0):
             return None
         self._rates[job] = rate
@@ -68,7 +69,7 @@ class TrialMoves:
         return move is not None and move.epoch < epoch and not move.back
 
     def judged(self, job: str, here: Plan, *, good: bool) -> Move | None:
-        """The move is judged. Where it comes from, if it was bad: those hosts are not for this job."""
+        """The move is judged. Where it came from, if bad: these hosts are not for this job."""
         move = self._moves.pop(job)
         if good:
             return None
