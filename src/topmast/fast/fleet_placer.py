@@ -131,13 +131,13 @@ class FleetPlacer(EventMachine):
         held = ask.held
         if held is None or held.region not in terms:
             return self._best(ask, terms)
-        anyone = msgspec.structs.replace(ask, held=None)
+        unheld = msgspec.structs.replace(ask, held=None)
         if not ask.preempt:
             with kept_out(self.placers[held.region].columns, held):
-                return self._best(anyone, terms)
+                return self._best(unheld, terms)
         # Only the region's own search knows which attempts it may stop on reserved seats.
         others = {r: terms[r] for r in terms if r != held.region}
-        offers = self._best(anyone, others) if others else {}
+        offers = self._best(unheld, others) if others else {}
         search = self._placer(held.region).search(self.now, ask)
         plan = search.best(ask.in_region(terms[held.region])).plan
         if plan is not None:

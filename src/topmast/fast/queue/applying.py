@@ -193,7 +193,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     queue.unbook(record)
     end_s = queue.now
     if record.start_s is not None and record.start_s < event.end_s < queue.now:
-        end_s = event.end_s  # before anyone listened; by another's clock it may also be any time
+        end_s = event.end_s  # before this process heard; another clock may say any time
     record.start_s, record.stopped_s = None, end_s
     if event.step is not None:
         record.step = event.step

@@ -8,7 +8,7 @@ SILENCE_S = 30.0
 """How long a region that did not answer in time is not asked, unless it is heard of before."""
 
 HOLD_S = 10.0
-"""How long a region apart keeps what it offers: twice as long as anybody waits for an answer."""
+"""How long a region apart keeps what it offers: twice as long as the queue waits for an answer."""
 
 
 class Absence(Struct, frozen=True):

@@ -137,8 +137,8 @@ def _most_tasks(
 def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
     """Of some GPU models those that waiting jobs could use if there were more room.
 
-    None if a waiting job names no model, as any GPU may help it, or if all models are wanted.
-    O(job classes x accelerators), until that is so.
+    None if a waiting job wants no GPUs, as any attempt may hold what it lacks, or if all models are
+    wanted. O(job classes x accelerators), until that is so.
     """
     models: dict[str, None] = {}
     for one in queue.backlog.job_classes.values():

@@ -95,7 +95,7 @@ class Elastic:
         return found
 
     def is_settled(self, record: JobRecord, now: float) -> bool:
-        """Whether a job may change its size: it runs, may be stopped, and kept its size so far."""
+        """Whether a job may change its size: it runs, may be stopped, and has settled."""
         steady = record.state in STARTED and record.spec.preemptible and not record.cancelling
         return steady and self._settles_s(record) <= now
 

@@ -140,7 +140,7 @@ class Ledger:
         if self.keeps_back:
             return self._changes
         if self.tree.node(tenant).home is None:
-            return self._first_change  # nothing limits it, whatever anybody holds
+            return self._first_change  # nothing limits it, whatever others hold
         return self._changed.get(self.branch(tenant), self._first_change)
 
     def branch(self, tenant: str) -> str:

@@ -117,7 +117,7 @@ def _unlink(entries: Table, hosts: Table, entry: int) -> None:
 
 @inner
 def _count_cleared(c: CountedArrays, h: AllocationTable, host: int, threshold: int) -> int:
-    """Wholly free GPUs once everybody below a threshold is gone. O(entries, squared for shares)."""
+    """Wholly free GPUs without attempts below a threshold. O(entries, squared for shares)."""
     count: int = c.whole[host]
     entry = h.hosts[host].first
     while entry != NONE:

@@ -98,15 +98,15 @@ class MixedPreemption:
         """The plan of least score; ties to the tightest level, then the first cluster, domain."""
         allowed = [level for level in Level if self.q.gang.level_cost[level] < INFINITE]
         wider = allowed[1:] if self.q.gang.total > 1 else []
-        everyone = self._wanted()
+        hosts = self._wanted()
         prices = self._prices(self.columns.domain[Level.HOST])
-        kinds, _ = self._kinds(everyone, prices)
+        kinds, _ = self._kinds(hosts, prices)
         self._look_at_level(Level.HOST, kinds)
         if wider:
             # A share of the widest domain is no more than one of a domain within it.
             shared = self._prices(self.columns.domain[wider[-1]])
             if not _equal(shared, prices):
-                kinds, _ = self._kinds(everyone, shared)
+                kinds, _ = self._kinds(hosts, shared)
         for level in wider:
             self._look_at_level(level, kinds)
         return self.search.answer

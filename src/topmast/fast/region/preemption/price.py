@@ -127,7 +127,7 @@ def rate_of(h: AllocationTable, p: Terms, host: int) -> float:
 
 @inner
 def _least_price(h: AllocationTable, p: Terms, host: int, weight: float, gpus: float) -> float:
-    """The price of GPUs on the host, at the latest checkpoint there."""
+    """The price of so many GPUs on the host, at the latest checkpoint there."""
     lost_s = max(0.0, p.now - h.hosts[host].latest_s)
     price: float = p.per_gpu_s * _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus)
     return price

@@ -31,7 +31,7 @@ HAIR = 1e-6
 def bounds_s(
     index: Index, ask: PlacementRequest, regions: Iterable[str], default_s: float, now: float
 ) -> dict[str, float]:
-    """By region, a time before which a gang of equal tasks with whole GPUs has no place, if known.
+    """By region, a bound from below on the first start of a gang of equal whole-GPU tasks, if any.
 
     O(A log A + entries + hosts), for A attempts.
     """

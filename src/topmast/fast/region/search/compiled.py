@@ -52,7 +52,7 @@ class Seated(Struct, frozen=True, gc=False):
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
-    """Whether the kernels answer a question: not where a host's load counts."""
+    """Whether the kernels answer a question: not where a host costs by its allocated GPUs."""
     return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
 
 
