@@ -52,10 +52,10 @@ MUTANTS = (
     Mutant(
         "a journal that fails ends the process",
         LOOP,
-        "            self.journal.append(records, Audit(trail.history, trail.attempts, trail.jobs))\n",
+        "            self.journal.append(records, Audit(log.history, log.attempts, log.jobs))\n",
         "            try:\n"
         "                self.journal.append(\n"
-        "                    records, Audit(trail.history, trail.attempts, trail.jobs)\n"
+        "                    records, Audit(log.history, log.attempts, log.jobs)\n"
         "                )\n"
         "            except OSError:\n"
         "                pass\n",

@@ -6,7 +6,6 @@ The queue calls all hooks at a step, in order, and knows none of them; `machine`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,9 +13,6 @@ from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band
-
-if TYPE_CHECKING:
-    from topmast.fast.queue.views import QueueViews
 
 
 class Grant(Struct, frozen=True):
@@ -80,25 +76,25 @@ class QueueHooks:
     def on_out_of_service(self, region: str, gpus: Mapping[str, int]) -> None:
         """Other hosts of a region take no work now: their GPUs by model are ``gpus``."""
 
-    def on_wake(self, queue: QueueViews) -> None:
+    def on_wake(self) -> None:
         """Time has come for something; nothing is asked of the regions yet."""
 
-    def on_all_decided(self, queue: QueueViews) -> None:
+    def on_all_decided(self) -> None:
         """No job is left to be asked about."""
 
-    def on_committed(self, queue: QueueViews, record: JobRecord) -> None:
+    def on_committed(self, record: JobRecord) -> None:
         """A plan for a job was committed."""
 
-    def before_end(self, queue: QueueViews, record: JobRecord) -> None:
+    def before_end(self, record: JobRecord) -> None:
         """Nothing of an attempt runs any more; its job still has the plan."""
 
-    def on_ended(self, queue: QueueViews, record: JobRecord) -> None:
+    def on_ended(self, record: JobRecord) -> None:
         """An attempt has ended, and its job is over, or waits."""
 
     def may_shrink(self, band: Band, now: float) -> bool:
         """Whether running jobs might become smaller for one of this band."""
         return False
 
-    def next_s(self, queue: QueueViews) -> float | None:
+    def next_s(self) -> float | None:
         """When the hook has something to do next."""
         return None

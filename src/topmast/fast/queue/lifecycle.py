@@ -132,12 +132,12 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     if record is None:
         return
     for hook in queue.hooks:
-        hook.before_end(queue, record)
+        hook.before_end(record)
     queue.decide(what_becomes(queue, record, event))
     if record.finished:
         release_place(queue, record)
     for hook in queue.hooks:
-        hook.on_ended(queue, record)
+        hook.on_ended(record)
     _grow_if_due(queue)
 
 

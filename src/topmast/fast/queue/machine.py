@@ -60,9 +60,9 @@ class GlobalQueue(QueueViews):
         self.pair_speeds = pair_speeds
         hooks = list[QueueHooks]()
         if self.rounds is not None:
-            hooks.append(RoundHooks(self.rounds, self.entitlements, pair_speeds))
+            hooks.append(RoundHooks(self, self.rounds, self.entitlements, pair_speeds))
         if profile.elastic.grow or profile.elastic.shrink:
-            hooks.append(ElasticHooks(profile.elastic))
+            hooks.append(ElasticHooks(self, profile.elastic))
         self.hooks = tuple(hooks)
 
     def _configure(self, event: m.ConfigureFleet) -> None:
@@ -110,7 +110,7 @@ class GlobalQueue(QueueViews):
                 self.reach.next_retry_s(),
                 self.catalogue.deletions.next_s(),
                 self.binding.next_s(),
-                *(hook.next_s(self) for hook in self.hooks),
+                *(hook.next_s() for hook in self.hooks),
             )
         )
 

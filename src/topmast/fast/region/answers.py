@@ -120,7 +120,7 @@ class RegionAnswers(RegionState):
         if kept is not None:
             return kept
         if isinstance(ask.mode, Colocate):
-            return self.sharing.offer_beside(self, ask, ask.mode.job)
+            return self.sharing.offer_beside(ask, ask.mode.job)
         ask = anywhere(ask)
         if ask.more is None:
             return self._offer(ask)

@@ -101,7 +101,7 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
     allocation = placer.state.allocations.pop(fact.job)
     placer.claims.pop(fact.job, None)
     placer.columns.let_go(allocation)
-    placer.sharing.on_freed(placer, fact.job)
+    placer.sharing.on_freed(fact.job)
     for other in placer.claims.values():
         if fact.job in other.waiting_for:
             other.waiting_for.remove(fact.job)

@@ -85,7 +85,7 @@ def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
     if allocation is None or not allocation.spec.preemptible:
         return
     if placer.columns.slices > 1:
-        going = placer.sharing.grows(placer, allocation, event.tasks)
+        going = placer.sharing.grows(allocation, event.tasks)
         if going is not None:
             stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
         return
@@ -157,7 +157,7 @@ def _give_up_places(placer: RegionAnswers) -> None:
 
 def _rebalance(placer: RegionAnswers) -> None:
     """Move attempts that share their GPUs and had better be elsewhere."""
-    for going in placer.sharing.moves(placer):
+    for going in placer.sharing.moves():
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
@@ -241,9 +241,9 @@ def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued
     """
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
-        if placer.sharing.is_due(placer):
+        if placer.sharing.is_due():
             _rebalance(placer)
-        for going in placer.sharing.gives_way(placer):
+        for going in placer.sharing.gives_way():
             stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
@@ -261,14 +261,14 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
         return
     placer.decide(PairedWith(event.job, event.beside))
     if not event.beside and other is not None and other.hold is AllocationPhase.RUNNING:
-        placer.sharing.note_parted(placer, event.job, other.job)
+        placer.sharing.note_parted(event.job, other.job)
         if not other.paired:  # both were told
             _rebalance(placer)
 
 
 def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
     """The speed of a gang alone on its GPUs: a gang slower than before its move goes back."""
-    going = placer.sharing.note_rate(placer, event)
+    going = placer.sharing.note_rate(event)
     if going is not None:
         stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 

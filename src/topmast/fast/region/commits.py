@@ -63,7 +63,7 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     """Re-validate a plan against the books as they are; empty when it fits."""
     if plan.job in placer.state.allocations:
         return "the job holds slots already"
-    if why := placer.sharing.why_not(placer, plan):
+    if why := placer.sharing.why_not(plan):
         return why
     unchanged = plan.region_version == placer.state.version and not len(placer.holds)
     if unchanged and not plan.victims:

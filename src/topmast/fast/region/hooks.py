@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,9 +10,6 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import PendingReason
-
-if TYPE_CHECKING:
-    from topmast.fast.region.state import RegionState
 
 
 class Going(Struct, frozen=True):
@@ -28,30 +24,30 @@ class Going(Struct, frozen=True):
 class SharingHooks:
     """What is asked and told where gangs may share GPUs. As it stands here, none does."""
 
-    def offer_beside(self, placer: RegionState, ask: PlacementRequest, job: str) -> m.Bid:
+    def offer_beside(self, ask: PlacementRequest, job: str) -> m.Bid:
         """The place on the GPUs of another job."""
         return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
 
-    def why_not(self, placer: RegionState, plan: Plan) -> str:
+    def why_not(self, plan: Plan) -> str:
         """Why a gang cannot go on the GPUs of another; empty if it can, or if it has its own."""
         return ""
 
-    def on_freed(self, placer: RegionState, job: str) -> None:
+    def on_freed(self, job: str) -> None:
         """A fact: an attempt has let go of its seats. Nothing is decided here."""
 
-    def moves(self, placer: RegionState) -> Iterable[Going]:
+    def moves(self) -> Iterable[Going]:
         """The attempts that had better be elsewhere, after something came free."""
         return ()
 
-    def is_due(self, placer: RegionState) -> bool:
+    def is_due(self) -> bool:
         """Whether `moves` is to be asked though nothing came free."""
         return False
 
-    def grows(self, placer: RegionState, allocation: Allocation, most: int) -> Going | None:
+    def grows(self, allocation: Allocation, most: int) -> Going | None:
         """Where a gang in turns goes on with more tasks."""
         return None
 
-    def gives_way(self, placer: RegionState) -> Iterable[Going]:
+    def gives_way(self) -> Iterable[Going]:
         """The gangs that go on with fewer tasks, so that others have GPUs of their own."""
         return ()
 
@@ -62,9 +58,9 @@ class SharingHooks:
     def note_gain(self, one: Allocation, two: Allocation, gain: float) -> None:
         """What two were measured to do together."""
 
-    def note_parted(self, placer: RegionState, job: str, other: str) -> None:
+    def note_parted(self, job: str, other: str) -> None:
         """Two that both go on do not go well together."""
 
-    def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
+    def note_rate(self, event: m.AttemptPaced) -> Going | None:
         """How fast a gang is; its way back, if it was faster where it was."""
         return None

@@ -40,7 +40,7 @@ class RegionalPlacer(RegionAnswers):
     ) -> None:
         super().__init__(region, profile, score, pool, rebalance)
         if profile.slices.layers > 1 or profile.shares.pairs:
-            self.sharing = Sharing()
+            self.sharing = Sharing(self)
 
     def _recovered(self, event: m.Recovered) -> None:
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""

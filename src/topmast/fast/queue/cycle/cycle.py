@@ -42,7 +42,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.backlog.rerank(queue.now)
         queue.mix.settle()
     for hook in queue.hooks:
-        hook.on_wake(queue)
+        hook.on_wake()
     queue.budget = ASKS_PER_WAKE
     if queue.decision is not None and queue.decision.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.decision)
@@ -106,7 +106,7 @@ def _all_decided(queue: QueueViews) -> None:
     for region, jobs in queue.prefetch.release():
         queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
     for hook in queue.hooks:
-        hook.on_all_decided(queue)
+        hook.on_all_decided()
 
 
 def offered(queue: QueueViews, event: m.RegionBids) -> None:

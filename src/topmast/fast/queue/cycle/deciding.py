@@ -100,7 +100,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
     queue.prefetch.take(plan.region, hold, plan.gpus_milli)
     for hook in queue.hooks:
-        hook.on_committed(queue, record)
+        hook.on_committed(record)
     queue.send(
         ids.placer(plan.region),
         m.CommitPlan(

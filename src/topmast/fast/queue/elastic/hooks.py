@@ -14,7 +14,8 @@ from topmast.policies.options import ElasticOptions
 class ElasticHooks(QueueHooks):
     """Looks at the sizes of running elastic jobs now and then."""
 
-    def __init__(self, options: ElasticOptions) -> None:
+    def __init__(self, queue: QueueViews, options: ElasticOptions) -> None:
+        self._queue = queue
         self._options = options
         self._sizes = Elastic(options)
 
@@ -38,21 +39,21 @@ class ElasticHooks(QueueHooks):
         """Jobs that could not give GPUs before may be able to."""
         self._sizes.room_came = True
 
-    def on_wake(self, queue: QueueViews) -> None:
+    def on_wake(self) -> None:
         """Sizes are looked at when it is time."""
         look_s = self._sizes.next_s()
-        if look_s is not None and look_s <= queue.now:
-            look_at_sizes(queue, self._sizes)
+        if look_s is not None and look_s <= self._queue.now:
+            look_at_sizes(self._queue, self._sizes)
 
-    def on_all_decided(self, queue: QueueViews) -> None:
+    def on_all_decided(self) -> None:
         """Idle GPUs are given away when no job is left that may need them."""
         if self._sizes.may_grow:
-            enlarge(queue, self._sizes)
+            enlarge(self._queue, self._sizes)
 
     def may_shrink(self, band: Band, now: float) -> bool:
         """Whether some running job can spare tasks."""
         return self._sizes.may_shrink(band, now)
 
-    def next_s(self, queue: QueueViews) -> float | None:
+    def next_s(self) -> float | None:
         """When sizes are looked at next."""
         return self._sizes.next_s()

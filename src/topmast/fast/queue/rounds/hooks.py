@@ -20,8 +20,13 @@ class RoundHooks(QueueHooks):
     """Begins rounds; ``pair_speeds``: what is known of two jobs on the same GPUs."""
 
     def __init__(
-        self, rounds: Rounds, entitlements: Entitlements, pair_speeds: PairSpeeds | None
+        self,
+        queue: QueueViews,
+        rounds: Rounds,
+        entitlements: Entitlements,
+        pair_speeds: PairSpeeds | None,
     ) -> None:
+        self._queue = queue
         self._rounds = rounds
         self._own = RoundState(rounds, Kinds(Fleet(()), entitlements), pair_speeds)
 
@@ -46,29 +51,29 @@ class RoundHooks(QueueHooks):
         """What the next round can grant is something else."""
         self._rounds.serves(region, gpus)
 
-    def on_wake(self, queue: QueueViews) -> None:
+    def on_wake(self) -> None:
         """The next round begins when it is due, and no answer is waited for."""
-        if self._rounds.is_due(queue.now) and queue.decision is None:
-            begin_round(queue, self._own)
+        if self._rounds.is_due(self._queue.now) and self._queue.decision is None:
+            begin_round(self._queue, self._own)
 
-    def on_committed(self, queue: QueueViews, record: JobRecord) -> None:
+    def on_committed(self, record: JobRecord) -> None:
         """The other job of its pair can have its place now."""
         if secondary := self._rounds.guest_of(record.id):
-            queue.let_try(secondary)
+            self._queue.let_try(secondary)
 
-    def before_end(self, queue: QueueViews, record: JobRecord) -> None:
+    def before_end(self, record: JobRecord) -> None:
         """Account for what it received, with the other of its pair."""
-        partner = partner_of(queue, record)
+        partner = partner_of(self._queue, record)
         both = [record] if partner is None else [record, partner]
-        account_for(queue, self._own, both)
+        account_for(self._queue, self._own, both)
 
-    def on_ended(self, queue: QueueViews, record: JobRecord) -> None:
+    def on_ended(self, record: JobRecord) -> None:
         """When all that had to stop have stopped, what is free is there for all."""
         if self._rounds.left(record.id):
-            queue.backlog.unblock(Anything())
+            self._queue.backlog.unblock(Anything())
 
-    def next_s(self, queue: QueueViews) -> float | None:
+    def next_s(self) -> float | None:
         """When the next round begins, if there is any job to share time."""
-        if not (queue.placed or len(queue.backlog.ranking)):
+        if not (self._queue.placed or len(self._queue.backlog.ranking)):
             return None
-        return self._rounds.next_s(queue.now)
+        return self._rounds.next_s(self._queue.now)

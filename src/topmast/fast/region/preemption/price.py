@@ -60,7 +60,7 @@ def cost_gpu_s(
 
 HEAVIEST = weight_of(Band.CRITICAL)
 
-_stop_cost_gpu_s = kernel(stop_cost_gpu_s)
+_stop_cost_gpu_s = inner(stop_cost_gpu_s)
 
 
 class Terms(NamedTuple):

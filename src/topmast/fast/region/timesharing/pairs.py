@@ -7,20 +7,16 @@ seats as they are. The question names the host; pairs are not chosen here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_external
+from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.reason import PendingReason
-
-if TYPE_CHECKING:
-    from topmast.fast.region.state import RegionState
 
 ABLE = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 """An attempt in another phase is about to leave its GPUs, or has not got them yet."""

@@ -9,7 +9,6 @@ attempt with a booked place (see moving).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -20,6 +19,7 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import as_it_runs
 from topmast.fast.region.search.search import Search
+from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing.grow_shrink import (
     Resize,
     idle_only,
@@ -42,9 +42,6 @@ from topmast.model.job import MILLI, Resources
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
-if TYPE_CHECKING:
-    from topmast.fast.region.state import RegionState
-
 TRIED_AT_ONCE = 16
 """For so many gangs a place is looked for after one event."""
 FORGOTTEN = 4
@@ -59,7 +56,8 @@ class SharingRebalancer:
     Working memory: after a restart a job may be moved, or two may be brought together, once more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, placer: RegionState) -> None:
+        self._placer = placer
         self._moved_s: dict[str, float] = {}
         self._refused: dict[tuple[str, str], float] = {}
         """By two jobs, until when they are not to be tried together."""
@@ -77,8 +75,9 @@ class SharingRebalancer:
         """What two were measured to do together, as a sum; turns make 1."""
         self._gains.note(_kind(one), _kind(two), one.plan.model, gain)
 
-    def note_parted(self, placer: RegionState, job: str, other: str) -> None:
+    def note_parted(self, job: str, other: str) -> None:
         """Two that both go on were tried together in vain, or go well together no more."""
+        placer = self._placer
         one, two = sorted((job, other))
         if self._refused.get((one, two), 0.0) > placer.now:
             return  # the other of the two was told before
@@ -92,8 +91,9 @@ class SharingRebalancer:
         while len(self._failures) > most:
             del self._failures[next(iter(self._failures))]
 
-    def note_rate(self, placer: RegionState, event: m.AttemptPaced) -> Going | None:
+    def note_rate(self, event: m.AttemptPaced) -> Going | None:
         """A gang's speed; the way back of a moved gang that does less than before, if any."""
+        placer = self._placer
         rebalance, allocation = placer.rebalance, placer.held(event.job, event.epoch)
         if rebalance is None or allocation is None:
             return None
@@ -117,31 +117,34 @@ class SharingRebalancer:
 
     # --- moves ----------------------------------------------------------------------------------
 
-    def moves(self, placer: RegionState) -> list[Going]:
+    def moves(self) -> list[Going]:
         """The gangs to move, and where to. O(attempts x slots), and a search for each tried."""
+        placer = self._placer
         if placer.rebalance is None or placer.columns.slices == 1:
             return []
         scene = self._scene(placer)
         found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
-        if placer.profile.rebalancing.join and self.is_due(placer):
+        if placer.profile.rebalancing.join and self.is_due():
             self._looked_s = placer.now
             gone = {going.allocation.job: True for going in found}
             found += self._to_join(placer, scene, gone)
         return found
 
-    def is_due(self, placer: RegionState) -> bool:
+    def is_due(self) -> bool:
         """Whether to look for gangs to join now: once a quantum, as little changes within."""
+        placer = self._placer
         joins = placer.profile.rebalancing.join and placer.rebalance is not None
         return joins and placer.now >= self._looked_s + placer.profile.slices.quantum_s
 
     # --- other sizes ----------------------------------------------------------------------------
 
-    def grows(self, placer: RegionState, allocation: Allocation, most: int) -> Going | None:
+    def grows(self, allocation: Allocation, most: int) -> Going | None:
         """Where a gang with GPUs of its own goes on with up to ``most`` tasks, if worth it.
 
         Idle GPUs are left to gangs that would be faster there. O(attempts x slots), and a search
         for each of those.
         """
+        placer = self._placer
         if placer.rebalance is None or not self._may_resize(allocation):
             return None
         scene = self._scene(placer)
@@ -156,12 +159,13 @@ class SharingRebalancer:
         found = self._resized(placer, [] if resize is None else [resize])
         return found[0] if found else None
 
-    def gives_way(self, placer: RegionState) -> list[Going]:
+    def gives_way(self) -> list[Going]:
         """Elastic gangs that go on with fewer tasks, so that all have GPUs of their own.
 
         Looked at every `elastic.every_s`. O(attempts x slots), and log tasks searches for each gang
         that shares.
         """
+        placer = self._placer
         options = placer.profile.elastic
         due = placer.now >= self._sizes_s + options.every_s
         if not (due and options.shrink) or placer.rebalance is None or placer.columns.slices == 1:
