@@ -30,6 +30,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
 from topmast.model.states import TERMINAL, WAITING, HostState
 from topmast.policies.options import ElasticOptions
+from topmast.runtime.relay import NOT_PAIRED
 
 REGIONS = ("east", "west")
 CALM_S = 6 * 3_600.0
@@ -185,7 +186,7 @@ class Wire:
             self.storm.at(1.0, self.exchange)
             return
         if receipt.refused:
-            assert receipt.refused.startswith("it has not reached"), receipt
+            assert receipt.refused == NOT_PAIRED, receipt
             self._fail(life)
             return
         relay = ids.relay(self.name)
