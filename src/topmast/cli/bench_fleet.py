@@ -11,6 +11,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles
+from topmast.cli.documents import say_document
 from topmast.cli.root import BenchOptions, Root
 
 SeedOption = Annotated[int, typer.Option(help="The seed of all random numbers.")]
@@ -191,6 +192,4 @@ def _add_fill(app: typer.Typer, root: Root) -> None:
 
 
 def _show(session: Session, document: object) -> None:
-    from topmast.cli.composed import say_document
-
     session.show(document, lambda: say_document(document))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from topmast.cli.command import FOLDER, Session, command
+from topmast.cli.documents import say_document
 from topmast.cli.root import BenchOptions, Root
 
 
@@ -34,8 +35,6 @@ def add(app: typer.Typer, root: Root) -> None:
         seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     ) -> None:
         """Measure how fast policies that share time are solved."""
-        from topmast.cli.composed import say_document
-
         options = BenchOptions(
             jobs=jobs, seed=seed, json=session.json, throughputs=throughputs, peer=peer
         )
@@ -49,7 +48,5 @@ def add(app: typer.Typer, root: Root) -> None:
         seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     ) -> None:
         """Measure how fast durations are learned and predicted."""
-        from topmast.cli.composed import say_document
-
         document = root.bench("predict", BenchOptions(jobs=jobs, seed=seed, json=session.json))
         session.show(document, lambda: say_document(document))

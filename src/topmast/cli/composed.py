@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -10,15 +9,16 @@ import typer
 
 from topmast.cli import bench_fleet, bench_plan, bench_policies, bench_slow, up, values, whatif
 from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli.documents import say_document
 from topmast.cli.jobs import say_jobs
-from topmast.cli.output import Column, say, say_fields, say_table
+from topmast.cli.output import say
 from topmast.cli.root import (
     BenchOptions,
     DemoOptions,
     ReplayOptions,
     Root,
 )
-from topmast.cli.text import moment, number
+from topmast.cli.text import moment
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -135,38 +135,3 @@ def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, exampl
         app, name, asks=FOLDER, example=f"topmast bench {name} {example}"
     )
     declare(benchmark)
-
-
-def say_document(document: object) -> None:
-    """Any document, for people: its plain values one to a line, its lists of records as tables."""
-    import msgspec
-
-    if dataclasses.is_dataclass(document) and not isinstance(document, type):
-        document = dataclasses.asdict(document)
-    plain = msgspec.to_builtins(document)
-    if not isinstance(plain, dict):
-        say_fields([("result", _value(plain))])
-        return
-    tables = {name: value for name, value in plain.items() if _is_table(value)}
-    say_fields((name, _value(value)) for name, value in plain.items() if name not in tables)
-    for name, records in tables.items():
-        say()
-        titles = list(dict.fromkeys(title for record in records for title in record))
-        rows = [[_value(record.get(title)) for title in titles] for record in records]
-        say_table([Column(title.upper()) for title in titles], rows, title=name)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_value(part)}" for name, part in value.items()) or "-"
-    if isinstance(value, list):
-        return ", ".join(_value(part) for part in value) or "-"
-    return str(value)

@@ -11,7 +11,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import NOTHING, RESEARCH, Session, command, group
-from topmast.cli.composed import say_document
+from topmast.cli.documents import say_document
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number, plural
 

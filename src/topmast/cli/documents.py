@@ -1,0 +1,43 @@
+"""Any document as text: results of benchmarks, past states, descriptions of traces."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from topmast.cli.output import Column, say, say_fields, say_table
+from topmast.cli.text import number
+
+
+def say_document(document: object) -> None:
+    """Any document, for people: its plain values one to a line, its lists of records as tables."""
+    import msgspec
+
+    if dataclasses.is_dataclass(document) and not isinstance(document, type):
+        document = dataclasses.asdict(document)
+    plain = msgspec.to_builtins(document)
+    if not isinstance(plain, dict):
+        say_fields([("result", _value(plain))])
+        return
+    tables = {name: value for name, value in plain.items() if _is_table(value)}
+    say_fields((name, _value(value)) for name, value in plain.items() if name not in tables)
+    for name, records in tables.items():
+        say()
+        titles = list(dict.fromkeys(title for record in records for title in record))
+        rows = [[_value(record.get(title)) for title in titles] for record in records]
+        say_table([Column(title.upper()) for title in titles], rows, title=name)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(part)}" for name, part in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(_value(part) for part in value) or "-"
+    return str(value)
