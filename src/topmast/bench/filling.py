@@ -21,7 +21,7 @@ import numpy as np
 from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import best_of
 from topmast.bench.options import FillingOptions
-from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue import Mix
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput

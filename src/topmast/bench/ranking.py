@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topmast.bench.setup import machine
-from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue import Ranking, Waiting
 from topmast.model.job import Band
 from topmast.policies.registry import load_profile, policies_of
 

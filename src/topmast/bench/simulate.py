@@ -17,7 +17,7 @@ from topmast.bench.pool import replay
 from topmast.bench.setup import machine
 from topmast.experiments.collector import calm
 from topmast.experiments.outputs import tables_in
-from topmast.fast.region.warm import warm_up
+from topmast.fast.region import warm
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile
@@ -92,7 +92,7 @@ def _run(
     options: SimulateOptions, trace: Trace, fleet: Fleet
 ) -> tuple[Result, tuple[float, float], int]:
     """The run; its wall and CPU seconds, and the longest queue that was seen."""
-    warm_up()
+    warm.warm_up()
     longest = 0
     with (
         tempfile.TemporaryDirectory(prefix="topmast-bench-") as folder,

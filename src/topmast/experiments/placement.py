@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from topmast.fast.queue.cycle.early_binding import could_hold
+from topmast.fast.queue import could_hold
 from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.sim.workload import Workload
 from topmast.traces.trace import Trace

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
 from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.decided import Rule, why

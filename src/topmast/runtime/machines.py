@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw, Struct
 
-from topmast.fast.cluster.gangs import RECONCILE_S
-from topmast.fast.cluster.machine import ClusterManager
-from topmast.fast.cluster.packing import Packing
+from topmast.fast.cluster import RECONCILE_S, ClusterManager, Packing
 from topmast.fast.fleet_placer import FleetPlacer
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.region.inventory.index import Pool
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import Pool, RegionalPlacer
 from topmast.model import ids
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile

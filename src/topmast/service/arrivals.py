@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from topmast.fast.queue.data.datasets import cannot_add
+from topmast.fast.queue import cannot_add
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Paths

@@ -13,11 +13,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.explain.changes.trials import Spot
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.queue import Catalogue, DataCost, DatasetRecord, GlobalQueue, JobRecord
+from topmast.fast.region import RegionalPlacer, Spot
 from topmast.model.dataset import ReplicaState
 from topmast.model.decided import named
 from topmast.model.job import Accelerator, Band, JobSpec

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.queue.backlog.placement_class import NOT_TRIED, Verdict
-from topmast.fast.queue.cycle.admission import (
+from topmast.fast.queue import (
+    NOT_TRIED,
+    DataCost,
+    GlobalQueue,
+    JobRecord,
+    Verdict,
     far_from_data,
     kept_for_others,
+    may_preempt,
+    most_hopeful,
     not_its_turn,
     unknown_data,
 )
-from topmast.fast.queue.cycle.auction import most_hopeful
-from topmast.fast.queue.cycle.pipeline import may_preempt
-from topmast.fast.queue.data.catalogue import DataCost
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.explain.changes.trials import count_of
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region import RegionalPlacer, count_of
 from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import RegionalPlacer
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI
 from topmast.model.states import WAITING, HostState

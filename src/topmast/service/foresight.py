@@ -9,22 +9,25 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.blocked import Candidate
-from topmast.fast.queue.backlog.placement_class import beside_of
-from topmast.fast.queue.cycle.auction import PendingDecision, Phase, decided_by, winner
-from topmast.fast.queue.cycle.pipeline import (
+from topmast.fast.queue import (
+    Candidate,
+    GlobalQueue,
+    JobRecord,
+    PendingDecision,
+    Phase,
     Step,
+    Wait,
+    beside_of,
+    decided_by,
     first_step,
     next_step,
     regions_of,
     request_of,
     waits_near,
     when_matters,
+    winner,
 )
-from topmast.fast.queue.data.copies_on_demand import Wait
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region import RegionalPlacer
 from topmast.model.decided import Decided, Rule
 from topmast.model.job import JobSpec
 from topmast.model.messages import Bid

@@ -9,8 +9,7 @@ from difflib import get_close_matches
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.states import TERMINAL, WAITING, JobState

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue import GlobalQueue
 from topmast.model.messages import Message
 from topmast.ports import Audit, Clock, HistoryRow
 from topmast.runtime.loop import Runtime

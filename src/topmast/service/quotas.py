@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.region.explain.changes.trials import count_of, listed
+from topmast.fast.queue import JobRecord, Ledger
+from topmast.fast.region import count_of, listed
 from topmast.model.bisection import fewest_that, most_that, most_with
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band, TaskGroup

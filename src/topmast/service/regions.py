@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region import RegionalPlacer
 from topmast.model.errors import NotFound, TopmastError
 from topmast.runtime.machines import Machines, RegionState
 

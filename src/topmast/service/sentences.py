@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue import JobRecord
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 import topmast
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.explain.changes.trials import count_of
+from topmast.fast.queue import JobRecord
+from topmast.fast.region import count_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue import JobRecord
 from topmast.model.job import MILLI
 from topmast.model.views import UsageRow
 from topmast.ports import AttemptRow

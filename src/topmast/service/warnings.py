@@ -7,12 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.region.explain.rejections import roomy_hosts
-from topmast.fast.region.explain.space import Space
-from topmast.fast.region.inventory.columns import Columns, cpus_of
-from topmast.fast.region.search.packing import gpus_of_task
-from topmast.fast.region.search.search import choices_of
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import Columns, Space, choices_of, cpus_of, gpus_of_task, roomy_hosts
 from topmast.model.bisection import most_with
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet

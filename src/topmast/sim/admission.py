@@ -4,8 +4,8 @@ kind.
 
 from __future__ import annotations
 
-from topmast.fast.queue.backlog.placement_class import Verdict, job_key, placement_key
-from topmast.fast.region.explain.rejections import pending_reason
+from topmast.fast.queue import Verdict, job_key, placement_key
+from topmast.fast.region import pending_reason
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet

@@ -9,8 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, stem_of
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue import LONGEST_S, Durations, JobRecord, stem_of
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 

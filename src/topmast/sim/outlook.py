@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast.fast.queue import facts as f
-from topmast.fast.region.inventory.allocation import AllocationPhase
+from topmast.fast.region import AllocationPhase
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.states import TERMINAL, WAITING, JobState, Outcome

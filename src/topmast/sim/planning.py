@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import RegionalPlacer
 from topmast.model import messages as m
 from topmast.model.job import MILLI, Band
 from topmast.policies.options import SlowOptions

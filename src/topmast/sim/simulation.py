@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from topmast import __version__
-from topmast.fast.queue.backlog.placement_class import NOT_TRIED, Verdict
+from topmast.fast.queue import NOT_TRIED, Verdict
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from topmast.fast.cluster.attempt import Attempt, AttemptPhase, TaskPhase
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.cluster import Attempt, AttemptPhase, TaskPhase
+from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError

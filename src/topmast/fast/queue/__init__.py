@@ -1,1 +1,88 @@
-"""The world: tenants, ranking, the data catalogue and the auction over regions."""
+"""The world: tenants, ranking, the data catalogue and the auction over regions.
+
+Other packages import what stands here: the machine, what it knows, and the steps that an
+explanation runs dry. `facts` has the vocabulary of the journal.
+"""
+
+from topmast.fast.queue.backlog.blocked import Candidate
+from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, stem_of
+from topmast.fast.queue.backlog.placement_class import (
+    NOT_TRIED,
+    Verdict,
+    beside_of,
+    job_key,
+    placement_key,
+)
+from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue.cycle.admission import (
+    far_from_data,
+    kept_for_others,
+    not_its_turn,
+    unknown_data,
+)
+from topmast.fast.queue.cycle.auction import (
+    PendingDecision,
+    Phase,
+    decided_by,
+    most_hopeful,
+    winner,
+)
+from topmast.fast.queue.cycle.early_binding import could_hold
+from topmast.fast.queue.cycle.pipeline import (
+    Step,
+    first_step,
+    may_preempt,
+    next_step,
+    regions_of,
+    request_of,
+    waits_near,
+    when_matters,
+)
+from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
+from topmast.fast.queue.data.copies_on_demand import Wait
+from topmast.fast.queue.data.datasets import cannot_add
+from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.tenancy.ledger import Ledger
+
+__all__ = [
+    "LONGEST_S",
+    "NOT_TRIED",
+    "Candidate",
+    "Catalogue",
+    "DataCost",
+    "DatasetRecord",
+    "Durations",
+    "GlobalQueue",
+    "JobRecord",
+    "Ledger",
+    "Mix",
+    "PendingDecision",
+    "Phase",
+    "Ranking",
+    "Step",
+    "Verdict",
+    "Wait",
+    "Waiting",
+    "beside_of",
+    "cannot_add",
+    "could_hold",
+    "decided_by",
+    "far_from_data",
+    "first_step",
+    "job_key",
+    "kept_for_others",
+    "may_preempt",
+    "most_hopeful",
+    "next_step",
+    "not_its_turn",
+    "placement_key",
+    "regions_of",
+    "request_of",
+    "stem_of",
+    "unknown_data",
+    "waits_near",
+    "when_matters",
+    "winner",
+]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue import GlobalQueue
 from topmast.model.errors import TopmastError
 from topmast.model.messages import Message
 from topmast.slow.planning import Planning, PlanRequest

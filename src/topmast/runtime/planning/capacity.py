@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.policies.options import SlowOptions

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from topmast.fast.queue.cycle.early_binding import could_hold
-from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.queue import GlobalQueue, JobRecord, could_hold
+from topmast.fast.region import RegionalPlacer
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.job import MILLI, JobSpec

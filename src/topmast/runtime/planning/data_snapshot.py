@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue import GlobalQueue
 from topmast.model.dataset import ReplicaState
 from topmast.model.job import MILLI, Band, JobSpec
 from topmast.model.messages import DropReplica, RequestReplica

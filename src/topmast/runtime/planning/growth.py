@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from topmast.fast.queue.cycle.early_binding import could_hold
+from topmast.fast.queue import could_hold
 from topmast.model.bisection import fewest_that
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import JobSpec, Level
