@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,7 +48,7 @@ class Outside(Struct, frozen=True):
 REAL = Outside()
 
 
-class Process:
+class Process(ABC):
     """Machines on a journal, the engines of the clusters run here, and links to other processes.
 
     The constructor recovers. `open` of a subclass begins to decide; `close` leaves tasks running.
@@ -128,9 +129,9 @@ class Process:
             self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
             self.outlets[address] = engine.order
 
+    @abstractmethod
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""
-        raise NotImplementedError
 
     def blob_path(self, digest: str) -> Path | None:
         """Where the archive of a work folder is."""
@@ -161,11 +162,11 @@ class Process:
 
         return post
 
+    @abstractmethod
     def _show(self, message: m.Message) -> bool:
         """Take a message that is only shown to people, and not journalled; False for any other."""
-        raise NotImplementedError
 
-    def _observe(self, rows: Sequence[HistoryRow]) -> None:
+    def _observe(self, rows: Sequence[HistoryRow]) -> None:  # noqa: B027  may stay empty
         """Show what was committed. Only the control plane has an audit trail to show."""
 
     def _release(self, send: m.Send) -> None:
