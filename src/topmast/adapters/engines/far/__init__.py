@@ -1,0 +1,1 @@
+"""Engines on other machines: one generic engine, one runner, and a thin launcher for each kind."""

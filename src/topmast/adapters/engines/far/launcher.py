@@ -1,0 +1,162 @@
+"""What a cluster's own scheduler is asked for: five calls, of which none is trusted alone.
+
+A launcher brings *parts* of attempts before a scheduler (Slurm, Kubernetes, plain hosts) and says
+what that scheduler holds. It decides nothing, remembers nothing that a restart would miss, and
+promises nothing that its scheduler does not keep: that an attempt starts once, and that an end is
+true, is the work of `FarEngine`, which looks again after every call.
+
+All calls block, and are made from threads of the engine's own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from topmast.model.fleet import ClusterSpec
+
+
+class Refused(Exception):
+    """The scheduler said no and made nothing; the text is its reason, for people."""
+
+
+class Unreachable(Exception):
+    """No complete answer came: what was asked may have happened, or may still happen."""
+
+
+class Ticket(Struct, frozen=True):
+    """What a runner needs to call home. It is secret: only its owner may read it on any disk.
+
+    A launcher hands it to the runners of a part as JSON, by standard input, a file of mode 0600 or
+    a Secret; never in arguments, names, comments or labels.
+    """
+
+    url: str
+    """Where the engine listens: ``https://host:port``, or ``unix:/path`` on the runner's host."""
+    ca: str
+    """The certificate (PEM) that the listener proves itself with; empty for a unix socket."""
+    token: str
+    """Good for this part only."""
+    part: str
+    lease_s: float | None
+    """The runner ends its tasks when home was silent for so long; None: never."""
+    grace_s: float
+    """Between SIGTERM and SIGKILL, when a lease ends or the scheduler itself stops the runner."""
+
+
+class Part(Struct, frozen=True):
+    """What is submitted at once: an attempt on hosts that all give it the same."""
+
+    name: str
+    """``tm-FLEET-JOB-EPOCH-N``: found again after any crash, and no other fleet's."""
+    hosts: tuple[str, ...]
+    """As the scheduler names them. Exactly these, and the part starts on all or on none."""
+    tasks: int
+    """Of the attempt on each of the hosts. One runner on each starts them all."""
+    gpus: int
+    """On each host, for all its tasks together."""
+    model: str
+    """Of the GPUs, as the scheduler calls it; empty when it does not say, or without GPUs."""
+    cpus: float
+    """On each host; 0 asks for none."""
+    memory_bytes: int
+    """On each host; 0 asks for none."""
+    limit_s: float | None
+    """The scheduler may end it after that time; None does not limit."""
+    tenant: str
+    """Of the job: some sites bill it to an account of its own."""
+    image: str
+    """The container image; empty: the default of the cluster, or none."""
+    ticket: Ticket
+
+
+class State(StrEnum):
+    """How far a part has come, as its scheduler says."""
+
+    HELD = "held"
+    """Submitted, and not to run before it is released."""
+    WAITING = "waiting"
+    RUNNING = "running"
+    """Or starting, or ending: processes of it may live."""
+    ENDED = "ended"
+
+
+class Listed(Struct, frozen=True):
+    """One part as its scheduler knows it. A name can be listed more than once."""
+
+    name: str
+    id: str
+    """The scheduler's own. It may use one again after a crash: with ``submitted_s`` it is unique."""
+    submitted_s: float
+    """On the scheduler's clock, to compare only with another of the same part."""
+    state: State
+    why: str = ""
+    """Why it waits, or how it ended, in the scheduler's words."""
+    evicted: bool = False
+    """Ended by the scheduler or its people (preempted, evicted, timed out, cancelled)."""
+
+
+class Host(Struct, frozen=True):
+    """One host as its scheduler knows it, now."""
+
+    name: str
+    answers: bool
+    """The scheduler's own daemon on the host answers: what it says of parts there is true."""
+    closed: str = ""
+    """Why it takes no new work (drained, cordoned, in use by others); empty: it does."""
+
+
+class Launcher(ABC):
+    """The five calls. An instance belongs to one cluster."""
+
+    options_type: ClassVar[type[Struct]]
+    """What a fleet file may say below ``options`` of such a cluster; each field has a default."""
+    many_hosts: ClassVar[bool]
+    """Whether a part may have several hosts; if not, each host of an attempt is a part."""
+    exact_gpus: ClassVar[bool]
+    """Whether the runner says which GPUs a task uses; if not, the scheduler does."""
+
+    def __init__(self, cluster: ClusterSpec, fleet: str, options: Any) -> None:
+        """``fleet`` is the second word of the names of its parts; ``options`` is as declared."""
+        self._cluster = cluster
+        self._fleet = fleet
+        self._options = options
+
+    @abstractmethod
+    def submit(self, part: Part) -> None:
+        """Bring a part before the scheduler; where that is possible it may not run yet.
+
+        Where the scheduler keeps names unique, a name that it knows is left as it is. Raises
+        `Refused`, `Unreachable`.
+        """
+
+    @abstractmethod
+    def release(self, listed: Listed) -> None:
+        """Let a held part run; harmless when it is not held. Raises `Refused`, `Unreachable`."""
+
+    @abstractmethod
+    def cancel(self, listed: Listed, grace_s: float) -> None:
+        """End a part: SIGTERM to its runners now, and SIGKILL after the grace at the earliest.
+
+        Only for runners that do not answer, and for parts that are held or wait. It never ends
+        another part that got the same id since. Harmless when it has ended. Raises `Unreachable`.
+        """
+
+    @abstractmethod
+    def list(self) -> tuple[Listed, ...]:
+        """All parts of this fleet on this cluster: complete, or raises `Unreachable`.
+
+        One that ended may be listed for a while. The cost does not grow with the number of calls
+        before; it is one question to the scheduler, whatever the number of parts.
+        """
+
+    @abstractmethod
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts of the cluster: complete, or raises `Unreachable`."""
+
+    def close(self) -> None:
+        """Release connections; parts go on."""
+        return
