@@ -89,7 +89,7 @@ class Listed(Struct, frozen=True):
 
     name: str
     id: str
-    """The scheduler's own. It may use one again after a crash: with ``submitted_s`` it is unique."""
+    """The scheduler's own, which it may use again after a crash: unique with ``submitted_s``."""
     submitted_s: float
     """On the scheduler's clock, to compare only with another of the same part."""
     state: State
