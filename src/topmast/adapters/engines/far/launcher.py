@@ -1,4 +1,4 @@
-"""What a cluster's own scheduler is asked for: five calls, of which none is trusted alone.
+"""What a cluster's own scheduler is asked for: few calls, of which none is trusted alone.
 
 A launcher brings *parts* of attempts before a scheduler (Slurm, Kubernetes, plain hosts) and says
 what that scheduler holds. It decides nothing, remembers nothing that a restart would miss, and
@@ -110,7 +110,7 @@ class Host(Struct, frozen=True):
 
 
 class Launcher(ABC):
-    """The five calls. An instance belongs to one cluster."""
+    """The calls. An instance belongs to one cluster."""
 
     options_type: ClassVar[type[Struct]]
     """What a fleet file may say below ``options`` of such a cluster; each field has a default."""
@@ -156,6 +156,15 @@ class Launcher(ABC):
     @abstractmethod
     def hosts(self) -> tuple[Host, ...]:
         """All hosts of the cluster: complete, or raises `Unreachable`."""
+
+    def forget(self, listed: Listed) -> None:
+        """What became of a part that ended is on our disk: its scheduler may forget it.
+
+        Only for one that is listed as ended, or that never started and was cancelled. Where a
+        scheduler keeps what ended until it is asked to forget it, it is listed until then.
+        Harmless when repeated. Raises `Unreachable`.
+        """
+        return
 
     def close(self) -> None:
         """Release connections; parts go on."""
