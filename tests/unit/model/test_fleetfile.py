@@ -55,6 +55,10 @@ def entry(count: int, **fields: Any) -> dict[str, Any]:
     return {"count": count, "gpu": "H100", "gpus": 8, **fields}
 
 
+def named(*names: str, **fields: Any) -> dict[str, Any]:
+    return {"names": list(names), "gpu": "H100", "gpus": 8, **fields}
+
+
 def test_a_fleet_with_every_field(tmp_path: Path) -> None:
     """Each field goes where the rest of the system looks for it."""
     (tmp_path / "fleet.yaml").write_text(WHOLE)
@@ -124,6 +128,24 @@ def test_hosts_without_a_rack_size_share_one_rack() -> None:
     assert [host.rack for host in hosts] == ["c-r0", "c-r0", "c-r1", "c-r0", "c-r2", "c-r3"]
     assert [host.pod for host in hosts] == ["c-p0", "c-p0", "c-p1", "c-p0", "c-p0", "c-p0"]
     assert [host.datacenter for host in hosts] == ["r", "r", "d", "r", "r", "r"]
+
+
+def test_hosts_racks_and_pods_may_have_names_of_their_own() -> None:
+    """Hosts of a cluster that is there already are called as it calls them."""
+    hosts = hosts_of(
+        named("gpu-b", "gpu-a.x", rack="leaf1", pod="spine"),
+        named("7", rack="leaf2"),
+        entry(1),
+        named("m", "n", rack_size=1, pod="spine"),
+    )
+    assert [(host.name, host.rack, host.pod) for host in hosts] == [
+        ("gpu-b", "leaf1", "spine"),
+        ("gpu-a.x", "leaf1", "spine"),
+        ("7", "leaf2", "c-p0"),
+        ("c-0", "c-r0", "c-p0"),
+        ("m", "c-r1", "spine"),
+        ("n", "c-r2", "spine"),
+    ]
 
 
 def test_names_of_hosts_go_on_through_the_cluster() -> None:
@@ -247,6 +269,14 @@ HOSTS = [
     bad_host("a rack of none", "gpu: H, gpus: 1, count: 1, rack_size: 0", ".rack_size", "range"),
     bad_host("pods without racks", "gpu: H, gpus: 1, count: 1, pod_size: 2", ".pod_size",
              "no rack_size"),
+    bad_host("names and a count", "gpu: H, gpus: 1, names: [a], count: 1", ".count", "not both"),
+    bad_host("names and a prefix", "gpu: H, gpus: 1, names: [a], name: b", ".name", "not both"),
+    bad_host("no names", "gpu: H, gpus: 1, names: []", ".names", "names no host"),
+    bad_host("a name twice", "gpu: H, gpus: 1, names: [a, a]", "", "second host named 'a'"),
+    bad_host("a rack twice", "gpu: H, gpus: 1, count: 1, rack: a, rack_size: 1", ".rack_size",
+             "names its rack already"),
+    bad_host("a pod twice", "gpu: H, gpus: 1, count: 1, rack_size: 1, pod: a, pod_size: 1",
+             ".pod_size", "names its pod already"),
     bad_host("a typing error", "gpu: H, gpus: 1, cuont: 1", ".cuont", "did you mean 'count'?"),
     bad_host("a bad prefix", "gpu: H, gpus: 1, count: 1, name: a b", ".name", "not a name"),
     Case("too many hosts together", "regions: {r: {clusters: {c: {hosts: [\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -72,15 +73,25 @@ def _needs(profile: Profile) -> list[Capability]:
 
 
 def _options(cluster: ClusterSpec, kind: type[Engine], field: str) -> Struct:
+    """The options as the engine declares them.
+
+    A mapping is filled key by key: ``gpu.H100: x`` is key ``H100`` of option ``gpu``, and without a
+    key (``gpu: x``) it is the key "", the default of the others.
+    """
     known = {option.name: option.type for option in msgspec.structs.fields(kind.options_type)}
+    found: dict[str, Any] = {}
     for name, text in cluster.options.items():
-        if name not in known:
+        option, _, key = name.partition(".")
+        if option not in known or (key and known[option] != dict[str, str]):
             raise InvalidInput(
                 f"engine '{cluster.engine}' has no such option", field=f"{field}.{name}",
                 remedy=f"options: {', '.join(known)}" if known else "it has no options",
             )  # fmt: skip
+        if known[option] == dict[str, str]:
+            found.setdefault(option, {})[key] = text
+            continue
         try:
-            msgspec.convert(text, known[name], strict=False)
+            found[option] = msgspec.convert(text, known[option], strict=False)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"'{text}': {error}", field=f"{field}.{name}") from None
-    return msgspec.convert(cluster.options, kind.options_type, strict=False)
+    return msgspec.convert(found, kind.options_type)

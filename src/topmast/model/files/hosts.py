@@ -1,11 +1,14 @@
-"""The hosts of one cluster: each entry of a fleet file stands for `count` like hosts.
+"""The hosts of one cluster: an entry stands for `count` like hosts, or for those that it `names`.
 
-Hosts are numbered through the cluster, racks and pods too. An entry with `rack_size` begins a new
-rack and fills racks of that size; with `pod_size` it begins a new pod and fills pods of that many
-racks. Entries without share one rack, or one pod, per datacenter of the cluster.
+Counted hosts are numbered through the cluster, racks and pods too. An entry with `rack_size` begins
+a new rack and fills racks of that size; with `pod_size` it begins a new pod and fills pods of that
+many racks. Entries without share one rack, or one pod, per datacenter of the cluster, unless they
+name it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from msgspec import structs
 
@@ -17,8 +20,8 @@ MAX_GPUS_PER_HOST = 65_536
 MAX_CPUS = 1_000_000
 
 _FIELDS = (
-    "count", "name", "gpu", "gpus", "gpu_memory", "cpus", "memory", "rack_size", "pod_size",
-    "datacenter",
+    "count", "name", "names", "gpu", "gpus", "gpu_memory", "cpus", "memory", "rack", "rack_size",
+    "pod", "pod_size", "datacenter",
 )  # fmt: skip
 _MEMORY = "an amount of memory: GB as a number, or 64GiB"
 
@@ -37,9 +40,12 @@ class Hosts:
     def read(self, entry: Value, room: int) -> list[HostSpec]:
         """The hosts of one entry; at most ``room`` more may be in the fleet."""
         fields = entry.record(_FIELDS)
-        count = fields.need("count", "4").integer(low=1, high=100_000)
+        listed = fields.get("names")
+        names = _names(listed, fields) if listed else ()
+        count = len(names) or fields.need("count", "4").integer(low=1, high=100_000)
         if count > room:
-            raise fields.need("count").error("the fleet has too many hosts", "at most 100,000")
+            where = listed or fields.need("count")
+            raise where.error("the fleet has too many hosts", "at most 100,000")
         model, gpus = self._gpus(fields)
         gpu_memory, cpus, memory = (fields.get(f) for f in ("gpu_memory", "cpus", "memory"))
         prefix, datacenter = fields.get("name"), fields.get("datacenter")
@@ -52,7 +58,11 @@ class Hosts:
             memory_bytes=memory.quantity(parse_memory_gb, _MEMORY) if memory else 0,
             datacenter=datacenter.name() if datacenter else self._region,
         )
-        made = self._placed(kind, count, fields)
+        names = names or self._numbered(kind.name, count)
+        made = [
+            structs.replace(kind, name=name, rack=rack, pod=pod)
+            for name, (rack, pod) in zip(names, self._places(kind, count, fields), strict=True)
+        ]
         self.found += made
         return made
 
@@ -68,26 +78,30 @@ class Hosts:
         model = named.check_model(named.raw(limit_bytes=4096))
         return (model, gpus) if gpus else ("", 0)
 
-    def _placed(self, kind: HostSpec, count: int, fields: Record) -> list[HostSpec]:
-        """``count`` hosts like ``kind``, named and put into racks and pods."""
-        rack_size, pod_size = fields.get("rack_size"), fields.get("pod_size")
-        hosts_per_rack = rack_size.integer(low=1, high=100_000) if rack_size else None
-        racks_per_pod = pod_size.integer(low=1, high=100_000) if pod_size else None
+    def _numbered(self, prefix: str, count: int) -> tuple[str, ...]:
+        first = self._numbers.get(prefix, 0)
+        self._numbers[prefix] = first + count
+        return tuple(f"{prefix}-{first + index}" for index in range(count))
+
+    def _places(self, kind: HostSpec, count: int, fields: Record) -> Iterator[tuple[str, str]]:
+        """Rack and pod of each of ``count`` hosts."""
+        rack_size, pod_size = _size(fields, "rack"), _size(fields, "pod")
         if pod_size and not rack_size:
-            raise pod_size.error("counts racks, and there is no rack_size", "give both")
-        first = self._numbers.get(kind.name, 0)
-        self._numbers[kind.name] = first + count
-        rack = "" if hosts_per_rack else self._shared_name("r", kind.datacenter)
-        pod = "" if racks_per_pod else self._shared_name("p", kind.datacenter)
-        made = []
+            remedy = "give both"
+            raise fields.need("pod_size").error("counts racks, and there is no rack_size", remedy)
+        rack = "" if rack_size else self._given(fields, "rack", kind.datacenter)
+        pod = "" if pod_size else self._given(fields, "pod", kind.datacenter)
         for index in range(count):
-            if hosts_per_rack and index % hosts_per_rack == 0:
+            if rack_size and index % rack_size == 0:
                 rack = self._new_name("r")
-                if racks_per_pod and index // hosts_per_rack % racks_per_pod == 0:
+                if pod_size and index // rack_size % pod_size == 0:
                     pod = self._new_name("p")
-            name = f"{kind.name}-{first + index}"
-            made.append(structs.replace(kind, name=name, rack=rack, pod=pod))
-        return made
+            yield rack, pod
+
+    def _given(self, fields: Record, place: str, datacenter: str) -> str:
+        """The rack or pod that an entry names, or the one that its datacenter shares."""
+        named = fields.get(place)
+        return named.name() if named else self._shared_name(place[0], datacenter)
 
     def _new_name(self, level: str) -> str:
         """The name of the next rack (``r``) or pod (``p``) of the cluster."""
@@ -101,3 +115,22 @@ class Hosts:
         if place not in self._shared:
             self._shared[place] = self._new_name(level)
         return self._shared[place]
+
+
+def _names(value: Value, fields: Record) -> tuple[str, ...]:
+    """The hosts that an entry names one by one."""
+    for other in ("count", "name"):
+        if (field := fields.get(other)) is not None:
+            raise field.error("the entry has names already", f"give names or {other}, not both")
+    names = tuple(item.name() for item in value.items(limit=100_000))
+    if not names:
+        raise value.error("names no host", "for example names: [gpu-001, gpu-002]")
+    return names
+
+
+def _size(fields: Record, place: str) -> int | None:
+    """How many a rack or a pod holds, if the entry says so."""
+    size = fields.get(f"{place}_size")
+    if size and fields.get(place):
+        raise size.error(f"the entry names its {place} already", f"give {place} or {place}_size")
+    return size.integer(low=1, high=100_000) if size else None

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -73,6 +74,32 @@ def test_an_option_that_an_engine_does_not_take_is_refused(
     with pytest.raises(InvalidInput, match=want) as caught:
         check_engines(fleet(_cluster(engine, **options)).regions, PROFILE, WITH_FAKE)
     assert caught.value.field == f"regions.east.clusters.east-1.options.{want_field}"
+
+
+class Sites(msgspec.Struct, frozen=True):
+    """Options of an engine, one of them a mapping."""
+
+    account: dict[str, str] = {}
+    pace_s: float = 1.0
+
+
+class OfSites(FakeEngine):
+    """An engine with such options."""
+
+    options_type = Sites
+
+
+def test_an_option_that_is_a_mapping_is_filled_key_by_key(tmp_path: Path) -> None:
+    """``account.TENANT`` is one key of it, whatever dots the tenant has; without a key it is the default."""
+    given = {"account": "all", "account.vision": "vis", "account.a.b": "ab", "pace_s": "2"}
+    spec, engines = _cluster("sites", **given), {"sites": OfSites}
+    engine = engine_of(spec, "east", tmp_path, _site(tmp_path), PROFILE, engines)
+    assert isinstance(engine, OfSites)
+    assert engine._options == Sites({"": "all", "vision": "vis", "a.b": "ab"}, 2.0)
+    for wrong in ("pace_s.x", "acount.vision"):
+        with pytest.raises(InvalidInput, match="no such option") as caught:
+            check_engines(fleet(_cluster("sites", **{wrong: "1"})).regions, PROFILE, engines)
+        assert caught.value.field == f"regions.east.clusters.east-1.options.{wrong}"
 
 
 def test_an_engine_that_cannot_do_what_the_policies_need_is_refused() -> None:
