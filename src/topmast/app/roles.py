@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from topmast.adapters.connections import Limits, limits_for
 from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_api, create_regional_api
-from topmast.api.connections import Limits, limits_for
 from topmast.api.link import LinkEndpoint
 from topmast.app.control_plane import ControlPlane
 from topmast.app.process import REAL, Outside

@@ -21,9 +21,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.adapters.connections import Connection, Connections, accept
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
-from topmast.api.connections import Connection, Connections, accept
 from topmast.model.errors import InvalidInput, Unavailable
 
 SERVER_FILE = "server.json"

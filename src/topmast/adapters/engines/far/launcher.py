@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from topmast.adapters.engines.far.options import FarOptions
 from topmast.model.fleet import ClusterSpec
 
 
@@ -112,7 +113,7 @@ class Host(Struct, frozen=True):
 class Launcher(ABC):
     """The calls. An instance belongs to one cluster."""
 
-    options_type: ClassVar[type[Struct]]
+    options_type: ClassVar[type[FarOptions]]
     """What a fleet file may say below ``options`` of such a cluster; each field has a default."""
     many_hosts: ClassVar[bool]
     """Whether a part may have several hosts; if not, each host of an attempt is a part."""

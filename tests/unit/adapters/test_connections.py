@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from topmast.api.connections import (
+from topmast.adapters.connections import (
     BODY_WINDOW_BYTES,
     BODY_WINDOW_S,
     HEAD_BYTES,

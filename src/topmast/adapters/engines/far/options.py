@@ -1,0 +1,31 @@
+"""What a fleet file may say of every cluster that is far; launchers add options of their own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Seconds = Annotated[float, Meta(gt=0, le=604_800)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class FarOptions(Struct, frozen=True):
+    """Base of the ``options_type`` of every launcher."""
+
+    listen: str = "127.0.0.1:0"
+    """Where runners call home: ``ADDRESS:PORT`` (port 0: any, and the same after a restart), or
+    ``unix:/path``.
+    """
+    advertise: str = ""
+    """``HOST[:PORT]`` by which runners reach that address; empty: as it is."""
+    lease_s: Annotated[float, Meta(ge=1, le=604_800)] | Literal["none"] = 600.0
+    """A runner that was not answered for so long ends its tasks; ``none`` trusts the scheduler."""
+    poll_s: Seconds = 2.0
+    """How often the scheduler is asked while anything is there."""
+    work: str = ""
+    """The folder on each host below which work folders are made; empty: that of the system."""
+    log_max_bytes: Count = 1 << 30
+    """Of the output of each task that is kept; the rest is dropped."""
+    keep_attempts: Count = 1000
+    """Of how many ended attempts the output is kept."""
