@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
 from topmast.model import messages as m
+from topmast.model.engines import Capability as Capability
+from topmast.model.engines import Deadlines as Deadlines
 from topmast.model.fleet import ClusterSpec, HostSpec
 
 Post = Callable[[m.Message], None]
@@ -179,11 +180,14 @@ class Journal(Protocol):
         ...
 
 
-class Capability(StrEnum):
-    """What some engines can do and others cannot."""
+class LogPage(Struct, frozen=True):
+    """A piece of a task's output."""
 
-    SUSPEND = "suspend"
-    """Halt the tasks of an attempt and let them go on, so that jobs can take turns on GPUs."""
+    data: bytes
+    next_offset: int
+    """Of the byte after the last of ``data``."""
+    complete: bool
+    """More was not written so far; of a task that has ended, more will never come."""
 
 
 class Site(Struct, frozen=True):
@@ -265,10 +269,17 @@ class Engine(EngineOrders):
     posted only when no process of the task is alive; tasks survive the end of this process.
 
     What not every engine can do has a default. A cluster is refused if its policies need more than
-    the ``capabilities`` of its engine.
+    the ``capabilities`` of its engine, and jobs that need more are not placed there. Without
+    `Capability.EXACT_SLOTS` a seat says how many GPUs its task gets, and not which.
+
+    Besides of tasks and hosts that go and come, an engine may tell `TaskEvicted` in the place of
+    `TaskLost`, `TaskPreparing`, and `HostClosed` and `HostOpened`; its `TaskList` names each host
+    that is closed.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    deadlines: ClassVar[Deadlines] = Deadlines()
+    """How long things take in a cluster that sets nothing else."""
     options_type: ClassVar[type[Struct]] = NoOptions
     """What a fleet file may say below ``options`` of a cluster; each field has a default."""
 
@@ -283,9 +294,33 @@ class Engine(EngineOrders):
     def open(self, post: Post) -> None:
         """Adopt what runs already and begin to post news; called once, before anything else."""
 
+    def order(self, message: m.Message, leader: int = 0) -> None:
+        """Carry out one order of the leader of that epoch, unless a later one gave orders."""
+        if self.admits(leader):
+            super().order(message)
+
     @abstractmethod
-    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
-        """The file with the task's output, or None when there is none (yet)."""
+    def admits(self, leader: int) -> bool:
+        """Whether no leader of a higher epoch ever gave orders; remembered across restarts."""
+
+    @abstractmethod
+    def read_log(self, job: str, epoch: int, rank: int, offset: int, limit: int) -> LogPage | None:
+        """At most ``limit`` bytes of the task's output from ``offset`` on; from any thread.
+
+        None when there is no output (yet). Raises NotFound when it cannot be read.
+        """
+
+    @classmethod
+    def read_stored_log(
+        cls, folder: Path, job: str, epoch: int, rank: int, offset: int, limit: int
+    ) -> LogPage | None:
+        """The same from the folder of a cluster that left the fleet, as far as it is there."""
+        return None
+
+    @classmethod
+    def stored_epochs(cls, folder: Path) -> dict[str, int]:
+        """The newest epoch of each job of which a cluster's folder has a trace."""
+        return {}
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
         """The process on this machine that stands for a host, and whether it is halted, if any."""

@@ -130,8 +130,8 @@ class Rig:
         return self.news.wait(TaskList, before + 1)
 
     def log(self, job: str, rank: int = 0, epoch: int = 1) -> str:
-        file = self.engine.log_path(job, epoch, rank)
-        return file.read_text() if file else ""
+        page = self.engine.read_log(job, epoch, rank, 0, 1 << 20)
+        return page.data.decode() if page else ""
 
     def says(self, job: str, word: str, rank: int = 0) -> None:
         """Wait until the task has written a word to its log."""

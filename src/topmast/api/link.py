@@ -18,7 +18,7 @@ from topmast.api.bodies import read_bytes
 from topmast.api.wire import answer
 from topmast.model.errors import NotFound
 from topmast.model.messages import Receipt
-from topmast.service.regions import LogChunk
+from topmast.ports import LogPage
 
 
 class LinkEndpoint(Struct, frozen=True):
@@ -27,7 +27,7 @@ class LinkEndpoint(Struct, frozen=True):
     receive: Callable[[Batch], Future[Receipt]]
     for_queue: bool
     books: Callable[[], Future[bytes]] | None = None
-    log: Callable[[str, int, int, int, int], LogChunk | None] | None = None
+    log: Callable[[str, int, int, int, int], LogPage | None] | None = None
     dataset: Callable[[str], Path | None] | None = None
     workdir: Callable[[str], Path | None] | None = None
 
@@ -61,11 +61,11 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
         endpoint = endpoint_of(region)
         if endpoint.log is None:
             raise NotFound("the placer of the region has the output of tasks")
-        chunk = await asyncio.to_thread(endpoint.log, job, epoch, rank, offset, limit)
-        if chunk is None:
+        page = await asyncio.to_thread(endpoint.log, job, epoch, rank, offset, limit)
+        if page is None:
             raise NotFound("nothing is written yet")
-        mark = b"1" if chunk.complete else b"0"
-        return Response(mark + chunk.data, media_type="application/octet-stream")
+        mark = b"1" if page.complete else b"0"
+        return Response(mark + page.data, media_type="application/octet-stream")
 
     _add_questions_of_placers(router, endpoint_of)
     return router

@@ -11,14 +11,13 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from topmast.adapters.engines.local.files import Layout, epochs_in, log_of
 from topmast.adapters.engines.registry import check_engines
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
-from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process
+from topmast.app.process import ENGINES, QUEUE_ROLE, REAL, Outside, Process
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -103,7 +102,7 @@ class ControlPlane(Process):
             lambda: capacity_planner(profile.slow.plan_capacity_limit_s), regions,
         )  # fmt: skip
         self.service = Service(
-            self.runtime, self.journal, self.clock, self.log_path, self.mover, self.blobs,
+            self.runtime, self.journal, self.clock, self.read_log, self.mover, self.blobs,
             self.live_progress, self.event_stream, self._process_of, regions,
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
@@ -171,13 +170,6 @@ class ControlPlane(Process):
                 )
         return stores
 
-    def log_path(self, cluster: str, job: str, epoch: int, rank: int) -> Path | None:
-        """Where a task's output is, also of a cluster that left the fleet if its files are left."""
-        engine = self.engines.get(cluster)
-        if engine is not None:
-            return engine.log_path(job, epoch, rank)
-        return log_of(Layout(self.state / "engines" / cluster), job, epoch, rank)
-
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""
         record = self.machines.queue.catalogue.datasets.get(dataset)
@@ -238,9 +230,10 @@ class ControlPlane(Process):
         """
         queue = self.machines.queue
         found = {folder.name: 0 for folder in folders_in(self.checkpoints)}
-        for folder in folders_in(self.state / "engines"):
-            for job, epoch in epochs_in(Layout(folder)).items():
-                found[job] = max(epoch, found.get(job, 0))
+        for folder in folders_in(self.state / ENGINES):
+            for kind in self.outside.engines.values():
+                for job, epoch in kind.stored_epochs(folder).items():
+                    found[job] = max(epoch, found.get(job, 0))
         unknown = sorted((n, j) for j in found if (n := ids.job_number(j)) >= queue.next_job)
         epochs = {j: e for j, e in found.items() if j in queue.jobs and e > queue.jobs[j].epoch}
         far = {j: n for n, j in unknown if n >= queue.next_job + ids.AHEAD_MAX}

@@ -7,6 +7,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +16,8 @@ import structlog
 from msgspec import Struct, field
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.engines.registry import ENGINES, Engines, engine_of
+from topmast.adapters.engines import registry
+from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
 from topmast.adapters.store import JOURNAL, open_journal
 from topmast.model import ids
@@ -24,7 +26,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import Clock, Engine, HistoryRow, Site
+from topmast.ports import Clock, Engine, HistoryRow, LogPage, Site
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
@@ -34,13 +36,15 @@ log = structlog.get_logger(__name__)
 
 ROLE = "role"
 QUEUE_ROLE = "the queue"
+ENGINES = "engines"
+"""The folder with one of each cluster's engine."""
 
 
 class Outside(Struct, frozen=True):
     """What lies outside of a process: real by default, replaced by benchmarks and tests."""
 
     clock: Clock | None = None
-    engines: Engines = field(default_factory=lambda: ENGINES)
+    engines: Engines = field(default_factory=lambda: registry.ENGINES)
     transport: httpx.BaseTransport | None = None
     """Carries the requests to other processes."""
 
@@ -82,6 +86,8 @@ class Process(ABC):
         self.blobs = Blobs(state / "workdirs")
         self.site = Site(self.clock, self.dataset_path, self.blob_path, self.checkpoints)
         self.engines: dict[str, Engine] = {}
+        self.leader = 0
+        """The epoch of the leader whose orders this process passes on."""
         self.ends: dict[str, LinkEnd] = {}
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
         """What takes the messages to an address outside of the machines."""
@@ -122,12 +128,32 @@ class Process(ABC):
                 del self.outlets[address], self._specs[cluster.name]
                 known.close()
             engine = engine_of(
-                cluster, region, self.state / "engines" / cluster.name, self.site,
+                cluster, region, self.state / ENGINES / cluster.name, self.site,
                 self.machines.profile, self.outside.engines,
             )  # fmt: skip
             engine.open(self._poster(ids.cluster(cluster.name)))
             self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
-            self.outlets[address] = engine.order
+            self.outlets[address] = partial(self._order, engine)
+
+    def _order(self, engine: Engine, message: m.Message) -> None:
+        engine.order(message, self.leader)
+
+    def read_log(
+        self, cluster: str, job: str, epoch: int, rank: int, offset: int, limit: int
+    ) -> LogPage | None:
+        """A piece of a task's output, also of a cluster that left the fleet if its files are left.
+
+        From any thread. Raises NotFound when it cannot be read.
+        """
+        engine = self.engines.get(cluster)
+        if engine is not None:
+            return engine.read_log(job, epoch, rank, offset, limit)
+        folder = self.state / ENGINES / cluster
+        for kind in self.outside.engines.values():
+            page = kind.read_stored_log(folder, job, epoch, rank, offset, limit)
+            if page is not None:
+                return page
+        return None
 
     @abstractmethod
     def dataset_path(self, dataset: str, region: str) -> Path | None:

@@ -14,8 +14,8 @@ from topmast.adapters.connections import Limits, limits_for
 from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_api, create_regional_api
 from topmast.api.link import LinkEndpoint
-from topmast.app.control_plane import ControlPlane
-from topmast.app.process import REAL, Outside
+from topmast.app.control_plane import ControlPlane, folders_in
+from topmast.app.process import ENGINES, REAL, Outside
 from topmast.app.region import RegionProcess
 from topmast.app.server import bind, configure_logs, keep_private, raise_open_files, run
 from topmast.cli import ServeOptions
@@ -25,7 +25,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile
-from topmast.service.regions import LogChunk, read_chunk
+from topmast.ports import LogPage
 from topmast.service.warnings import quotas_beyond
 from topmast.traces.throughputs import read_throughputs
 
@@ -174,9 +174,9 @@ def _queue_endpoint(system: ControlPlane, region: str) -> LinkEndpoint:
 
 def _log(
     system: RegionProcess, job: str, epoch: int, rank: int, offset: int, limit: int
-) -> LogChunk | None:
-    for engine in list(system.engines.values()):
-        path = engine.log_path(job, epoch, rank)
-        if path is not None:
-            return read_chunk(path, offset, limit, epoch, over=True)
+) -> LogPage | None:
+    for folder in folders_in(system.state / ENGINES):
+        page = system.read_log(folder.name, job, epoch, rank, offset, limit)
+        if page is not None:
+            return page
     return None

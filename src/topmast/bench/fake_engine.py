@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 import httpx
@@ -23,7 +22,7 @@ from topmast.cli import Root
 from topmast.cli import main as cli_main
 from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
-from topmast.ports import Engine, Post
+from topmast.ports import Engine, LogPage, Post
 
 
 class FakeEngine(Engine):
@@ -59,7 +58,11 @@ class FakeEngine(Engine):
     def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         """Hosts that are not there come and go without a word."""
 
-    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
+    def admits(self, leader: int) -> bool:
+        """There is one leader."""
+        return True
+
+    def read_log(self, job: str, epoch: int, rank: int, offset: int, limit: int) -> LogPage | None:
         """Nothing is written."""
         return None
 

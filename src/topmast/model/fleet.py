@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+
+from topmast.model.absent import given
+from topmast.model.engines import PROCESSES, Capability, Deadlines
 
 
 class HostSpec(Struct, frozen=True):
@@ -29,6 +32,27 @@ class ClusterSpec(Struct, frozen=True):
     hosts: tuple[HostSpec, ...]
     engine: str = "local"
     options: dict[str, str] = {}
+    image: str | UnsetType = UNSET
+    """The container image of jobs that name none; absent: they run without."""
+    paths: dict[str, str] | UnsetType = UNSET
+    """Folders of this machine, and where the cluster's hosts have the same; absent: all as here."""
+    capabilities: tuple[Capability, ...] | UnsetType = UNSET
+    """Of its engine, told by the process that reads the fleet file; absent: as `PROCESSES`."""
+    deadlines: Deadlines | UnsetType = UNSET
+    """Of its engine with the options, told likewise; absent: the default."""
+
+    def can(self, capability: Capability) -> bool:
+        """Whether its engine has a capability."""
+        return capability in given(self.capabilities, PROCESSES)
+
+    def path_there(self, path: str) -> str:
+        """Where its hosts have what is at an absolute path here: by the longest folder mapped."""
+        mapped = given(self.paths, {})
+        for here in sorted(mapped, key=len, reverse=True):
+            inside = path[len(here.rstrip("/")) :]
+            if path.startswith(here.rstrip("/")) and (not inside or inside.startswith("/")):
+                return mapped[here].rstrip("/") + inside
+        return path
 
 
 class RegionSpec(Struct, frozen=True):

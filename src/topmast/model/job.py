@@ -150,6 +150,8 @@ class JobSpec(Struct, frozen=True, gc=False):
     """How long after its submission it should have ended."""
     skew: float | None = None
     """The share of the model's parameters in its largest tensor; None: not known."""
+    image: str | UnsetType = UNSET
+    """The container image that its tasks run in; absent: that of the cluster, if it has one."""
     work: str | UnsetType = UNSET
     """Its name in a table of measured speeds, if there is one."""
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -15,7 +12,8 @@ import structlog
 from msgspec import Struct
 
 from topmast.fast.region import RegionalPlacer
-from topmast.model.errors import NotFound, TopmastError
+from topmast.model.errors import TopmastError
+from topmast.ports import LogPage
 from topmast.runtime.machines import Machines, RegionState
 
 FRESH_S = 0.2
@@ -128,7 +126,7 @@ class Regions:
 
     def log(
         self, region: str, job: str, epoch: int, rank: int, offset: int, limit: int
-    ) -> LogChunk | None:
+    ) -> LogPage | None:
         """A piece of a task's output in another process's region; None if there is none. Blocks."""
         where: dict[str, str | int] = {
             "job": job, "epoch": epoch, "rank": rank, "offset": offset, "limit": limit,
@@ -139,24 +137,4 @@ class Regions:
             log.info("this region's placer has the output", region=region, why=str(error))
             return None
         complete, data = data[:1] == b"1", data[1:]
-        return LogChunk(data, offset + len(data), epoch, complete)
-
-
-def read_chunk(path: Path, offset: int, limit: int, epoch: int, over: bool) -> LogChunk:
-    """A piece of a file; complete when it is the last, and ``over`` says that no more is written.
-
-    Raises NotFound when it is no file: a task may have put a link or a pipe in its place.
-    """
-    try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFound(f"the output cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise NotFound("the output cannot be read: the task put something else in its place")
-    with os.fdopen(number, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(min(max(0, offset), size))
-        data = file.read(max(0, min(limit, 1 << 20)))
-        end = file.tell()
-    return LogChunk(data, end, epoch, over and end >= size)
+        return LogPage(data, offset + len(data), complete)

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,7 +26,7 @@ from topmast.model.files.jobfile import faults_in_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, HostState
-from topmast.ports import Clock, Journal, Mover
+from topmast.ports import Clock, Journal, LogPage, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
 from topmast.service.arrivals import Arrivals
@@ -37,13 +37,15 @@ from topmast.service.event_stream import EventStream
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import Forecasts, with_start
 from topmast.service.live_progress import LiveProgress
-from topmast.service.regions import LogChunk, Regions, read_chunk
+from topmast.service.regions import LogChunk, Regions
 from topmast.service.usage import KEYS, running_rows, usage
 from topmast.service.warnings import warnings_of
 
 T = TypeVar("T")
-LogPath = Callable[[str, str, int, int], Path | None]
-"""The file with a task's output: (cluster, job, attempt, rank) -> path, if this machine has it."""
+ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
+"""A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
+
+Read = Callable[[str, int, int, int, int], LogPage | None]
 
 MAX_BULK = 100_000
 MAX_WARNINGS = 20
@@ -58,7 +60,7 @@ class Service:
         runtime: Runtime,
         journal: Journal,
         clock: Clock,
-        log_path: LogPath,
+        read_log: ReadLog,
         mover: Mover,
         blobs: Blobs,
         live_progress: LiveProgress,
@@ -72,7 +74,7 @@ class Service:
         self.machines = runtime.machines
         self.journal = journal
         self.clock = clock
-        self.log_path = log_path
+        self.read_log = read_log
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
         self.live_progress = live_progress
@@ -304,15 +306,14 @@ class Service:
             found = next((r for r in rows if r.epoch == epoch), None)
             cluster, region = (found.cluster, found.region) if found else (None, None)
         if region is not None and self.regions.is_apart(region):
-            chunk = await asyncio.to_thread(
-                self.regions.log, region, job, epoch, task, offset, limit
-            )
-            chunk = chunk or LogChunk(b"", offset, epoch, True)
-            return msgspec.structs.replace(chunk, complete=over and chunk.complete)
-        path = self.log_path(cluster, job, epoch, task) if cluster else None
-        if path is None:
+            read: Read = partial(self.regions.log, region)
+        elif cluster:
+            read = partial(self.read_log, cluster)
+        else:
             return LogChunk(b"", 0, epoch, over)
-        return await asyncio.to_thread(read_chunk, path, offset, limit, epoch, over)
+        page = await asyncio.to_thread(read, job, epoch, task, offset, limit)
+        page = page or LogPage(b"", offset, complete=True)
+        return LogChunk(page.data, page.next_offset, epoch, over and page.complete)
 
     # --- the fleet ------------------------------------------------------------------------------
 

@@ -1,19 +1,15 @@
 """Small parts of the service: usage, the live_progress, the event_stream."""
 
 import asyncio
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from topmast.model import ids
-from topmast.model.errors import NotFound
 from topmast.model.messages import CopyProgress, HostUp, Progress
 from topmast.ports import AttemptRow, HistoryRow
 from topmast.service.event_stream import KEPT, EventStream
 from topmast.service.live_progress import LiveProgress
-from topmast.service.regions import LogChunk, read_chunk
 from topmast.service.usage import usage
 
 # --- the event_stream ------------------------------------------------------------------------------------------
@@ -183,24 +179,3 @@ def test_a_reader_who_leaves_is_forgotten() -> None:
         return len(event_stream._readers)
 
     assert asyncio.run(leave()) == 0
-
-
-# --- output of tasks ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe", "folder"])
-def test_output_that_a_task_replaced_is_not_read(tmp_path: Path, kind: str) -> None:
-    """Neither another file is served in its place, nor is a writer waited for."""
-    output, secret = tmp_path / "0.log", tmp_path / "secret"
-    secret.write_bytes(b"secret")
-    if kind == "pipe":
-        os.mkfifo(output)
-    elif kind == "folder":
-        output.mkdir()
-    else:
-        output.symlink_to(secret if kind == "link" else tmp_path / "nowhere")
-    with pytest.raises(NotFound, match="the output cannot be read"):
-        read_chunk(output, 0, 100, 1, over=True)
-    output.rmdir() if kind == "folder" else output.unlink()
-    output.write_bytes(b"output")
-    assert read_chunk(output, 0, 100, 1, over=True) == LogChunk(b"output", 6, 1, True)

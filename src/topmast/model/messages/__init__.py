@@ -26,7 +26,9 @@ from topmast.model.messages.clusters import (
 )
 from topmast.model.messages.engines import (
     Checkpointed,
+    HostClosed,
     HostDown,
+    HostOpened,
     HostUp,
     ListTasks,
     Progress,
@@ -38,9 +40,11 @@ from topmast.model.messages.engines import (
     StartGang,
     StopTasks,
     SuspendGang,
+    TaskEvicted,
     TaskExited,
     TaskList,
     TaskLost,
+    TaskPreparing,
     TaskReport,
     TaskStarted,
     TruthTask,
@@ -112,6 +116,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
+    | TaskEvicted | HostClosed | HostOpened
     | TaskList | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced | ProgressReport
     | DropLeases | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
@@ -155,7 +160,9 @@ __all__ = [
     "GrowTree",
     "Heard",
     "HostChanged",
+    "HostClosed",
     "HostDown",
+    "HostOpened",
     "HostUp",
     "HostsMoved",
     "LaunchGang",
@@ -194,9 +201,11 @@ __all__ = [
     "StopTasks",
     "SubmitJobs",
     "SuspendGang",
+    "TaskEvicted",
     "TaskExited",
     "TaskList",
     "TaskLost",
+    "TaskPreparing",
     "TaskReport",
     "TaskStarted",
     "ToPlacer",

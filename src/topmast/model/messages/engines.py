@@ -101,6 +101,28 @@ class TaskLost(Message, frozen=True):
     """Its host did not cause that: the next attempt may use it."""
 
 
+class TaskEvicted(Message, frozen=True):
+    """The task was ended by the cluster's own people or scheduler; nothing of it runs any more.
+
+    Preempted, evicted, timed out or cancelled there: neither the job nor the host is at fault.
+    """
+
+    job: str
+    epoch: int
+    rank: int
+    why: str
+
+
+class TaskPreparing(Message, frozen=True):
+    """The task has not started yet, for a reason. Shown to people, never journalled."""
+
+    job: str
+    epoch: int
+    rank: int
+    why: str
+    """In the words of the cluster: "pulling image", "ReqNodeNotAvail"; the last one counts."""
+
+
 class Checkpointed(Message, frozen=True):
     """A task reported a checkpoint."""
 
@@ -140,6 +162,22 @@ class HostUp(Message, frozen=True):
     host: str
 
 
+class HostClosed(Message, frozen=True):
+    """The cluster gives the host no new work (drained, cordoned, used by others); work goes on.
+
+    A cluster that cannot be trusted for now closes all its hosts.
+    """
+
+    host: str
+    why: str
+
+
+class HostOpened(Message, frozen=True):
+    """The cluster gives the host work again."""
+
+    host: str
+
+
 class TruthTask(Struct, frozen=True):
     """One task as an engine knows it."""
 
@@ -151,13 +189,17 @@ class TruthTask(Struct, frozen=True):
     """Of a task that has ended; None: it left no exit status."""
     at_s: float = 0.0
     report: TaskReport = TaskReport()
+    evicted: str | UnsetType = UNSET
+    """Why the cluster's own people or scheduler ended it, if they did."""
 
 
 class TaskList(Message, frozen=True, tag="EngineTruth"):
-    """Everything an engine runs, or ran and has not forgotten, and its hosts that are down."""
+    """Everything an engine runs, or ran and has not forgotten, and its hosts that take no work."""
 
     tasks: tuple[TruthTask, ...]
     down_hosts: tuple[str, ...] = ()
+    closed_hosts: dict[str, str] | UnsetType = UNSET
+    """Why, by host; absent: none is closed."""
 
 
 class Progress(Message, frozen=True):

@@ -22,6 +22,7 @@ from typing import Annotated
 import structlog
 from msgspec import Meta, Struct
 
+from topmast.adapters.engines.leader import LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import AgentState, Host, launch_agents
@@ -30,10 +31,12 @@ from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, make_pla
 from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
+from topmast.adapters.engines.pages import read_page
+from topmast.model.engines import PROCESSES
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.ids import attempt_name
 from topmast.model.messages import HostDown, HostUp, ProgressReport, StartGang, TaskList, TaskLost
-from topmast.ports import Capability, Engine, Post, Site
+from topmast.ports import Engine, LogPage, Post, Site
 
 LOOK_S = 0.05
 REAP_S = 0.02
@@ -63,7 +66,7 @@ class LocalOptions(Struct, frozen=True):
 class LocalEngine(Engine):
     """An engine with processes as hosts and as tasks. See docs/internals."""
 
-    capabilities = frozenset({Capability.SUSPEND})
+    capabilities = PROCESSES
     options_type = LocalOptions
 
     _options: LocalOptions
@@ -76,6 +79,7 @@ class LocalEngine(Engine):
                 raise ValueError(f"host {host.name!r}: the name cannot be that of a folder")
         super().__init__(cluster, folder, site, options)
         self._layout = Layout(folder.absolute())
+        self._fence = LeaderFence(self._layout.root)
         self._python = sys.executable
         self._commands: deque[Callable[[], None]] = deque()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -128,8 +132,21 @@ class LocalEngine(Engine):
         """Have these hosts and no others from now on; nothing runs on those that go."""
         self._do(partial(self._set_hosts, tuple(host.name for host in hosts)))
 
-    def log_path(self, job: str, epoch: int, rank: int) -> Path | None:
-        return files.log_of(self._layout, job, epoch, rank)
+    def admits(self, leader: int) -> bool:
+        return self._fence.admits(leader)
+
+    def read_log(self, job: str, epoch: int, rank: int, offset: int, limit: int) -> LogPage | None:
+        return self.read_stored_log(self._layout.root, job, epoch, rank, offset, limit)
+
+    @classmethod
+    def read_stored_log(
+        cls, folder: Path, job: str, epoch: int, rank: int, offset: int, limit: int
+    ) -> LogPage | None:
+        return read_page(Layout(folder).log(f"{job}.{epoch}.{rank}"), offset, limit)
+
+    @classmethod
+    def stored_epochs(cls, folder: Path) -> dict[str, int]:
+        return files.epochs_in(Layout(folder))
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
         """The process that stands for a host while it is up, and whether it was halted.

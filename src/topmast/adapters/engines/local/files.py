@@ -86,12 +86,6 @@ class Layout:
         return self.hosts / host
 
 
-def log_of(layout: Layout, job: str, epoch: int, rank: int) -> Path | None:
-    """The file with a task's output, also without an engine; None when there is none."""
-    file = layout.log(f"{job}.{epoch}.{rank}")
-    return file if os.path.lexists(file) else None
-
-
 def is_attempt(name: str) -> bool:
     """Whether a file may be named after an attempt: other things may lie about."""
     return _ATTEMPT.fullmatch(name) is not None
