@@ -115,8 +115,15 @@ class Index:
         """The numbers of a cluster, one for each time slice; none if it is not known. O(slices)."""
         return self._numbers.get((region, cluster), [])
 
+    def hosts_in(self, section: int) -> I64:
+        """The rows of the hosts of a section, in order."""
+        a = self.arrays
+        return a.members[a.member_start[section] : a.member_start[section + 1]]
+
     def rows_of(self, hosts: Sequence[str]) -> list[int]:
         """The rows of these hosts, in every slice. O(names * regions)."""
+        if not hosts:
+            return []  # as for most jobs: not one look for each region
         return [p.first_row + row for p in self.parts for row in p.rows_of(hosts)]
 
     def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:

@@ -176,7 +176,7 @@ class PlainPreemption:
         """What a section offers for the gang under some decisions."""
         q = self.question
         start = q.cluster_cost[cluster] + q.choice_cost[at] + q.level_cost[level]
-        hosts = self._hosts(section)
+        hosts = self.index.hosts_in(section)
         taken: Ints = np.zeros(len(hosts), np.int64)
         paid, bound, truth, branch = self._offer_to(hosts, taken, at, decisions)
         return Offer(
@@ -204,7 +204,7 @@ class PlainPreemption:
 
     def _cleared(self, cluster: int, at: int, section: int, decisions: Decisions) -> Cleared:
         """The place that these decisions lead to."""
-        hosts = self._hosts(section)
+        hosts = self.index.hosts_in(section)
         taken: Ints = np.zeros(len(hosts), np.int64)
         self._offer_to(hosts, taken, at, decisions)
         used = np.flatnonzero(taken)
@@ -213,7 +213,3 @@ class PlainPreemption:
         return Cleared(
             cluster, self.choices[at], hosts[used].tolist(), taken[used].tolist(), sorted(victims)
         )
-
-    def _hosts(self, section: int) -> Ints:
-        start = self.arrays.member_start
-        return self.arrays.members[start[section] : start[section + 1]]

@@ -129,9 +129,9 @@ def best_seats(
         if index.slices is not None and room is None:
             rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
     else:
-        if room is None:
-            room = _room(index, ask, choices)
-        rows, tasks = _spread(index, question, room[at_choice], choice, place, costs)
+        hosts = index.hosts_in(int(place))
+        free = _free_room(index, hosts, choice) if room is None else room[at_choice]
+        rows, tasks = _spread(index, question, free, choice, hosts, costs)
     return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
@@ -212,6 +212,13 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     return room
 
 
+def _free_room(index: Index, hosts: Ints, choice: Choice) -> Ints:
+    """As `_room`, for a gang that only free GPUs limit, on some hosts of its model. O(hosts)."""
+    room: Ints = np.zeros(len(index.arrays.whole), np.int64)
+    room[hosts] = index.arrays.whole[hosts] // choice.gpus * index.arrays.available[hosts]
+    return room
+
+
 def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Ints) -> Loads:
     """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
     space = index.workspace(Workspace)
@@ -237,15 +244,13 @@ def _spread(
     question: Question,
     room: Ints,
     choice: Choice,
-    section: int,
+    hosts: Ints,
     costs: Loads,
 ) -> tuple[list[int], list[int]]:
-    """The hosts of the winning section that are used, and how many tasks each takes."""
-    arrays = index.arrays
-    hosts = arrays.members[arrays.member_start[section] : arrays.member_start[section + 1]]
+    """Which hosts of the winning section are used, and how many tasks each takes."""
     taken: Ints = np.zeros(len(hosts), np.int64)
     limited_kernels.seat(
-        arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken, costs
+        index.arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken, costs
     )
     used = np.flatnonzero(taken)
     return hosts[used].tolist(), taken[used].tolist()
