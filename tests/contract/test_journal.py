@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.support import postgresql
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
 from topmast.adapters.store.journal import _crc_without_time
 from topmast.adapters.store.retention import Past
@@ -23,7 +24,6 @@ from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record, Snapshot
 
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
-POSTGRESQL = "TOPMAST_TEST_POSTGRESQL"
 NOTHING = Audit()
 LAST_ONLY, NEWEST_TWO = Past(newest=1, age_s=-1.0), Past(age_s=-1.0)
 
@@ -43,6 +43,12 @@ class Store:
             connection.execute(statement)
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str | None]:
+    with postgresql.server() as url:
+        yield url
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "sqlite":
@@ -50,9 +56,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
         yield Store(str(path), engine)
         return
-    if POSTGRESQL not in os.environ:
-        pytest.skip(f"{POSTGRESQL} names no PostgreSQL server")
-    server = sa.make_url(os.environ[POSTGRESQL]).set(drivername="postgresql+psycopg")
+    url_of_server = request.getfixturevalue("postgres")
+    if url_of_server is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = sa.make_url(url_of_server).set(drivername="postgresql+psycopg")
     name = f"topmast_test_{os.getpid()}_{random.randrange(10**9)}"
     admin = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with admin.connect() as connection:

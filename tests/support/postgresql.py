@@ -1,0 +1,62 @@
+"""A PostgreSQL server of the tests' own: in a folder, on a socket there, without a port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NAMED = "TOPMAST_TEST_POSTGRESQL"
+"""The variable with the URL of a server to use instead."""
+PLACES = ("/usr/lib/postgresql", "/usr/pgsql", "/usr/local/pgsql")
+"""Where packages put programs that are in no search path."""
+
+
+def programs() -> Path | None:
+    """The folder of ``initdb`` and ``pg_ctl`` of the newest version there is."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    near = [file.parent for place in PLACES for file in Path(place).glob("**/bin/initdb")]
+    return max(near, key=lambda folder: [int(p) for p in folder.parts if p.isdigit()], default=None)
+
+
+@contextmanager
+def server() -> Iterator[str | None]:
+    """The URL of a server, which ends with the block; None where there is no PostgreSQL."""
+    if NAMED in os.environ:
+        yield os.environ[NAMED]
+        return
+    folder = programs()
+    if folder is None:
+        yield None
+        return
+    # A socket's path may have 107 characters, and those of pytest's folders are longer.
+    with tempfile.TemporaryDirectory(prefix="pg") as place:
+        as_user = _unprivileged(place)
+        data = f"{place}/data"
+        _run([*as_user, f"{folder}/initdb", "-D", data, "-U", "tests", "-A", "trust", "-N"])
+        options = f"-c listen_addresses='' -c unix_socket_directories={place}"
+        control = [*as_user, f"{folder}/pg_ctl", "-D", data, "-w", "-t", "100"]
+        _run([*control, "-l", f"{data}/server.log", "-o", options, "start"])
+        try:
+            yield f"postgresql://tests@/postgres?host={place}"
+        finally:
+            _run([*control, "-m", "immediate", "stop"])
+
+
+def _unprivileged(place: str) -> list[str]:
+    """The words before a command that root may not run: PostgreSQL refuses to be root."""
+    if os.geteuid() != 0:
+        return []
+    shutil.chown(place, "nobody")
+    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+
+
+def _run(words: list[str]) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
