@@ -9,9 +9,9 @@ N      ?= 300
 PYTEST := $(PY) -m pytest -q -m "not slow"
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
-# Tests in these folders start real processes, and so run one at a time.
+# Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
+# wait: two run at a time, after those that need all of a core.
 REAL_PROCESSES := tests/contract tests/integration tests/crash
-# All but one: the pages of the documentation mostly wait, each in a folder and on a port of its own.
 PAGES_TEST := tests/integration/test_pages.py
 
 RUNTIME := $(VENV)/.runtime
@@ -38,7 +38,7 @@ else
 	@$(PY) -m topmast.adapters.kernels
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
-	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist load $(PAGES_TEST)
 	@$(PY) -m tests.support.skips $(SKIPS)
 endif
