@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check -qq
 N      ?= 300
 
-PYTEST := $(PY) -m pytest -q -m "not slow"
+PYTEST := $(PY) -m pytest -q -m "not slow and not slurm"
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-slurm slurm-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,12 @@ endif
 test-all: $(DEV) ## the same, and fail if a test was skipped
 	@$(MAKE) --no-print-directory test
 	@$(PY) -m tests.support.skips --none $(SKIPS)
+
+slurm-tools: $(DEV) ## install Slurm, from Debian's packages
+	@$(PY) -m tests.support.slurmlab install
+
+test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
+	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }

@@ -1,0 +1,132 @@
+"""What is submitted: the arguments of ``sbatch``, and the script that it reads from stdin.
+
+The script carries the ticket and the runner, so that no shared file system is needed. Only the
+owner of a job and Slurm itself can read a script; arguments, names and the environment, which
+others may see, say nothing secret. ``srun`` hands the script to one process on each host, by its
+standard input; that unpacks the runner, and becomes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import shlex
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from topmast.adapters.engines.far.launcher import Part, Refused
+from topmast.adapters.engines.far.slurm.options import SlurmOptions
+
+MIB = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_WIDTH = 120
+
+BOOT = """
+import base64, hashlib, json, os, sys, tempfile, zlib
+text = sys.stdin.read().split("#TOPMAST\\n")[1].replace("#", "")
+bundle = json.loads(zlib.decompress(base64.b64decode(text)))
+runner = bundle["runner"].encode()
+folder = os.path.join(tempfile.gettempdir(), "topmast-%d" % os.getuid())
+try:
+    os.mkdir(folder, 0o700)
+except FileExistsError:
+    seen = os.lstat(folder)
+    if seen.st_uid != os.getuid() or seen.st_mode & 0o170077 != 0o040000:
+        folder = tempfile.mkdtemp(prefix="topmast-")
+path = os.path.join(folder, "runner-%s.py" % hashlib.sha256(runner).hexdigest())
+if not os.path.exists(path):
+    number, draft = tempfile.mkstemp(dir=folder)
+    with os.fdopen(number, "wb") as file:
+        file.write(runner)
+    os.replace(draft, path)
+reader, writer = os.pipe()
+os.write(writer, json.dumps(bundle["ticket"]).encode())
+os.close(writer)
+os.dup2(reader, 0)
+os.close(reader)
+host = bundle["hosts"][os.environ["SLURMD_NODENAME"]]
+os.execv(sys.executable, [sys.executable, path, "-", host])
+"""
+"""Runs on each host. It keeps one copy of a runner there for all parts, in a folder that only its
+owner can write to; the ticket goes through a pipe, which holds more than any ticket has."""
+
+
+def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[str]:
+    """How ``sbatch`` is called for ``part`` on ``hosts``, as Slurm names them."""
+    _check(part, hosts)
+    cpus, memory_mib = _cpus(part, options), _memory_mib(part, options)
+    given = {
+        "job-name": part.name,
+        "nodelist": ",".join(hosts),
+        "nodes": str(len(hosts)),  # without it Slurm may add hosts to the list
+        "ntasks": str(len(hosts)),
+        "ntasks-per-node": "1",
+        "chdir": "/",
+        "output": "/dev/null",
+        "error": "/dev/null",
+        "propagate": "NONE",
+        # Before a limit ends it, Slurm tells the runner so early that tasks have their grace.
+        "signal": f"TERM@{min(math.ceil(part.ticket.grace_s), 65_535)}",
+    }
+    if part.gpus:
+        kind = options.gpu_type(part.model)
+        given["gres"] = f"gpu:{kind}:{part.gpus}" if kind else f"gpu:{part.gpus}"
+    if cpus:
+        given["cpus-per-task"] = str(cpus)
+    if memory_mib:
+        given["mem"] = f"{memory_mib}M"
+    if part.limit_s is not None:
+        given["time"] = str(max(1, math.ceil(part.limit_s / 60)))
+    elif options.time_limit:
+        given["time"] = options.time_limit
+    for option in ("partition", "account", "qos", "wckey", "reservation", "constraint"):
+        if said := options.of_tenant(option, part.tenant):
+            given[option] = said
+    flags = ["--parsable", "--hold", "--no-requeue", "--no-kill"]
+    if options.exclusive:
+        flags.append("--exclusive")
+    return ["sbatch", *flags, *(f"--{name}={value}" for name, value in given.items())]
+
+
+def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str) -> str:
+    """The script of ``part``: it starts one runner on each of its hosts."""
+    count, cpus = str(len(hosts)), _cpus(part, options)
+    step = ["srun", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--mpi=none"]
+    if cpus:
+        step.append(f"--cpus-per-task={cpus}")
+    # Hosts that are done, failed or lost end nothing on the others: that is for the runners to say.
+    step += ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"]
+    step += [options.python, "-I", "-c", BOOT]
+    bundle = {
+        "ticket": msgspec.to_builtins(part.ticket),
+        "runner": runner,
+        "hosts": dict(zip(hosts, part.hosts, strict=True)),
+    }
+    packed = base64.b64encode(zlib.compress(json.dumps(bundle).encode(), 9)).decode()
+    lines = [f"#{packed[at : at + _WIDTH]}" for at in range(0, len(packed), _WIDTH)]
+    return "\n".join(["#!/bin/sh", f'exec {shlex.join(step)} <"$0"', "#TOPMAST", *lines, ""])
+
+
+def _check(part: Part, hosts: Sequence[str]) -> None:
+    """What Slurm would take and mean otherwise is refused here."""
+    if not _NAME.fullmatch(part.name):
+        raise Refused(f"{part.name!r} is not a name of a part")
+    for host in hosts:
+        if not _HOST.fullmatch(host):  # brackets would be a range
+            raise Refused(f"{host!r} is not a name of a host in Slurm")
+        if hosts.count(host) > 1:  # Slurm would add another host
+            raise Refused(f"host {host} is named twice")
+
+
+def _cpus(part: Part, options: SlurmOptions) -> int:
+    return math.ceil(part.cpus or part.gpus * options.cpus_per_gpu)
+
+
+def _memory_mib(part: Part, options: SlurmOptions) -> int:
+    asked_mib = math.ceil(part.memory_bytes / MIB)
+    return asked_mib or part.gpus * options.memory_mib_per_gpu

@@ -1,0 +1,140 @@
+"""Slurm's commands: run with a clean environment and a time limit, their failures told apart.
+
+A command that failed either *refused* (Slurm said no, and nothing was made) or got no answer
+(*unreachable*: what was asked may have happened). What is not known to be silence is a refusal,
+because Slurm names the errors of its transport by few fixed texts (``slurm_errno.c``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from topmast.adapters.engines.far.launcher import Refused, Unreachable
+from topmast.adapters.engines.far.slurm.options import SlurmOptions
+
+OLDEST = (20, 11)
+"""The first version that has every option used here."""
+_SILENCE = re.compile(
+    r"unable to contact|timed out|unable to resolve|connect failure|(send|receive) failure"
+    r"|connection (failure|refused|reset|timed out)|shutdown failure|zero bytes|standby mode"
+    r"|header lengths|unexpected message|temporarily unable|resource temporarily unavailable"
+    r"|try again|munge|authentication|credential|no route to host|network is unreachable"
+    r"|configuration.*(fetch|source)|io error|i/o error|broken pipe|protocol version",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(r"slurm[\w-]*\s+(\d+)\.(\d+)")
+_LONGEST = 400
+
+REMEDIES = (
+    ("invalid partition", "see `sinfo -s`, and set option `partition` of the cluster"),
+    ("account/partition", "see `sacctmgr show assoc`, and set option `account` of the cluster, "
+     "or `account.TENANT` for one tenant"),
+    ("invalid account", "see `sacctmgr show assoc`, and set option `account`"),
+    ("qos", "see `sacctmgr show qos`, and set option `qos` of the cluster or `qos.TENANT`"),
+    ("node name", "hosts of the fleet file must be called as `sinfo -N` calls them: "
+     "`topmast fleet discover slurm` writes them"),
+    ("feature", "see `sinfo -o '%N %f'`, and set option `constraint`"),
+    ("reservation", "see `scontrol show reservation`, and set option `reservation`"),
+    ("wckey", "set option `wckey`"),
+    ("generic resource", "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`"),
+    ("time limit", "ask for less time, or choose another partition"),
+    ("permission", "the account that runs Topmast needs the right to submit there"),
+)  # fmt: skip
+"""What to do, by what a refusal of Slurm speaks of."""
+
+
+def refused(said: str) -> Refused:
+    """A refusal in Slurm's words, with a remedy where one is known."""
+    words = _plain(said)
+    remedy = next((text for word, text in REMEDIES if word in words.lower()), "")
+    return Refused(f"{words} ({remedy})" if remedy else words)
+
+
+class Commands:
+    """Runs Slurm's commands for one cluster."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+        self._checked = False
+
+    def ask(self, *argv: str, text: str = "") -> str:
+        """What a command prints. Raises `Refused`, `Unreachable`."""
+        self._check_version()
+        return self._run(argv, text)
+
+    def look(self, *argv: str) -> str:
+        """What a command prints that only asks: whatever fails, there is no answer."""
+        try:
+            return self.ask(*argv)
+        except Refused as error:
+            raise Unreachable(str(error)) from None
+
+    def _check_version(self) -> None:
+        """An option that a version does not know could be ignored: such a version is not used."""
+        if self._checked:
+            return
+        said = self._run(("sbatch", "--version"), "")
+        found = _VERSION.search(said)
+        if found is None:
+            raise Unreachable(f"sbatch --version says {_plain(said)!r}: this is not Slurm")
+        if (int(found[1]), int(found[2])) < OLDEST:
+            raise Unreachable(f"Slurm {found[1]}.{found[2]} is too old: 20.11 or newer is needed")
+        self._checked = True
+
+    def _run(self, argv: Sequence[str], text: str) -> str:
+        limit_s, command = self._options.command_s, argv[0]
+        if any("\0" in word for word in argv):
+            raise Refused(f"{command}: an argument with NUL")
+        program = str(Path(self._options.bin) / command) if self._options.bin else command
+        try:
+            process = subprocess.Popen(
+                [program, *argv[1:]],
+                env=self._env(),
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            remedy = "install Slurm's client commands, or set option `bin`"
+            raise Unreachable(f"{program}: {error.strerror} ({remedy})") from None
+        try:
+            out, err = process.communicate(text.encode(), timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            _, err = process.communicate()
+            last = _plain(err.decode("utf-8", "replace"))
+            said = f": {last}" if last else ""
+            raise Unreachable(f"{command} did not answer within {limit_s:g} s{said}") from None
+        if process.returncode == 0:
+            return out.decode("utf-8", "replace")
+        said = _plain(err.decode("utf-8", "replace")) or f"status {process.returncode}"
+        if process.returncode < 0 or _SILENCE.search(said):
+            raise Unreachable(f"{command}: {said}")
+        raise refused(said)
+
+    def _env(self) -> dict[str, str]:
+        """Nothing of Topmast's own environment: a job would inherit it, and users could read it."""
+        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+        env["SLURM_TIME_FORMAT"] = "%s"  # seconds of the epoch, whatever the zone
+        for name in ("HOME", "USER", "LOGNAME"):
+            if name in os.environ:
+                env[name] = os.environ[name]
+        conf = self._options.conf or os.environ.get("SLURM_CONF", "")
+        return {**env, "SLURM_CONF": conf} if conf else env
+
+
+def _plain(said: str) -> str:
+    """An answer in one line without control characters, and not too long."""
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    text = "; ".join(line for line in lines if line)
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,168 @@
+"""The launcher for Slurm: a part is a batch job, submitted held."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import cache
+from importlib import resources
+from typing import ClassVar
+
+from topmast.adapters.engines.far.launcher import (
+    Host,
+    Launcher,
+    Listed,
+    Part,
+    Refused,
+    State,
+    Unreachable,
+)
+from topmast.adapters.engines.far.slurm.batch import arguments, script
+from topmast.adapters.engines.far.slurm.commands import Commands
+from topmast.adapters.engines.far.slurm.listings import (
+    HOST_FORMAT,
+    JOB_FORMAT,
+    read_hosts,
+    read_jobs,
+)
+from topmast.adapters.engines.far.slurm.options import SlurmOptions
+from topmast.model.fleet import ClusterSpec
+
+_GONE = ("invalid job id", "already finished", "already completing", "job has finished")
+"""What Slurm says of a job for which there is nothing left to do."""
+
+
+class SlurmLauncher(Launcher):
+    """Asks one Slurm cluster, by its commands."""
+
+    options_type: ClassVar = SlurmOptions
+    many_hosts: ClassVar = True
+    exact_gpus: ClassVar = False
+
+    def __init__(self, cluster: ClusterSpec, fleet: str, options: SlurmOptions) -> None:
+        super().__init__(cluster, fleet, options)
+        self._options: SlurmOptions = options
+        self._commands = Commands(options)
+        self._names = {self._called(host.name): host.name for host in cluster.hosts}
+        self._lock = threading.Lock()
+        self._told: dict[tuple[str, float], float] = {}
+        """When each part was first sent SIGTERM, by our monotonic clock."""
+        self._timers: dict[tuple[str, float], threading.Timer] = {}
+
+    def submit(self, part: Part) -> None:
+        hosts = [self._called(host) for host in part.hosts]
+        argv = arguments(part, hosts, self._options)
+        text = script(part, hosts, self._options, _runner())
+        self._commands.ask(*argv, text=text)
+
+    def release(self, listed: Listed) -> None:
+        self._signal("scontrol", "release", listed.id)
+
+    def cancel(self, listed: Listed, grace_s: float) -> None:
+        """As the base says. Runners are told first, and ended when their grace has passed.
+
+        A plain `scancel` is that end: Slurm sends SIGTERM again, and SIGKILL after the site's
+        KillWait (``--signal=KILL`` does the same). Never ``--full`` or ``--batch``: they kill tasks
+        at once.
+        """
+        state = self._state(listed)
+        if state in (State.HELD, State.WAITING):
+            self._scancel(listed)
+        if state is not State.RUNNING:
+            return
+        key = (listed.id, listed.submitted_s)
+        with self._lock:
+            first = key not in self._told
+            told_s = self._told.setdefault(key, time.monotonic())
+        left_s = told_s + grace_s - time.monotonic()
+        if first:
+            self._scancel(listed, "--signal=TERM")
+        if left_s > 0:
+            self._later(listed, left_s)
+        else:
+            self._scancel(listed)
+
+    def list(self) -> tuple[Listed, ...]:
+        return read_jobs(self._squeue(), f"tm-{self._fleet}-")
+
+    def hosts(self) -> tuple[Host, ...]:
+        said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", HOST_FORMAT)
+        partitions = (name for text in self._options.partition.values() for name in text.split(","))
+        return read_hosts(said, self._names, partitions)
+
+    def forget(self, listed: Listed) -> None:
+        key = (listed.id, listed.submitted_s)
+        with self._lock:
+            self._told.pop(key, None)
+            timer = self._timers.pop(key, None)
+        if timer:
+            timer.cancel()
+
+    def close(self) -> None:
+        with self._lock:
+            timers = list(self._timers.values())
+            self._timers.clear()
+        for timer in timers:
+            timer.cancel()
+
+    def _called(self, host: str) -> str:
+        """What Slurm calls a host of the fleet file."""
+        return host.removeprefix(self._options.host_prefix)
+
+    def _squeue(self, *only: str) -> str:
+        # All states and partitions: a job that ended is listed for a while (MinJobAge).
+        asked = ("squeue", "--me", "-a", "-h", "-t", "all", "-O", JOB_FORMAT)
+        return self._commands.look(*asked, *only)
+
+    def _state(self, listed: Listed) -> State | None:
+        """How far this part is now; None when it is gone, though its id may be another's."""
+        try:
+            said = self._squeue("-j", listed.id)
+        except Unreachable as error:
+            if _gone(error):
+                return None
+            raise
+        for job in read_jobs(said, listed.name):
+            if (job.name, job.id, job.submitted_s) == (listed.name, listed.id, listed.submitted_s):
+                return job.state
+        return None
+
+    def _scancel(self, listed: Listed, *how: str) -> None:
+        # By id and name: the id alone may be another job's since.
+        self._signal("scancel", *how, f"--name={listed.name}", listed.id)
+
+    def _signal(self, *argv: str) -> None:
+        try:
+            self._commands.ask(*argv)
+        except Refused as error:
+            if not _gone(error):
+                raise
+
+    def _later(self, listed: Listed, wait_s: float) -> None:
+        """End a part when its grace has passed; a shorter one that is given later counts."""
+        key = (listed.id, listed.submitted_s)
+        timer = threading.Timer(wait_s, self._end_if_heard, [listed])
+        timer.daemon = True
+        with self._lock:
+            before = self._timers.pop(key, None)
+            self._timers[key] = timer
+        if before:
+            before.cancel()
+        timer.start()
+
+    def _end_if_heard(self, listed: Listed) -> None:
+        try:
+            if self._state(listed) is State.RUNNING:
+                self._scancel(listed)
+        except (Refused, Unreachable):
+            return  # it is still listed, and so is cancelled again
+
+
+def _gone(error: Exception) -> bool:
+    return any(words in str(error).lower() for words in _GONE)
+
+
+@cache
+def _runner() -> str:
+    """The text of the runner."""
+    return resources.files("topmast.adapters.engines.far").joinpath("runner.py").read_text("utf-8")

@@ -1,0 +1,58 @@
+"""What a fleet file may say below ``options`` of a Slurm cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from topmast.adapters.engines.far.options import FarOptions
+
+ByTenant = dict[str, str]
+"""``account: x`` for all, ``account.TENANT: y`` for one: key "" and key TENANT."""
+ANY_TYPE = "any"
+
+
+class SlurmOptions(FarOptions, frozen=True):
+    """How a site wants jobs to be submitted; what is not said is left to Slurm's defaults."""
+
+    partition: ByTenant = field(default_factory=dict)
+    account: ByTenant = field(default_factory=dict)
+    qos: ByTenant = field(default_factory=dict)
+    wckey: ByTenant = field(default_factory=dict)
+    reservation: ByTenant = field(default_factory=dict)
+    constraint: ByTenant = field(default_factory=dict)
+    gpu: dict[str, str] = field(default_factory=dict)
+    """``gpu.H100: nvidia_h100_80gb``: the site's type of a GPU model; ``any``: its GPUs have none.
+    A model that is not listed is of the type of its own name.
+    """
+    host_prefix: str = ""
+    """What names of hosts in the fleet file have before those of Slurm: for two clusters of which
+    each has a ``node01``.
+    """
+    cpus_per_gpu: Annotated[float, Meta(ge=0)] = 0.0
+    """CPUs for each GPU of a part that asks for none itself; Slurm would give it one."""
+    memory_mib_per_gpu: Annotated[int, Meta(ge=0)] = 0
+    """Memory for each GPU of a part that asks for none itself; Slurm's default may be all."""
+    exclusive: bool = False
+    """Whole hosts: no other job runs beside a part."""
+    time_limit: str = ""
+    """As ``sbatch --time`` says it, for parts without a limit; empty: the partition's default."""
+    conf: str = ""
+    """The path of slurm.conf, where it is not at its usual place."""
+    bin: str = ""
+    """The folder of Slurm's commands, where they are not on PATH."""
+    python: str = "python3"
+    """Python 3.8 or newer on the hosts."""
+    command_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
+    """A command that takes longer is ended: the controller does not answer."""
+
+    def of_tenant(self, option: str, tenant: str) -> str:
+        """What such an option says for jobs of ``tenant``; empty if nothing."""
+        said: ByTenant = getattr(self, option)
+        return said.get(tenant, said.get("", ""))
+
+    def gpu_type(self, model: str) -> str:
+        """What Slurm calls a GPU model; empty if GPUs have no types there."""
+        called = self.gpu.get(model, model)
+        return "" if called == ANY_TYPE else called
