@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "one idempotency key, one job",
         "fast/queue/lifecycle.py",
-        "known = queue.keys.get(event.key) if event.key else None",
+        "known = queue.jobs.keys.get(event.key) if event.key else None",
         "known = None",
         "tests/unit/fast/queue/test_admission.py::test_one_key_admits_once",
     ),

@@ -152,7 +152,7 @@ def test_a_sweep_costs_a_few_messages() -> None:
         world = Twin(fleet(cluster("east-1", hosts=5), cluster("west-1", hosts=5)), profile(), most)
         world.submit(*[job(gpus=1)] * 40)
         assert {record.region for record in world.jobs.values()} == {"east", "west"}
-        asked[most] = world.queue.prefetch.questions
+        asked[most] = world.queue.cycle.prefetch.questions
     assert asked[JOB_BY_JOB] == 80
     assert asked[AHEAD] <= 8
 
@@ -163,9 +163,9 @@ def test_a_full_fleet_costs_a_few_messages() -> None:
     for most in (JOB_BY_JOB, AHEAD):
         world = Twin(fleet(cluster("east-1"), cluster("west-1")), profile(), most)
         world.submit(*[job(gpus=8)] * 4)
-        before = world.queue.prefetch.questions
+        before = world.queue.cycle.prefetch.questions
         world.submit(*[job(gpus=1 + i % 8, count=1 + i // 8, model="H100") for i in range(32)])
-        asked[most] = world.queue.prefetch.questions - before
+        asked[most] = world.queue.cycle.prefetch.questions - before
     assert asked[JOB_BY_JOB] == 2 * 2 * 32
     assert asked[AHEAD] <= 16
 

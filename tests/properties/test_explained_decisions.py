@@ -21,7 +21,7 @@ from tests.support.build import fleet as build_fleet
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.decided import Decided, Rule, points
 from topmast.model.fleet import Fleet, Link
 from topmast.model.job import Accelerator, JobSpec, Resources, TaskGroup, Topology
@@ -275,7 +275,7 @@ def _no_room(scene: Scene, found: re.Match[str]) -> None:
 
 def _no_borrowing(scene: Scene, found: re.Match[str]) -> None:
     spec = None if scene.record is None else scene.record.spec
-    assert spec is None or not scene.world.queue.choices(spec.at_least(), True)
+    assert spec is None or not scene.world.queue.tenancy.choices(spec.at_least(), True)
 
 
 def _copied(scene: Scene, found: re.Match[str]) -> None:
@@ -283,7 +283,7 @@ def _copied(scene: Scene, found: re.Match[str]) -> None:
     (region,) = [r for r in scene.told.regions if r.region == found["region"]]
     assert region.data_bytes > 0
     if found["begun"] == "is being":
-        copies = scene.world.queue.catalogue.copies.values()
+        copies = scene.world.queue.data.catalogue.copies.values()
         assert any(copy.target == found["region"] for copy in copies)
 
 

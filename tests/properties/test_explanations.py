@@ -139,7 +139,7 @@ def _told(world: World, spec: JobSpec) -> Explanation:
 def _placed(world: World, spec: JobSpec) -> bool:
     """Whether a job gets a place now, or its data is on the way to one."""
     (name,) = world.submit(spec)
-    copies = [c for c in world.queue.catalogue.copies.values() if c.dataset in spec.datasets]
+    copies = [c for c in world.queue.data.catalogue.copies.values() if c.dataset in spec.datasets]
     waits = world.reason(name) == "WaitingForData"
     return world.jobs[name].epoch > 0 or (waits and bool(copies))
 
@@ -211,11 +211,11 @@ def change_world(world: World, change: Change) -> None:
             field = "quota" if change.kind is ChangeKind.QUOTA else "borrow_limit"
             world.configure(replace(world.fleet, tenants=_raised(world.fleet, change, field)))
         case ChangeKind.RESIDENCY:
-            record = world.queue.catalogue.datasets[str(change.was)]
+            record = world.queue.data.catalogue.datasets[str(change.was)]
             record.spec = replace(record.spec, allowed=None)
         case ChangeKind.DATA:
             for name in str(change.was).split(", "):
-                world.queue.catalogue.datasets[name].replicas[str(change.to)] = (
+                world.queue.data.catalogue.datasets[name].replicas[str(change.to)] = (
                     ReplicaState.COMPLETE
                 )
 

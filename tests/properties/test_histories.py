@@ -202,7 +202,7 @@ def test_any_moment_of_the_past_can_be_rebuilt(system: Fleet, deeds_done: list[D
 def test_a_dataset_of_any_size_is_priced() -> None:
     """Sizes beyond what 64 bits hold do not stop the queue."""
     world = World(fleet(datasets=(dataset("d", size_bytes=1 << 80),)))
-    assert world.queue.catalogue.cost(["d"], "east", 0.0).barred is not None
+    assert world.queue.data.catalogue.cost(["d"], "east", 0.0).barred is not None
 
 
 @pytest.mark.parametrize("deed", ["submit", "start", "end", "wait", "cancel", "lose", "revive"])

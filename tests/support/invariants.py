@@ -18,8 +18,8 @@ from tests.support.world import World
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
@@ -128,21 +128,25 @@ def check_all(world: World) -> None:
 def check_counters(world: World) -> None:
     """The ledger equals a recount of the attempts held; no quota is exceeded."""
     queue = world.queue
-    fresh = Ledger(queue.ledger.tenants.values())
-    fresh.set_tenants(queue.ledger.tenants.values(), queue.fleet.gpus())
+    fresh = Ledger(queue.tenancy.ledger.tenants.values())
+    fresh.set_tenants(queue.tenancy.ledger.tenants.values(), queue.fleet.gpus())
     for record in world.jobs.values():
         plan = record.plan
         if plan is not None:
             tenant, over_quota = record.spec.tenant, record.over_quota
             for model, milli in plan.held().items():
                 fresh.take(tenant, plan.region, model, milli, over_quota)
-    assert queue.ledger.held == fresh.held, "what tenants held is not what their attempts hold"
-    assert queue.ledger.totals == fresh.totals, "what branches held is not what their attempts hold"
-    by_region, again = queue.ledger.by_region, fresh.by_region
+    assert queue.tenancy.ledger.held == fresh.held, (
+        "what tenants held is not what their attempts hold"
+    )
+    assert queue.tenancy.ledger.totals == fresh.totals, (
+        "what branches held is not what their attempts hold"
+    )
+    by_region, again = queue.tenancy.ledger.by_region, fresh.by_region
     for name in {**by_region, **again}:
         assert by_region.get(name, 0) == again.get(name, 0), name
     for (tenant, model), holding in fresh.held.items():
-        spec = queue.ledger.tenants.get(tenant, TenantSpec(tenant))
+        spec = queue.tenancy.ledger.tenants.get(tenant, TenantSpec(tenant))
         if spec.quota is not None and model:
             assert holding.guaranteed <= spec.quota.get(model, 0) * MILLI, (tenant, model)
         if spec.borrow_limit is not None and model:
@@ -243,7 +247,7 @@ def check_no_inversion(world: World) -> None:
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
             continue
-        if not world.queue.grants.may_start(record.id):
+        if not world.queue.backlog.grants.may_start(record.id):
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)
@@ -259,13 +263,13 @@ def _awaits_copy(world: World, record: JobRecord) -> bool:
     job_class = pending.class_of(record.id)
     waits = world.reason(record.id) == "WaitingForData"
     waits = waits or (job_class is not None and pending.retry_at_s(job_class) is not None)
-    moving = {copy.dataset for copy in world.queue.catalogue.copies.values()}
+    moving = {copy.dataset for copy in world.queue.data.catalogue.copies.values()}
     return waits and not moving.isdisjoint(record.spec.datasets)
 
 
 def _waits_near(world: World, record: JobRecord, costs: dict[str, DataCost]) -> bool:
     """Whether it may wait where its data is, for a copy costs more, or enough was copied."""
-    fetches = world.queue.fetches
+    fetches = world.queue.data.fetches
     near = any(not cost.missing for cost in costs.values())
     most_s = max(cost.seconds for cost in costs.values())
     waits = world.now < fetches.waits_until_s(record, most_s) + FETCH_AGAIN_S
@@ -276,12 +280,12 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
     """A plan that the regions have for a waiting job in some mode, its data being there."""
     queue, spec = world.queue, record.spec
     queue.now = world.now
-    if queue.catalogue.unknown(spec.datasets):
+    if queue.data.catalogue.unknown(spec.datasets):
         return None
     costs = {r: c for r, c in queue.data_costs(spec).items() if c.barred is None}
     for over_quota in (False, True):
-        grant = queue.grants.grant(record.id)  # in a round, its model and no other
-        choices = queue.choices(spec, over_quota)
+        grant = queue.backlog.grants.grant(record.id)  # in a round, its model and no other
+        choices = queue.tenancy.choices(spec, over_quota)
         choices = tuple(choice for choice in choices if grant is None or choice == grant.choice)
         if not choices or (over_quota and _lenders_are_short(queue)):
             continue
@@ -307,9 +311,13 @@ def _lenders_are_short(queue: GlobalQueue) -> bool:
     That is looked at with the next change, and not at once.
     """
     top = (
-        (model, total.claimed) for (name, model), total in queue.ledger.totals.items() if not name
+        (model, total.claimed)
+        for (name, model), total in queue.tenancy.ledger.totals.items()
+        if not name
     )
-    return any(claimed > queue.ledger.capacity.get(model, claimed) for model, claimed in top)
+    return any(
+        claimed > queue.tenancy.ledger.capacity.get(model, claimed) for model, claimed in top
+    )
 
 
 def check_engines_agree(world: World) -> None:
@@ -332,7 +340,7 @@ def check_engines_agree(world: World) -> None:
 
 def check_replicas(world: World) -> None:
     """What the catalogue calls complete is in its store."""
-    for name, record in world.queue.catalogue.datasets.items():
+    for name, record in world.queue.data.catalogue.datasets.items():
         for region, state in record.replicas.items():
             if state is ReplicaState.COMPLETE:
                 assert (name, region) in world.mover.stored, f"{name} is not in {region}"

@@ -16,8 +16,8 @@ from msgspec import Struct
 from tests.support.build import profile
 from tests.support.engine import Life, ToyEngine, ToyMover
 from tests.support.journal import MemoryJournal
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model import messages as m
@@ -103,7 +103,7 @@ class World:
     @property
     def jobs(self) -> dict[str, JobRecord]:
         """The queue's records by id."""
-        return self.machines.queue.jobs
+        return self.machines.queue.jobs.records
 
     def placer(self, region: str) -> RegionalPlacer:
         """The placer of a region."""

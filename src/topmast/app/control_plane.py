@@ -172,7 +172,7 @@ class ControlPlane(Process):
 
     def dataset_path(self, dataset: str, region: str) -> Path | None:
         """Where tasks of a region read a dataset, when its store is a directory."""
-        record = self.machines.queue.catalogue.datasets.get(dataset)
+        record = self.machines.queue.data.catalogue.datasets.get(dataset)
         return self.mover.local_path(region, record.spec.path) if record else None
 
     def _process_of(self, cluster: str, host: str) -> tuple[int, bool] | None:
@@ -195,7 +195,7 @@ class ControlPlane(Process):
                     remedy="start without it, drain the region, and try again",
                 )  # fmt: skip
             self.machines.leave(name)
-        for record in self.machines.queue.jobs.values():
+        for record in self.machines.queue.jobs.records.values():
             name = record.plan.region if record.plan else ""
             if name in self.machines.relays and name not in self.apart:
                 raise InvalidInput(
@@ -234,10 +234,11 @@ class ControlPlane(Process):
             for kind in self.outside.engines.values():
                 for job, epoch in kind.stored_epochs(folder).items():
                     found[job] = max(epoch, found.get(job, 0))
-        unknown = sorted((n, j) for j in found if (n := ids.job_number(j)) >= queue.next_job)
-        epochs = {j: e for j, e in found.items() if j in queue.jobs and e > queue.jobs[j].epoch}
-        far = {j: n for n, j in unknown if n >= queue.next_job + ids.AHEAD_MAX}
-        far |= {j: e for j, e in epochs.items() if e > queue.jobs[j].epoch + ids.AHEAD_MAX}
+        jobs, next_number = queue.jobs.records, queue.jobs.next_number
+        unknown = sorted((n, j) for j in found if (n := ids.job_number(j)) >= next_number)
+        epochs = {j: e for j, e in found.items() if j in jobs and e > jobs[j].epoch}
+        far = {j: n for n, j in unknown if n >= next_number + ids.AHEAD_MAX}
+        far |= {j: e for j, e in epochs.items() if e > jobs[j].epoch + ids.AHEAD_MAX}
         if far:
             log.warning(
                 "names that are too far ahead of the journal are ignored: tasks can make them",
@@ -247,7 +248,7 @@ class ControlPlane(Process):
         epochs = {j: e for j, e in epochs.items() if j not in far}
         if not unknown and not epochs:
             return
-        last = max((number for number, _ in unknown), default=queue.next_job - 1)
+        last = max((number for number, _ in unknown), default=queue.jobs.next_number - 1)
         log.error(
             "the journal does not know all jobs that ran here: it was lost, or is an old copy",
             unknown_jobs=[job for _, job in unknown][:SHOWN] + ["..."] * (len(unknown) > SHOWN),
@@ -259,7 +260,7 @@ class ControlPlane(Process):
 
     def _with_datasets_found(self, fleet: Fleet) -> Fleet:
         """The fleet without replicas it names that are not there: no job may start on them."""
-        catalogue = self.machines.queue.catalogue
+        catalogue = self.machines.queue.data.catalogue
         datasets = []
         missing: list[str] = []
         for dataset in fleet.datasets:

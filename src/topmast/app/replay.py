@@ -26,12 +26,12 @@ def replay_state(state: Path, until_s: float | None) -> dict[str, Any]:
     at_s = SystemClock().now() if until_s is None else until_s
     queue = machines.queue
     counts: dict[str, int] = {}
-    for record in queue.jobs.values():
+    for record in queue.jobs.records.values():
         counts[record.state.value] = counts.get(record.state.value, 0) + 1
     return {
         "until_s": at_s,
         "seq": rebuilt.seq,
         "replayed": rebuilt.replayed,
         "counts": counts,
-        "jobs": [record.view(at_s, None) for record in queue.jobs.values()],
+        "jobs": [record.view(at_s, None) for record in queue.jobs.records.values()],
     }

@@ -70,7 +70,7 @@ def _run_queue(options: ServeOptions, outside: Outside, limits: Limits) -> int:
             lambda url: _say_queue_ready(url, system, options.json), system.event_stream.close,
             most_connections=limits.connections,
         )  # fmt: skip
-    records = system.machines.queue.jobs.values()
+    records = system.machines.queue.jobs.records.values()
     return sum(record.plan is not None and not record.finished for record in records)
 
 

@@ -149,7 +149,7 @@ class Office:
     def counts(self) -> dict[str, int]:
         """Jobs that wait and run, lines, GPUs that are held."""
         queue = self.machines.queue
-        states = [record.state for record in queue.jobs.values()]
+        states = [record.state for record in queue.jobs.records.values()]
         return {
             "waiting_jobs": len(queue.backlog.ranking),
             "running_jobs": sum(state is JobState.RUNNING for state in states),

@@ -80,13 +80,13 @@ class AuditLog:
     def _moved(self, fact: f.Moved, event: Message, now: float) -> None:
         text = f"{fact.to.lower()}" + (f": {fact.cause}" if fact.cause else "")
         self._line(now, fact.job, fact.to.value, text)
-        self._finish(self.queue.jobs.get(fact.job), now)
+        self._finish(self.queue.jobs.records.get(fact.job), now)
 
     def _ended(self, fact: f.Ended, event: AttemptEnded, now: float) -> None:
         text = f"attempt {event.epoch} ended ({event.outcome})"
         if event.cause:
             text += f": {event.cause}"
-        record = self.queue.jobs.get(fact.job)
+        record = self.queue.jobs.records.get(fact.job)
         self._line(
             now, fact.job, fact.to.value, text,
             epoch=event.epoch, outcome=event.outcome, kept_s=event.kept_s,
@@ -137,7 +137,7 @@ class AuditLog:
         text: str,
         fact: f.CopyBegun | f.CopyReady | f.CopyGone,
     ) -> None:
-        job = cause if cause in self.queue.jobs else ""
+        job = cause if cause in self.queue.jobs.records else ""
         self._line(now, job, kind, text, **msgspec.to_builtins(fact.copy))
 
     def _dropped(self, fact: f.ReplicaDropped, event: Message, now: float) -> None:

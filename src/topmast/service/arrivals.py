@@ -52,7 +52,7 @@ class Arrivals:
             raise Conflict(f"{fault}, which is being added now (try again later)")
         self._paths.add(name, spec.path)
         try:
-            asked = self._runtime.ask(lambda: cannot_add(queue.catalogue, spec))
+            asked = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
             error = await asyncio.wrap_future(asked)
             if error is not None:
                 raise error

@@ -97,7 +97,7 @@ class World(Struct, frozen=True):
         costs = self.costs()
         only = None if self.bound is None else self.bound.cluster
         for over_quota in (False, True):
-            choices = queue.allowed(spec, record, queue.choices(spec, over_quota))
+            choices = queue.allowed(spec, record, queue.tenancy.choices(spec, over_quota))
             held = queue.held_from(spec, record, over_quota)
             request = queue.request(
                 spec, over_quota, choices, record=record, held=held, cluster=only
@@ -253,11 +253,12 @@ def _if_it_were_there(world: World, region: str, cost: DataCost) -> Change | Non
     """All data of the job in one region, whatever prevents it; residency is separate."""
     residency = cost.barred is Rejection.RESIDENCY
     trial = copy.copy(world.queue)
-    trial.catalogue = _catalogue_with(world, region, forbidden=residency)
+    trial.data = copy.copy(trial.data)
+    trial.data.catalogue = _catalogue_with(world, region, forbidden=residency)
     start = replace(world, queue=trial).start(only=region)
     if start is None:
         return None
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
     names = [
         name
         for name in world.spec.datasets
@@ -275,7 +276,7 @@ def _if_it_were_there(world: World, region: str, cost: DataCost) -> Change | Non
 
 def _way(world: World, region: str, names: list[str], cost: DataCost) -> tuple[float, str]:
     """How long a copy would take (hours), and why there is none, in words."""
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
     seconds = 0.0
     for name in names:
         source = catalogue.source(name, region)
@@ -289,7 +290,7 @@ def _way(world: World, region: str, names: list[str], cost: DataCost) -> tuple[f
 
 def _catalogue_with(world: World, region: str, *, forbidden: bool) -> Catalogue:
     """The catalogue if the job's data were in a region; or, ``forbidden``, if it might be there."""
-    known = world.queue.catalogue
+    known = world.queue.data.catalogue
     trial = copy.copy(known)
     trial.datasets = dict(known.datasets)
     for name in world.spec.datasets:

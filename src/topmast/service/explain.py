@@ -115,14 +115,15 @@ def _world(
     queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
 ) -> World:
     """What the job is compared with: the regions that can be asked now, at its smallest size."""
-    reached = {name: placers[name] for name in placers if name not in queue.reach.absent}
+    reached = {name: placers[name] for name in placers if name not in queue.cycle.reach.absent}
     known = record if record.id else None
     return World(queue, reached, record.spec.at_least(), known, now, record.bound)
 
 
 def _inquire(world: World, record: JobRecord) -> _Inquiry:
     """Ask every region, within quota if the tenant has room; if that does not start it, beyond."""
-    modes = [mode for mode in (False, True) if world.queue.choices(world.spec, mode)] or [True]
+    tenancy = world.queue.tenancy
+    modes = [mode for mode in (False, True) if tenancy.choices(world.spec, mode)] or [True]
     found = [_inquire_as(world, record, mode) for mode in modes]
     starts = [one for one in found if one.foreseen is not None and one.foreseen.starts]
     return next(iter([*starts, *(one for one in found if one.plans), *found]))
@@ -130,16 +131,16 @@ def _inquire(world: World, record: JobRecord) -> _Inquiry:
 
 def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
     queue, spec, now = world.queue, world.spec, world.now
-    entitled = queue.choices(spec, over_quota)
+    entitled = queue.tenancy.choices(spec, over_quota)
     allowed = queue.allowed(spec, world.record, entitled)
     choices = allowed or entitled or tuple(range(64))
-    costs = {} if queue.catalogue.unknown(spec.datasets) else world.costs()
+    costs = {} if queue.data.catalogue.unknown(spec.datasets) else world.costs()
     held = queue.held_from(spec, world.record, over_quota)
     request = queue.request(spec, over_quota, choices, record=record, held=held)
     regions: list[RegionVerdict] = []
     plans: list[Plan] = []
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
-    for name in sorted({*world.placers, *queue.reach.apart, *queue.reach.absent}):
+    for name in sorted({*world.placers, *queue.cycle.reach.apart, *queue.cycle.reach.absent}):
         absent = _absent(queue, world.placers, name)
         if absent is not None:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
@@ -174,7 +175,7 @@ def _in_order(plans: list[Plan], foreseen: Foreseen | None) -> list[Plan]:
 
 def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
     """Since when and why a region cannot be asked; None for one that can be."""
-    absence = queue.reach.absent.get(region)
+    absence = queue.cycle.reach.absent.get(region)
     if absence is not None:
         since = datetime.fromtimestamp(absence.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{Rejection.UNREACHABLE} (unreachable since {since}: {absence.why})"
@@ -187,8 +188,8 @@ def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None
     full = PendingReason.INSUFFICIENT_CAPACITY
     if verdict := unknown_data(queue, record):
         return verdict
-    if not queue.choices(spec, False) and not queue.choices(spec, True):
-        return Verdict(*queue.quota_reason(spec))
+    if not queue.tenancy.choices(spec, False) and not queue.tenancy.choices(spec, True):
+        return Verdict(*queue.tenancy.entitlements.quota_reason(spec))
     ahead = waits_behind(queue, record, inquiry.over_quota)
     if ahead:
         detail = f"{ahead} has to start first, and waits itself"
@@ -208,8 +209,8 @@ def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None
         how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
         detail = f"it {how} copied to {seen.plan.region}"
         return Verdict(PendingReason.WAITING_FOR_DATA, detail)
-    if not queue.choices(spec, False):
-        return Verdict(*queue.quota_reason(spec))
+    if not queue.tenancy.choices(spec, False):
+        return Verdict(*queue.tenancy.entitlements.quota_reason(spec))
     return queue.as_reached(Verdict(most_hopeful(seen.reasons)))
 
 
@@ -221,7 +222,7 @@ def _explanation(
     warnings: tuple[str, ...] = (),
 ) -> Explanation:
     queue, spec, seen = world.queue, world.spec, inquiry.foreseen
-    reservation = queue.backfill.reservation
+    reservation = queue.cycle.backfill.reservation
     mine = reservation is not None and record.id != "" and reservation.job == record.id
     kept = reservation if mine else None
     reason = None if verdict is None else verdict.reason
@@ -229,7 +230,7 @@ def _explanation(
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
-        bool(queue.choices(spec, True)), record.bound,
+        bool(queue.tenancy.choices(spec, True)), record.bound,
     )  # fmt: skip
     summary = sentences.waiting(scene, reason, "" if verdict is None else verdict.detail)
     summary += sentences.kept(kept) if kept else ""
@@ -265,7 +266,7 @@ def _changes(
     O(regions x (log of the amounts asked + log of the attempts) x hosts): some tens of trials a
     region.
     """
-    if world.queue.catalogue.unknown(world.spec.datasets):
+    if world.queue.data.catalogue.unknown(world.spec.datasets):
         return ()
     seen = inquiry.foreseen
     if seen is not None and seen.plan is not None:
@@ -281,7 +282,7 @@ def _changes(
 def _moves(world: World, over_quota: bool, record: JobRecord) -> list[Change]:
     """The moves of running jobs that the queue will find for this one, if nothing else changes."""
     queue, spec = world.queue, world.spec
-    choices = queue.allowed(spec, world.record, queue.choices(spec, over_quota))
+    choices = queue.allowed(spec, world.record, queue.tenancy.choices(spec, over_quota))
     moves = foresee_moves(queue, world.placers, record, over_quota, choices)
     return [] if moves is None else [moved(moves.plan, moves.at_s, world.now)]
 
@@ -310,7 +311,7 @@ def _explain_placed(
             summary += _sizes(record.spec, plan.tasks_of(elastic.name))
             summary += f"; last change of size: {record.size_cause}" if record.size_cause else ""
         summary += _stays(placers, record, now)
-    if plan is not None and plan.region in queue.reach.absent:
+    if plan is not None and plan.region in queue.cycle.reach.absent:
         summary += f"; {queue.out_of_reach()}: this is the last that was heard"
     return Explanation(
         job=record.id,
@@ -373,9 +374,9 @@ def _in_general(
         columns = [world.placers[region.region].columns for region in allowed]
         return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
     if reason is PendingReason.UNKNOWN_DATASET:
-        return [_to_add(queue, name) for name in queue.catalogue.unknown(spec.datasets)]
+        return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]
     if reason is PendingReason.WAITING_FOR_DATA:
-        nowhere = [n for n in spec.datasets if not queue.catalogue.datasets[n].replicas]
+        nowhere = [n for n in spec.datasets if not queue.data.catalogue.datasets[n].replicas]
         return [f"`topmast datasets add {name}`: no region has it" for name in nowhere]
     starts = inquiry.foreseen is not None and inquiry.foreseen.starts
     if found_some or reason is None or starts:
@@ -394,7 +395,7 @@ def _in_general(
 
 def _to_add(queue: GlobalQueue, name: str) -> str:
     """What helps with a dataset that the catalogue does not have."""
-    near = nearest(name, queue.catalogue.datasets)
+    near = nearest(name, queue.data.catalogue.datasets)
     return f"`topmast datasets add {name}`" + (f"; {near}" if near else "")
 
 

@@ -57,9 +57,9 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
                 free_gpus=float(free[available].sum()) / MILLI,
                 unavailable_gpus=total - usable,
                 running_jobs=len(placer.state.allocations),
-                demand_supply=queue.demand_supply(name),
-                datasets=sum(name in d.replicas for d in queue.catalogue.datasets.values()),
-                stored_bytes=queue.catalogue.stored_bytes(name),
+                demand_supply=queue.tenancy.demand_supply(name),
+                datasets=sum(name in d.replicas for d in queue.data.catalogue.datasets.values()),
+                stored_bytes=queue.data.catalogue.stored_bytes(name),
                 storage_bytes=placer.state.region.storage_bytes,
                 version=placer.state.version,
                 places_kept=len(placer.state.places),
@@ -215,7 +215,7 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
 
     O(jobs waiting x depth + tenants x models).
     """
-    ledger = queue.ledger
+    ledger = queue.tenancy.ledger
     pending = _pending(queue)
     models: dict[str, set[str]] = {name: set(t.quota or ()) for name, t in ledger.tenants.items()}
     for name, model in (*ledger.totals, *pending):
@@ -251,10 +251,10 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
 def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
     """Thousandths of GPUs that waiting jobs request, by tenant (and each above it) and model."""
     pending: dict[tuple[str, str], int] = {}
-    for record in queue.jobs.values():
+    for record in queue.jobs.records.values():
         if record.state in WAITING and record.plan is None:
             for model, milli in record.spec.gpus_by_model().items():
-                for node in queue.ledger.tree.node(record.spec.tenant).up():
+                for node in queue.tenancy.ledger.tree.node(record.spec.tenant).up():
                     key = (node.name, model or "any")
                     pending[key] = pending.get(key, 0) + milli
     return pending
@@ -264,11 +264,11 @@ def dataset(
     queue: GlobalQueue, name: str, copied: Callable[[str], int], why: Why = lambda name, region: ""
 ) -> DatasetView:
     """One dataset; ``copied`` tells the bytes of a copy so far, ``why`` why a region has it."""
-    record = queue.catalogue.datasets[name]
+    record = queue.data.catalogue.datasets[name]
     spec = record.spec
     copies = tuple(
         CopyView(c.id, c.dataset, c.source, c.target, c.bytes, copied(c.id), c.cause, c.begun_s)
-        for c in queue.catalogue.copies.values()
+        for c in queue.data.catalogue.copies.values()
         if c.dataset == name
     )
     replicas = tuple(
@@ -283,4 +283,5 @@ def datasets(
     queue: GlobalQueue, copied: Callable[[str], int], why: Why = lambda name, region: ""
 ) -> tuple[DatasetView, ...]:
     """Every dataset by name."""
-    return tuple(dataset(queue, name, copied, why) for name in sorted(queue.catalogue.datasets))
+    names = sorted(queue.data.catalogue.datasets)
+    return tuple(dataset(queue, name, copied, why) for name in names)

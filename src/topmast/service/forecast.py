@@ -66,7 +66,7 @@ class Forecasts:
     def _serves(self, job: str) -> bool:
         """Whether the last forecast still tells about a job."""
         last, age_s = self._last, time.monotonic() - self._made_s
-        if last is None or job not in last.whatif.machines.queue.jobs:
+        if last is None or job not in last.whatif.machines.queue.jobs.records:
             return False
         return age_s < FRESH_S or (age_s < SAME_S and last.seq == self._runtime.seq)
 

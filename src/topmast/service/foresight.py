@@ -67,8 +67,8 @@ def as_of(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], now: float)
 
 def newcomer(queue: GlobalQueue, spec: JobSpec, now: float) -> JobRecord:
     """The record that a job would have if it were submitted now; it has no id."""
-    record = JobRecord("", queue.next_job, spec, now)
-    places = queue.binding.places((spec,), queue.next_job, queue.catalogue, now)
+    record = JobRecord("", queue.jobs.next_number, spec, now)
+    places = queue.cycle.binding.places((spec,), queue.jobs.next_number, queue.data.catalogue, now)
     record.bound = places[0] if places else None
     return record
 
@@ -100,7 +100,7 @@ def foresee(
     chosen = plan or decision.best
     if chosen is None:
         return Foreseen(step.phase, reasons=reasons)
-    elastic, absent = record.spec.elastic is not None, queue.reach.absent
+    elastic, absent = record.spec.elastic is not None, queue.cycle.reach.absent
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     wait = waits_near(queue, record, decision) if plan is None else None
     return Foreseen(step.phase, chosen, plan is not None, decided, wait, reasons)
@@ -122,7 +122,8 @@ def foresee_moves(
 ) -> Moves | None:
     """Run the pipeline at the time when moves are due for a job without room. As `foresee`."""
     later = copy.copy(queue)
-    later.defragmentation, at_s = queue.defragmentation.refused(record.id, queue.now)
+    later.cycle = copy.copy(queue.cycle)
+    later.cycle.defragmentation, at_s = queue.cycle.defragmentation.refused(record.id, queue.now)
     if at_s is None:
         return None
     with as_of(later, placers, at_s):
@@ -167,7 +168,7 @@ def _bids(
             first = placers[region].expected_start(ask, queue.now)
             bid = replace(bid, reservation=first)
         bids[region] = bid
-    apart = {r: bid for r, bid in bids.items() if r in queue.reach.apart}
+    apart = {r: bid for r, bid in bids.items() if r in queue.cycle.reach.apart}
     here = {r: bid for r, bid in bids.items() if r not in apart}
     kept = {r: bid for r, bid in here.items() if bid.kept}
     return {**(kept or _best_of(here, record.spec.elastic is not None)), **apart}

@@ -77,16 +77,16 @@ def _states(names: tuple[str, ...]) -> tuple[JobState, ...]:
 def counts(queue: GlobalQueue) -> dict[str, int]:
     """Jobs in memory by state. O(jobs)."""
     found: dict[str, int] = {}
-    for record in queue.jobs.values():
+    for record in queue.jobs.records.values():
         found[record.state.value] = found.get(record.state.value, 0) + 1
     return found
 
 
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:
     """How many jobs are wanted, on all pages; None if some may have left memory. O(jobs)."""
-    if wanted.may_be_archived and queue.has_forgotten:
+    if wanted.may_be_archived and queue.jobs.has_forgotten:
         return None
-    return sum(wanted.takes(job.state, job.spec.tenant) for job in queue.jobs.values())
+    return sum(wanted.takes(job.state, job.spec.tenant) for job in queue.jobs.records.values())
 
 
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
@@ -94,7 +94,7 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     before = wanted.cursor
     chosen = (
         record
-        for record in queue.jobs.values()
+        for record in queue.jobs.records.values()
         if (before is None or record.number < before)
         and wanted.takes(record.state, record.spec.tenant)
     )
@@ -106,9 +106,8 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 
     O(jobs log (limit + cursor)).
     """
-    chosen = (
-        record for record in queue.jobs.values() if wanted.takes(record.state, record.spec.tenant)
-    )
+    records = queue.jobs.records.values()
+    chosen = (record for record in records if wanted.takes(record.state, record.spec.tenant))
     skipped = wanted.cursor or 0
 
     def key(record: JobRecord) -> tuple[float, ...]:
@@ -131,7 +130,7 @@ def archived(
         for row in rows:
             if row.number < down_to:
                 return
-            if row.job not in queue.jobs:
+            if row.job not in queue.jobs.records:
                 view = msgspec.json.decode(row.view, type=JobView)
                 if wanted.takes(view.state, view.tenant):
                     yield view

@@ -31,16 +31,16 @@ Wanted = Mapping[str, int]
 def quota_changes(world: World) -> Iterator[Change]:
     """Quotas and limits that keep a job from starting, each raised as little as helps."""
     queue, spec = world.queue, world.spec
-    if queue.choices(spec, False):
+    if queue.tenancy.choices(spec, False):
         return
     if spec.band is not Band.OPPORTUNISTIC:
         # Within its quota a job may preempt, and borrowed GPUs it may not even get.
-        may_borrow = bool(queue.choices(spec, True))
+        may_borrow = bool(queue.tenancy.choices(spec, True))
         for wanted in _all_wanted(world):
             for change in _more_quota(world, wanted):
                 if not (may_borrow and change.also):
                     yield change
-    if queue.choices(spec, True):
+    if queue.tenancy.choices(spec, True):
         return
     for wanted in _all_wanted(world):
         if spec.preemptible or spec.band is Band.OPPORTUNISTIC:
@@ -92,7 +92,7 @@ def _all_wanted(world: World) -> list[Wanted]:
 
 
 def _with(world: World, ledger: Ledger) -> World:
-    trial = world.queue.with_ledger(ledger)
+    trial = world.queue.with_tenancy(world.queue.tenancy.by(ledger))
     return replace(world, queue=trial)
 
 
@@ -101,7 +101,7 @@ def _with(world: World, ledger: Ledger) -> World:
 
 def _more_quota(world: World, wanted: Wanted) -> Iterator[Change]:
     """The least that has to be added to quotas, from the tenant upwards."""
-    ledger, tenant = world.queue.ledger, world.spec.tenant
+    ledger, tenant = world.queue.tenancy.ledger, world.spec.tenant
     raised = raise_quotas(ledger, tenant, wanted)
     if raised is None:
         return
@@ -171,7 +171,7 @@ def _too_much_below(ledger: Ledger, tenant: str) -> Iterator[tuple[str, str, int
 
 def _more_to_borrow(world: World, wanted: Wanted) -> Iterator[Change]:
     """Each limit to borrowing, of the tenant or above it, raised as little as helps."""
-    ledger, tenant = world.queue.ledger, world.spec.tenant
+    ledger, tenant = world.queue.tenancy.ledger, world.spec.tenant
     for node in ledger.tree.node(tenant).up():
         spec = ledger.tenants.get(node.name)
         for model in wanted if spec is not None and spec.borrow_limit is not None else ():
@@ -239,13 +239,13 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
     held = _of_the_tree(world, ends)
 
     def without(gone: list[JobRecord]) -> World:
-        ledger = queue.ledger.twin()
+        ledger = queue.tenancy.ledger.twin()
         for record in gone:
             _let_go(ledger, record)
         return _with(world, ledger)
 
     def helps(gone: list[JobRecord]) -> bool:
-        trial = without(gone).queue
+        trial = without(gone).queue.tenancy
         return bool(trial.choices(spec, False) or trial.choices(spec, True))
 
     count = fewest_that(lambda n: helps(held[:n]), min(len(held), ENDS_TRIED))
@@ -268,12 +268,12 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
 def _of_the_tree(world: World, ends: Mapping[str, float]) -> list[JobRecord]:
     """The jobs that hold GPUs of the tenant's tree, the first to end first. O(attempts x depth)."""
     queue = world.queue
-    tree = _branch(queue.ledger, world.spec.tenant)
+    tree = _branch(queue.tenancy.ledger, world.spec.tenant)
     held = [
         record
-        for record in (queue.jobs.get(job) for job in ends)
+        for record in (queue.jobs.records.get(job) for job in ends)
         if record is not None and record.plan is not None and record.plan.gpus_milli
-        if _branch(queue.ledger, record.spec.tenant) == tree
+        if _branch(queue.tenancy.ledger, record.spec.tenant) == tree
     ]
     return sorted(held, key=lambda record: (ends[record.id], record.number))
 

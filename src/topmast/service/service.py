@@ -99,7 +99,7 @@ class Service:
         """A job from a request, checked against the fleet. Raises InvalidInput."""
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field=where, remedy="see the job file")
-        tenants = self.machines.queue.ledger.tenants
+        tenants = self.machines.queue.tenancy.ledger.tenants
         default = "default" if "default" in tenants or not tenants else next(iter(tenants))
         file = parse_job(document, where=where, tenant_default=default, user=user)
         if file.workdir is not None:
@@ -115,9 +115,10 @@ class Service:
     def _warnings(self, spec: JobSpec) -> tuple[str, ...]:
         """What the user should know at once: the job is accepted but cannot start as things are."""
         queue, shapes = self.machines.queue, self.regions.shapes()
-        unknown = queue.catalogue.unknown(spec.datasets)
+        unknown = queue.data.catalogue.unknown(spec.datasets)
         shape = tuple((g.count, g.resources) for g in spec.groups)
-        books = (id(queue.ledger.tree), shapes, len(queue.catalogue.datasets) if unknown else 0)
+        datasets = len(queue.data.catalogue.datasets) if unknown else 0
+        books = (id(queue.tenancy.ledger.tree), shapes, datasets)
         key = (shape, spec.topology, spec.tenant, spec.band, spec.preemptible, unknown, books)
         if key not in self._warned:
             if len(self._warned) > 10_000:
@@ -186,7 +187,7 @@ class Service:
         view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
         steps = self.live_progress.of_job(record.id, record.epoch)
         if record.state not in WAITING and not record.finished:
-            reachable = view.region not in self.machines.queue.reach.absent
+            reachable = view.region not in self.machines.queue.cycle.reach.absent
             view = msgspec.structs.replace(view, reachable=reachable)
         if steps is None or record.finished:
             return view
@@ -208,7 +209,7 @@ class Service:
         return found if found is not None else self._archived(job)
 
     def _live(self, job: str) -> v.JobView | None:
-        record = self.machines.queue.jobs.get(job)
+        record = self.machines.queue.jobs.records.get(job)
         return None if record is None else self._view(record)
 
     async def story(self, job: str) -> v.JobStory:
@@ -234,7 +235,7 @@ class Service:
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order)
         page = await self._ask(lambda: self._page(wanted))
         queue = self.machines.queue
-        if not wanted.may_be_archived or not queue.has_forgotten:
+        if not wanted.may_be_archived or not queue.jobs.has_forgotten:
             return page
         live = list(page.jobs)
         down_to = ids.job_number(live[-1].id) if len(live) == wanted.limit else 0
@@ -263,7 +264,7 @@ class Service:
 
         def question() -> v.Explanation | None:
             queue = self.machines.queue
-            record = queue.jobs.get(job)
+            record = queue.jobs.records.get(job)
             if record is None:
                 return None
             told = explain_job(queue, self.regions.placers, record, self.clock.now())
@@ -330,14 +331,14 @@ class Service:
             "datasets": lambda: fleet.datasets(queue, self.live_progress.of_copy, self._why),
         }
         found = await self._ask(questions[what])
-        return fleet.with_reach(found, queue.reach.absent) if what == "hosts" else found
+        return fleet.with_reach(found, queue.cycle.reach.absent) if what == "hosts" else found
 
     async def set_host(
         self, host: str, state: HostState, by: str, at_once: bool = False, also: Sequence[str] = ()
     ) -> v.HostView:
         """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place."""
         region, others = fleet.together(await self.list("hosts"), host, also)
-        absence = self.machines.queue.reach.absent.get(region)
+        absence = self.machines.queue.cycle.reach.absent.get(region)
         if absence is not None:
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
         order = m.SetHost(host, state, by, at_once, others or msgspec.UNSET)
@@ -407,7 +408,7 @@ class Service:
         """What is planned about data."""
         if self.data_plans is None:
             raise Unavailable("this process plans no data")
-        fetches = self.machines.queue.fetches
+        fetches = self.machines.queue.data.fetches
         fetched = await self._ask(lambda: fetches.count(self.clock.now()))
         view = self.data_plans.view()
         return msgspec.structs.replace(view, fetched=fetched, fetched_most=fetches.most)
@@ -463,7 +464,7 @@ class Service:
             raise InvalidInput(message, field="since", remedy="an earlier since, or a later until")
         rows = await asyncio.to_thread(self.journal.attempts, since, until)
         running = await self._ask(
-            lambda: running_rows(self.machines.queue.jobs.values(), self.clock.now())
+            lambda: running_rows(self.machines.queue.jobs.records.values(), self.clock.now())
         )
         table = usage([*rows, *running], by, since, until)
         return {"usage": table, "since_s": since, "until_s": until, "by": by}

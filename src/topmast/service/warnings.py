@@ -31,7 +31,7 @@ def warnings_of(
     found = [
         f"dataset '{name}' is not in the catalogue: the job waits until it is added"
         f"{_meant(queue, name)}"
-        for name in queue.catalogue.unknown(spec.datasets)
+        for name in queue.data.catalogue.unknown(spec.datasets)
     ]
     required, preferred = spec.topology.required, spec.topology.preferred
     if required is not None and preferred is not None and preferred > required:
@@ -39,7 +39,7 @@ def warnings_of(
             f"topology.preferred: {preferred.name.lower()} is wider than the "
             f"{required.name.lower()} that is required, and changes nothing (leave it out)"
         )
-    reason, _ = queue.quota_reason(spec)
+    reason, _ = queue.tenancy.entitlements.quota_reason(spec)
     if reason is PendingReason.EXCEEDS_MAX_QUOTA:
         found.append(
             f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: "
@@ -49,7 +49,7 @@ def warnings_of(
 
 
 def _meant(queue: GlobalQueue, dataset: str) -> str:
-    near = nearest(dataset, queue.catalogue.datasets)
+    near = nearest(dataset, queue.data.catalogue.datasets)
     return f" ({near})" if near else ""
 
 

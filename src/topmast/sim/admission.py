@@ -37,7 +37,8 @@ class Admission:
 
     def refuses(self, spec: JobSpec) -> Verdict | None:
         """Why the job can never start; None if it can. A search for every kind, then O(1)."""
-        placement = placement_key(spec, self._machines.queue.topology_policy.topology_of(spec))
+        topology = self._machines.queue.backlog.topology_policy.topology_of(spec)
+        placement = placement_key(spec, topology)
         key = job_key(spec, placement)
         if key not in self._known:
             self._known[key] = self._judge(spec)
@@ -45,16 +46,16 @@ class Admission:
 
     def _judge(self, spec: JobSpec) -> Verdict | None:
         queue = self._machines.queue
-        unknown = queue.catalogue.unknown(spec.datasets)
+        unknown = queue.data.catalogue.unknown(spec.datasets)
         if unknown:
             return Verdict(PendingReason.UNKNOWN_DATASET, ", ".join(unknown))
         reasons: list[Verdict] = []
         for over_quota in (False, True):
-            choices = queue.choices(spec, over_quota)
+            choices = queue.tenancy.choices(spec, over_quota)
             if not choices:
                 continue
             for region in self._regions:
-                cost = queue.catalogue.cost(spec.datasets, region, 0.0)
+                cost = queue.data.catalogue.cost(spec.datasets, region, 0.0)
                 if cost.barred is Rejection.RESIDENCY:
                     reasons.append(Verdict(PendingReason.WAITING_FOR_DATA, cost.detail))
                     continue
@@ -67,5 +68,5 @@ class Admission:
                     return None
                 reasons.append(Verdict(pending_reason(placer.columns, ask)))
         if not reasons:
-            return Verdict(*queue.quota_reason(spec))
+            return Verdict(*queue.tenancy.entitlements.quota_reason(spec))
         return max(reasons, key=lambda verdict: PRECEDENCE.index(verdict.reason))

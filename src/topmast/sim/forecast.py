@@ -77,7 +77,7 @@ class Forecast:
         for fact in facts:
             if isinstance(fact, f.Ended) and fact.to in TERMINAL:
                 found = self.whatif.left[event.job]
-                gpus = self.whatif.machines.queue.jobs[event.job].spec.gpus_milli() / MILLI
+                gpus = self.whatif.machines.queue.jobs.records[event.job].spec.gpus_milli() / MILLI
                 left_s = now - max(event.start_s, self.from_s)
                 early_s = max(0.0, left_s - (found.run_s - found.early_s))
                 late_s = left_s + found.late_s - found.run_s

@@ -42,7 +42,7 @@ def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
     """
     pools, queue = _pools(whatif), whatif.machines.queue
     for ahead, name in enumerate(queue.backlog.in_order()):
-        spec = queue.jobs[name].spec
+        spec = queue.jobs.records[name].spec
         start_s = whatif.clock.now_s
         pool = pools.get(_model(spec, pools))
         if pool is not None:

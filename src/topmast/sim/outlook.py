@@ -59,7 +59,7 @@ class Outlook:
 
     def _open(self, whatif: WhatIf) -> None:
         """Everything that is not over, before anything happens to it. O(jobs)."""
-        for record in whatif.machines.queue.jobs.values():
+        for record in whatif.machines.queue.jobs.records.values():
             if not record.finished:
                 gpus = record.spec.gpus_milli() / MILLI
                 waits = record.state in WAITING

@@ -249,7 +249,7 @@ class Simulation:
         if isinstance(kind, str):
             return (self.recorder.timeline.regions.index(kind),)
         datasets: tuple[str, ...] = kind
-        catalogue = self.machines.queue.catalogue
+        catalogue = self.machines.queue.data.catalogue
         held = [
             sum(
                 catalogue.datasets[name].replicas.get(region) is ReplicaState.COMPLETE
@@ -261,7 +261,7 @@ class Simulation:
         return tuple(number for number, count in enumerate(held) if count == most)
 
     def _holds_data(self, spec: JobSpec, region: str) -> bool:
-        known = self.machines.queue.catalogue.datasets
+        known = self.machines.queue.data.catalogue.datasets
         complete = ReplicaState.COMPLETE
         return all(known[name].replicas.get(region) is complete for name in spec.datasets)
 
@@ -414,7 +414,7 @@ class Simulation:
         self.recorder.advance(self.clock.now_s)
         queue, waiting = self.machines.queue, []
         for number, job in self.recorder.jobs.items():
-            record = queue.jobs[number]
+            record = queue.jobs.records[number]
             verdict = queue.verdict_on(record) or NOT_TRIED
             waiting.append(Waits(job.arrival.spec.name, verdict.reason, verdict.detail))
             self.recorder.close(job, record.state)

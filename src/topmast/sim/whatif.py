@@ -62,7 +62,7 @@ def state_snapshot_of(
     queue: GlobalQueue, regions: Mapping[str, RegionState], at_s: float, seq: int
 ) -> StateSnapshot:
     """The snapshot of machines that rest meanwhile. O(jobs + hosts), as far as copying goes."""
-    absent = {region: absence.why for region, absence in queue.reach.absent.items()}
+    absent = {region: absence.why for region, absence in queue.cycle.reach.absent.items()}
     return StateSnapshot(at_s, seq, queue.snapshot(), dict(regions), absent, queue.pair_speeds)
 
 
@@ -125,7 +125,7 @@ class WhatIf:
                 machine = self.machines.at(address)
                 assert machine is not None
                 machine.restore(bytes(blob))
-        return Estimates(queue.durations, queue.jobs.values())
+        return Estimates(queue.backlog.durations, queue.jobs.records.values())
 
     def _hire(self, fleet: Fleet) -> None:
         """An engine for every cluster that has none."""
@@ -156,7 +156,7 @@ class WhatIf:
 
     def _work_of(self, job: str) -> tuple[str, int]:
         """What the table of pairs calls a job, and the GPUs of its gang."""
-        record = self.machines.queue.jobs.get(job)
+        record = self.machines.queue.jobs.records.get(job)
         if record is None:
             return "", 0
         return str(record.spec.work or ""), record.spec.gpus_milli() // MILLI
@@ -172,7 +172,7 @@ class WhatIf:
 
     def _expect(self) -> None:
         """How much is left of every job that is not over. O(jobs)."""
-        for record in self.machines.queue.jobs.values():
+        for record in self.machines.queue.jobs.records.values():
             if not record.finished:
                 self.expect(record, work_kept_s(record))
 
@@ -209,7 +209,7 @@ class WhatIf:
         run.
         """
         spec, settings = attempt.spec, self.settings
-        record = self.machines.queue.jobs.get(attempt.job)
+        record = self.machines.queue.jobs.records.get(attempt.job)
         if record is None or record.finished:
             record = JobRecord(attempt.job, 0, spec, self.from_s)
         again_s = settings.restore_s if record.kept_s > 0 else 0.0
@@ -235,7 +235,7 @@ class WhatIf:
     def _settle(self) -> list[m.Message]:
         """News on its way: what the queue believes of a region, and the region does not."""
         news: list[m.Message] = []
-        for record in self.machines.queue.jobs.values():
+        for record in self.machines.queue.jobs.records.values():
             if record.plan is None or record.plan.region not in self.machines.placers:
                 continue
             held = self.machines.placers[record.plan.region].state.allocations.get(record.id)
@@ -266,15 +266,15 @@ class WhatIf:
         if isinstance(answer, TopmastError):
             raise answer
         job = str(answer[0])
-        self.expect(self.machines.queue.jobs[job], 0.0)
+        self.expect(self.machines.queue.jobs.records[job], 0.0)
         return job
 
     def lose(self, region: str) -> None:
         """All hosts of a region fail at once, and its replicas cannot be read any more."""
         queue = self.machines.queue
-        for dataset in queue.catalogue.datasets.values():
+        for dataset in queue.data.catalogue.datasets.values():
             if region in dataset.replicas:
-                queue.catalogue.drop(dataset.spec.name, region)
+                queue.data.catalogue.drop(dataset.spec.name, region)
         placer = self.machines.placers[region]
         for name in sorted(placer.columns.clusters):
             for row in list(placer.columns.clusters[name]):

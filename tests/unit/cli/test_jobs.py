@@ -20,7 +20,7 @@ from tests.unit.client.fake import (
     running,
 )
 from topmast.cli.jobs import COUNTED_ENDED, counts_line
-from topmast.fast.queue.applying import FINISHED_KEPT
+from topmast.fast.queue.jobs.jobs import FINISHED_KEPT
 from topmast.model.views import AttemptView, HistoryView, JobStory, JobView
 
 NASTY = "[red]x[/] \x1b[2J\x07"

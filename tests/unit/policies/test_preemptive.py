@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job
 from tests.support.world import World
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import Band, JobSpec
 from topmast.model.states import HOLDING, WAITING
 from topmast.policies.registry import load_profile

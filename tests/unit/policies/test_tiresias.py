@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job
 from tests.support.world import World
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.errors import InvalidInput
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.states import HOLDING
@@ -191,11 +191,11 @@ def test_the_distribution_is_learnt_from_jobs_that_succeeded() -> None:
         world.advance(30)
         world.finish(name)
     queue = world.machines.queue
-    assert queue.attained_service.total_gpu_s == pytest.approx([60.0] * 3)
+    assert queue.backlog.attained_service.total_gpu_s == pytest.approx([60.0] * 3)
     snapshot = queue.snapshot()
     other = _world("tiresias-gittins").machines.queue
     other.restore(snapshot)
-    assert other.attained_service.total_gpu_s == queue.attained_service.total_gpu_s
+    assert other.backlog.attained_service.total_gpu_s == queue.backlog.attained_service.total_gpu_s
 
 
 # --- placement by skew -------------------------------------------------------------------------------
@@ -242,7 +242,9 @@ def test_what_no_host_could_hold_is_placed_as_near_as_can_be() -> None:
     assert _hosts(world, large) == 2
     own = Topology(required=Level.RACK)
     assert (
-        world.machines.queue.topology_policy.topology_of(_gang("x", 4, skew=0.9, topology=own))
+        world.machines.queue.backlog.topology_policy.topology_of(
+            _gang("x", 4, skew=0.9, topology=own)
+        )
         == own
     )
 

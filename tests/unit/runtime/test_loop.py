@@ -271,7 +271,7 @@ def test_what_no_journal_can_hold_is_not_handled(story: str, news: m.Message) ->
         assert process.failed == []
     again = Process(process.disk)
     again.runtime.recover()
-    assert list(again.machines.queue.jobs) == ["j1", "j2"]
+    assert list(again.machines.queue.jobs.records) == ["j1", "j2"]
 
 
 def test_a_request_that_no_journal_can_hold_is_refused() -> None:
@@ -288,7 +288,7 @@ def test_a_question_sees_only_what_is_on_the_disk() -> None:
     with running() as process:
         process.runtime.post(ids.QUEUE, m.SubmitJobs((job(),)))
         records, jobs = process.runtime.ask(
-            lambda: (len(process.disk.written), len(process.machines.queue.jobs))
+            lambda: (len(process.disk.written), len(process.machines.queue.jobs.records))
         ).result(PATIENCE_S)
         assert jobs == 1
         assert any(b"Admitted" in r.facts for r in process.disk.written[:records])
@@ -327,7 +327,7 @@ def test_stopping_saves_a_snapshot_and_starting_takes_it_up() -> None:
     again = Process(disk)
     rebuilt = again.runtime.recover()
     assert (rebuilt.seq, rebuilt.replayed) == (disk.written[-1].seq, 0)
-    assert list(again.machines.queue.jobs) == ["j1"]
+    assert list(again.machines.queue.jobs.records) == ["j1"]
     again.runtime.start()
     again.until(lambda: again.orders(m.StartGang))
     assert again.orders(m.StartGang)[0].epoch == 1

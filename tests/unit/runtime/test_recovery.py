@@ -28,7 +28,7 @@ def _day() -> World:
 def _states(world: World, until_s: float | None) -> tuple[dict[str, str], Rebuilt]:
     machines = Machines(profile())
     rebuilt = rebuild(machines, world.journal, until_s)
-    return {name: r.state.value for name, r in machines.queue.jobs.items()}, rebuilt
+    return {name: r.state.value for name, r in machines.queue.jobs.records.items()}, rebuilt
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_past_decides_nothing_anew() -> None:
     seq = world.journal.written[-1].seq + 1
     world.journal.written.append(Record(seq, 1.0, "queue", event, fact))
     machines = world.rebuilt()
-    record = machines.queue.jobs["j1"]
+    record = machines.queue.jobs.records["j1"]
     assert (record.state.value, record.cause) == ("FAILED", "as it was then")
 
 

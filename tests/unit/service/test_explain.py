@@ -261,7 +261,7 @@ def test_a_plan_that_was_refused_is_counted_and_shown() -> None:
     assert record.cause == "the region refused the plan: host east-1-0 takes no work"
     assert "a plan for it was refused at commit once" in _told(world, "j1").summary
     assert [row.kind for row in world.journal.history("j1")] == ["submitted", "placed", "refused"]
-    assert world.rebuilt().queue.jobs["j1"].refusals == 1
+    assert world.rebuilt().queue.jobs.records["j1"].refusals == 1
     world.advance(2.0)
     assert (record.epoch, record.hosts, record.state) == (2, ("east-1-1",), JobState.RUNNING)
     assert (record.refusals, record.cause) == (1, "")

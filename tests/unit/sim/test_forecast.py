@@ -11,7 +11,7 @@ import pytest
 from tests.support.build import cluster, fleet
 from tests.support.simulated import FREE, jobs
 from topmast.fast.queue.backlog.durations import Durations
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import WAITING, JobState
@@ -55,14 +55,14 @@ class Watched:
 
     def waiting(self) -> list[str]:
         """The jobs that wait now."""
-        records = self.simulation.machines.queue.jobs.values()
+        records = self.simulation.machines.queue.jobs.records.values()
         return [record.id for record in records if record.state in WAITING]
 
     def starts(self) -> dict[str, float]:
         """Run to the end: when each job started first, by the id that the queue gave it."""
         while len(self.simulation.heap):
             self.simulation.loop.step()
-        names = {r.spec.name: r.id for r in self.simulation.machines.queue.jobs.values()}
+        names = {r.spec.name: r.id for r in self.simulation.machines.queue.jobs.records.values()}
         name, start = JOBS.index("job_id"), JOBS.index("first_start_s")
         return {names[str(row[name])]: float(str(row[start])) for row in self.rows}
 
@@ -167,7 +167,7 @@ def test_a_job_that_is_not_submitted_starts_behind_those_that_are() -> None:
     """A dry run: on a fleet that one job fills, the next starts when that one ends."""
     run = Watched(jobs((0.0, 500.0, 8)), fleet(cluster("r-1", hosts=1, gpus=8)))
     state = run.state(100.0)
-    spec = run.simulation.machines.queue.jobs["j1"].spec
+    spec = run.simulation.machines.queue.jobs.records["j1"].spec
     assert forecast_start(state, run.profile, spec).at_s == 500.0
 
 
@@ -175,7 +175,9 @@ def test_a_job_that_fits_starts_at_once() -> None:
     """Where there is room, there is no range."""
     run = Watched(jobs((0.0, 500.0, 4)), fleet(cluster("r-1", hosts=1, gpus=8)))
     state = run.state(100.0)
-    found = forecast_start(state, run.profile, run.simulation.machines.queue.jobs["j1"].spec)
+    found = forecast_start(
+        state, run.profile, run.simulation.machines.queue.jobs.records["j1"].spec
+    )
     assert (found.at_s, found.late_s, found.basis) == (100.0, 100.0, "there is room for it now")
 
 

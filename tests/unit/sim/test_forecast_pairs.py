@@ -53,7 +53,7 @@ def test_a_start_is_forecast_where_two_share(at_s: float, waits: list[str]) -> N
     """The one that waits gets its turn within a few rounds."""
     profile = load_profile("gavel-max-min-fairness-packed")
     run = _run(profile, at_s)
-    records = run.machines.queue.jobs
+    records = run.machines.queue.jobs.records
     waiting = [record.id for record in records.values() if record.state in WAITING]
     forecast = Forecast(_snapshot(run, at_s), profile)
     for job in waiting:
@@ -74,7 +74,7 @@ def test_those_who_share_are_as_slow_as_the_table_says(knows: bool, at_s: float)
     told = state if knows else replace(state, pair_speeds=None)
     found = Forecast(told, profile).start_of("j3")
     _until(run, 20_000.0)
-    really_s = run.machines.queue.jobs["j3"].first_start_s
+    really_s = run.machines.queue.jobs.records["j3"].first_start_s
     assert really_s == pytest.approx(10_000.0, abs=1.0)
     assert (found.at_s == pytest.approx(really_s, abs=1.0)) == knows
 

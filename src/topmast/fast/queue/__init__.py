@@ -41,9 +41,9 @@ from topmast.fast.queue.cycle.pipeline import (
 )
 from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Wait
-from topmast.fast.queue.data.datasets import cannot_add
+from topmast.fast.queue.datasets import cannot_add
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.record import JobRecord
 from topmast.fast.queue.tenancy.ledger import Ledger
 
 __all__ = [

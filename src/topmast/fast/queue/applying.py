@@ -9,19 +9,13 @@ from msgspec import UNSET, structs
 from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.backlog.blocked import Anything, CopyDone
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.state import Key, QueueState
+from topmast.fast.queue.cycle.state import QueueState
+from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
-
-REFUSAL_DELAY_S = 1.0
-"""How long a job waits after a region refused its plan, so that the two do not loop."""
-FINISHED_KEPT = 10_000
-"""Finished jobs kept in memory; older ones are in the audit tables."""
-KEYS_KEPT = 200_000
 
 
 def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
@@ -38,56 +32,38 @@ def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> 
 
 
 def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
-    queue.next_job, epochs = believable(queue, event)
-    queue.skipped.update(epochs)
-
-
-def believable(queue: QueueState, event: m.SkipAttempts) -> tuple[int, dict[str, int]]:
-    """The number of the next job and the newest epochs, without those too far ahead of the journal.
-
-    Also a journal may hold such, of a version that took whatever name a task had written.
-    """
-    is_near = event.next_job - queue.next_job <= ids.AHEAD_MAX
-    epochs = {
-        job: epoch
-        for job, epoch in event.epochs.items()
-        if job in queue.jobs and epoch - queue.jobs[job].epoch <= ids.AHEAD_MAX
-    }
-    return max(queue.next_job, event.next_job if is_near else 0), epochs
+    queue.jobs.next_number, epochs = queue.jobs.believable(event)
+    queue.jobs.skipped.update(epochs)
 
 
 def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
     for offset, spec in enumerate(event.jobs):
         number = fact.first_number + offset
         record = JobRecord(ids.job_id(number), number, spec, queue.now)
-        queue.jobs[record.id] = record
+        queue.jobs.records[record.id] = record
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
-            queue.binding.note(record, queue.now)
-        queue.mix.saw(spec)
-        queue.durations.submitted(record)
+            queue.cycle.binding.note(record, queue.now)
+        queue.backlog.mix.saw(spec)
+        queue.backlog.durations.submitted(record)
         queue.enqueue(record)
-    queue.next_job = fact.first_number + len(event.jobs)
-    if event.key:
-        queue.keys[event.key] = Key(event.digest, fact.first_number, len(event.jobs))
-        if len(queue.keys) > KEYS_KEPT:
-            del queue.keys[next(iter(queue.keys))]
+    queue.jobs.admitted(event, fact.first_number)
 
 
 def _bound(queue: QueueState, fact: f.Bound, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     record.bindings += 1
     if fact.place == record.bound:
-        queue.binding.waits(record, queue.now)
+        queue.cycle.binding.waits(record, queue.now)
         return
     queue.waits_no_more(record)
     record.bound = fact.place
-    queue.binding.note(record, queue.now)
+    queue.cycle.binding.note(record, queue.now)
     queue.enqueue(record)
 
 
 def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     plan = fact.plan
     queue.waits_no_more(record)
     record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
@@ -104,7 +80,7 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
 
 
 def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     queue.unbook(record)
     record.refusals += 1
     record.cause = f"the region refused the plan: {fact.why}"
@@ -117,14 +93,14 @@ def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
 
 
 def _forgiven(queue: QueueState, fact: f.AvoidHostsCleared, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     queue.backlog.remove(record.id)
     record.avoid_hosts = ()
     queue.enqueue(record)
 
 
 def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     queue.backlog.remove(record.id)
     record.uncounted_s, record.extra_gpu_s = record.held_s, 0.0
     record.promotions += 1
@@ -132,20 +108,20 @@ def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
 
 
 def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     _move(queue, record, fact.to)
     record.cause = fact.cause
     if fact.to is JobState.STARTING:
         record.start_s = queue.now
         if record.first_start_s is None:
             record.first_start_s = queue.now
-        queue.priority_timers.note(queue.backlog, record, queue.now)
+        queue.backlog.note_priority(record, queue.now)
     if record.finished:
         _retire(queue, record, queue.now)
 
 
 def _migrates(queue: QueueState, fact: f.Migrates, event: m.Message) -> None:
-    queue.jobs[fact.job].moves = True
+    queue.jobs.records[fact.job].moves = True
 
 
 def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
@@ -158,27 +134,21 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
 def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     """A job is over: out of its line, and after a while out of memory."""
     queue.waits_no_more(record)
-    queue.durations.over(record.id)
-    queue.binding.forget(record.id, queue.now)
+    queue.backlog.durations.over(record.id)
+    queue.cycle.binding.forget(record.id, queue.now)
     for hook in queue.hooks:
         hook.on_over(record.id)
-    queue.skipped.pop(record.id, None)
-    record.finish_s = finish_s
-    queue.finished.append(record.id)
-    if len(queue.finished) > FINISHED_KEPT:
-        for job in queue.finished[: FINISHED_KEPT // 10]:
-            queue.jobs.pop(job, None)
-        del queue.finished[: FINISHED_KEPT // 10]
+    queue.jobs.retire(record, finish_s)
 
 
 def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     record.cancelling = True
     record.cause = fact.by
 
 
 def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
-    record = queue.jobs[fact.job]
+    record = queue.jobs.records[fact.job]
     gpus = record.plan.gpus_milli / MILLI if record.plan else 0.0
     if record.start_s is not None:
         held_s = event.held_s
@@ -186,10 +156,11 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
         record.kept_s += event.kept_s
         worked_s = event.kept_s * record.spec.speed_on(record.model)
         if record.plan is not None and record.spec.elastic is not None:
-            worked_s *= queue.speed_of_size(record.spec, record.plan)
+            worked_s *= record.speed_of_size(record.plan, queue.profile.elastic.efficiency)
             record.extra_gpu_s += held_s * (gpus - record.spec.gpus_milli() / MILLI)
         record.worked_s += worked_s
-        queue.ledger.charge(record.spec.tenant, held_s * gpus, queue.now, queue.profile.rank)
+        ledger, tenant = queue.tenancy.ledger, record.spec.tenant
+        ledger.charge(tenant, held_s * gpus, queue.now, queue.profile.rank)
     queue.unbook(record)
     end_s = queue.now
     if record.start_s is not None and record.start_s < event.end_s < queue.now:
@@ -212,8 +183,8 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     record.avoid_hosts = fact.avoid_hosts
     _move(queue, record, fact.to)
     if event.outcome is Outcome.SUCCEEDED:
-        queue.durations.learn(record)
-        if queue.attained_service.learn(record, gpus):
+        queue.backlog.durations.learn(record)
+        if queue.backlog.attained_service.learn(record, gpus):
             queue.backlog.order_changed(queue.now)
     if record.finished:
         _retire(queue, record, end_s)
@@ -223,63 +194,63 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
 
 
 def _checkpointed(queue: QueueState, fact: f.Checkpointed, event: m.Message) -> None:
-    queue.jobs[fact.job].step = fact.step
+    queue.jobs.records[fact.job].step = fact.step
 
 
 def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
-    queue.jobs[fact.job].resumed_from_step = fact.step
+    queue.jobs.records[fact.job].resumed_from_step = fact.step
 
 
 def _packed(queue: QueueState, fact: f.PackedWith, event: m.Message) -> None:
     """Told to people; and rounds count what two had together."""
-    queue.jobs[fact.job].beside = fact.beside or UNSET
+    queue.jobs.records[fact.job].beside = fact.beside or UNSET
 
 
 def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:
-    queue.durations.take_tree(event.tree)
+    queue.backlog.durations.take_tree(event.tree)
 
 
 def _dataset(queue: QueueState, fact: f.DatasetAdded, event: m.AddDataset) -> None:
-    queue.catalogue.add(event.dataset)
+    queue.data.catalogue.add(event.dataset)
     queue.backlog.unblock(Anything())
 
 
 def _copy_begun(queue: QueueState, fact: f.CopyBegun, event: m.Message) -> None:
-    queue.catalogue.begin(fact.copy)
-    queue.next_copy += 1
-    if fact.copy.cause in queue.jobs:
-        queue.fetches.note(fact.copy.cause, queue.now)
+    queue.data.catalogue.begin(fact.copy)
+    queue.data.next_copy += 1
+    if fact.copy.cause in queue.jobs.records:
+        queue.data.fetches.note(fact.copy.cause, queue.now)
 
 
 def _copy_ready(queue: QueueState, fact: f.CopyReady, event: m.Message) -> None:
-    queue.catalogue.complete(fact.copy.id)
+    queue.data.catalogue.complete(fact.copy.id)
     queue.backlog.unblock(CopyDone(fact.copy.dataset))
 
 
 def _copy_gone(queue: QueueState, fact: f.CopyGone, event: m.Message) -> None:
-    queue.catalogue.abandon(fact.copy.id, queue.now)
+    queue.data.catalogue.abandon(fact.copy.id, queue.now)
     queue.backlog.unblock(Anything())
 
 
 def _dropped(queue: QueueState, fact: f.ReplicaDropped, event: m.Message) -> None:
-    queue.catalogue.drop(fact.dataset, fact.region)
+    queue.data.catalogue.drop(fact.dataset, fact.region)
     queue.backlog.unblock(Anything())
 
 
 def _removed(queue: QueueState, fact: f.DatasetRemoved, event: m.Message) -> None:
     """The fleet forgets it too, or a start without a fleet file would enter it again."""
-    queue.catalogue.remove(fact.dataset)
+    queue.data.catalogue.remove(fact.dataset)
     kept = tuple(spec for spec in queue.fleet.datasets if spec.name != fact.dataset)
     queue.fleet = structs.replace(queue.fleet, datasets=kept)
     queue.backlog.unblock(Anything())
 
 
 def _deletion_begun(queue: QueueState, fact: f.DeletionBegun, event: m.Message) -> None:
-    queue.catalogue.begin_deletion(fact.deletion)
+    queue.data.catalogue.begin_deletion(fact.deletion)
 
 
 def _deletion_done(queue: QueueState, fact: f.DeletionDone, event: m.Message) -> None:
-    queue.catalogue.end_deletion(fact.deletion)
+    queue.data.catalogue.end_deletion(fact.deletion)
     queue.backlog.unblock(Anything())
 
 

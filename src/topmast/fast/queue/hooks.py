@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.model.fleet import Fleet
-from topmast.model.job import Band
+from topmast.model.job import Band, TaskGroup
 
 
 class Grant(Struct, frozen=True):
@@ -94,6 +94,10 @@ class QueueHooks:
     def may_shrink(self, band: Band, now: float) -> bool:
         """Whether running jobs might become smaller for one of this band."""
         return False
+
+    def most_anywhere(self, elastic: TaskGroup) -> int | None:
+        """The most tasks of a gang at a place that is not kept for it; None: of no concern."""
+        return None
 
     def next_s(self) -> float | None:
         """When the hook has something to do next."""

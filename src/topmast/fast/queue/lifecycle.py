@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.cycle.requests import release_place
+from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, NotFound, TopmastError
@@ -16,24 +17,24 @@ HOPELESS_S = 5.0
 
 def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastError:
     """Admit jobs, all or none; a repetition is answered as the first time."""
-    known = queue.keys.get(event.key) if event.key else None
+    known = queue.jobs.keys.get(event.key) if event.key else None
     if known is not None:
         if known.digest != event.digest:
             return Conflict("this Idempotency-Key was used for another submission")
         return _ids(known.first_number, known.count)
-    first = queue.next_job
-    places = queue.binding.places(event.jobs, first, queue.catalogue, queue.now)
+    first = queue.jobs.next_number
+    places = queue.cycle.binding.places(event.jobs, first, queue.data.catalogue, queue.now)
     queue.decide(f.Admitted(first, places))
     return _ids(first, len(event.jobs))
 
 
 def cancel(queue: QueueViews, event: m.CancelJobs) -> tuple[str, ...] | TopmastError:
     """End jobs for good, each as far as it has come."""
-    missing = [job for job in event.jobs if job not in queue.jobs]
+    missing = [job for job in event.jobs if job not in queue.jobs.records]
     if missing:
         return NotFound(f"no job '{missing[0]}'")
     for job in event.jobs:
-        _cancel_one(queue, queue.jobs[job], f"cancelled by {event.by or 'its user'}")
+        _cancel_one(queue, queue.jobs.records[job], f"cancelled by {event.by or 'its user'}")
     return event.jobs
 
 
@@ -57,11 +58,11 @@ def committed(queue: QueueViews, event: m.PlanCommitted) -> None:
 
 def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     """A plan no longer fits: the job waits again."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is None:
         return
     if record.region is not None:
-        queue.prefetch.spoil(record.region)
+        queue.cycle.prefetch.spoil(record.region)
     queue.decide(f.Unplanned(record.id, event.why))
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
@@ -69,7 +70,7 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
 
 def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
     """The region launches the gang."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is not None and may_move(record.state, JobState.STARTING):
         queue.decide(f.Moved(record.id, JobState.STARTING))
         if record.cancelling:  # the order to stop it crosses this news on its way
@@ -78,34 +79,34 @@ def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
 
 def running(queue: QueueViews, event: m.AttemptRunning) -> None:
     """Every task is up."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is not None and record.state is JobState.STARTING:
         queue.decide(f.Moved(record.id, JobState.RUNNING))
 
 
 def suspended(queue: QueueViews, event: m.AttemptSuspended) -> None:
     """Others have the gang's GPUs for a while."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is not None and record.state is JobState.RUNNING:
         queue.decide(f.Moved(record.id, JobState.SUSPENDED, "others take their turn"))
 
 
 def continued(queue: QueueViews, event: m.AttemptContinued) -> None:
     """It is the gang's turn again."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is not None and record.state is JobState.SUSPENDED:
         queue.decide(f.Moved(record.id, JobState.RUNNING))
 
 
 def packed(queue: QueueViews, event: m.AttemptPacked) -> None:
     """It has its GPUs at the same time as another, or for itself again."""
-    if _current(queue, event.job, event.epoch):
+    if queue.jobs.current(event.job, event.epoch):
         queue.decide(f.PackedWith(event.job, event.beside, event.why))
 
 
 def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
     """The gang was told to stop."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is None or event.why is not Outcome.PREEMPTED:
         return
     if may_move(record.state, JobState.PREEMPTING):
@@ -116,19 +117,19 @@ def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
 
 def checkpointed(queue: QueueViews, event: m.AttemptCheckpointed) -> None:
     """The job can resume from a step."""
-    if _current(queue, event.job, event.epoch):
+    if queue.jobs.current(event.job, event.epoch):
         queue.decide(f.Checkpointed(event.job, event.step))
 
 
 def resumed(queue: QueueViews, event: m.AttemptResumed) -> None:
     """The job went on from a step."""
-    if _current(queue, event.job, event.epoch):
+    if queue.jobs.current(event.job, event.epoch):
         queue.decide(f.ResumedFrom(event.job, event.step))
 
 
 def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     """Nothing of the attempt runs any more."""
-    record = _current(queue, event.job, event.epoch)
+    record = queue.jobs.current(event.job, event.epoch)
     if record is None:
         return
     for hook in queue.hooks:
@@ -141,16 +142,9 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     _grow_if_due(queue)
 
 
-def release_place(queue: QueueViews, record: JobRecord) -> None:
-    """Have the place given up that its last region keeps for a job, which does not come."""
-    if record.moves and record.region is not None:
-        drop = m.DropLeases((record.id,), places=True)
-        queue.send(ids.placer(record.region), drop)
-
-
 def _grow_if_due(queue: QueueViews) -> None:
     """Have a tree grown elsewhere: it takes seconds."""
-    order = queue.durations.wants_tree()
+    order = queue.backlog.durations.wants_tree()
     if order is not None:
         queue.send(ids.GROWER, order)
 
@@ -186,28 +180,6 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
         delay_s = 0.0
     avoid = tuple(sorted({*record.avoid_hosts, *event.suspects}))[-16:]
     return f.Ended(job, JobState.RECOVERING, cause, queue.now + delay_s, avoid)
-
-
-def _current(queue: QueueViews, job: str, epoch: int) -> JobRecord | None:
-    record = queue.jobs.get(job)
-    if record is None or record.epoch != epoch or record.plan is None:
-        return None
-    return record
-
-
-def bind_again(queue: QueueViews, record: JobRecord) -> None:
-    """Send a job that waits somewhere else, unless regions are just being asked about it."""
-    if queue.decision is not None and queue.decision.candidate.job == record.id:
-        queue.binding.waits(record, queue.now)
-    elif record.plan is None and not record.finished:
-        place = queue.binding.again(record, queue.catalogue, queue.now)
-        queue.decide(f.Bound(record.id, place))
-
-
-def bind_astray(queue: QueueViews) -> None:
-    """Send on the jobs that wait where they could never run. O(jobs)."""
-    for record in [r for r in queue.jobs.values() if queue.binding.is_astray(r)]:
-        bind_again(queue, record)
 
 
 def _ids(first_number: int, count: int) -> tuple[str, ...]:

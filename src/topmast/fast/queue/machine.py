@@ -12,18 +12,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from topmast.fast.machine import Fact
+from topmast.fast.queue import datasets, lifecycle
 from topmast.fast.queue import facts as f
-from topmast.fast.queue import lifecycle
-from topmast.fast.queue.applying import APPLIERS, believable
+from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.auction import earliest
-from topmast.fast.queue.data import datasets
-from topmast.fast.queue.elastic.hooks import ElasticHooks
+from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.data.orders import order_copy, order_deletion
+from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
-from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
@@ -60,7 +60,9 @@ class GlobalQueue(QueueViews):
         self.pair_speeds = pair_speeds
         hooks = list[QueueHooks]()
         if self.rounds is not None:
-            hooks.append(RoundHooks(self, self.rounds, self.entitlements, pair_speeds))
+            hooks.append(RoundHooks(self, self.rounds, self.tenancy.entitlements, pair_speeds))
+        if profile.slices.layers > 1:
+            hooks.append(SlicesHooks())
         if profile.elastic.grow or profile.elastic.shrink:
             hooks.append(ElasticHooks(self, profile.elastic))
         self.hooks = tuple(hooks)
@@ -70,14 +72,14 @@ class GlobalQueue(QueueViews):
         gone = [region.name for region in self.fleet.regions if region.name not in names]
         if settled(event.fleet, self.fleet, self.homes) != self.fleet:
             self.decide(f.FleetSet())
-            lifecycle.bind_astray(self)
+            cycle.bind_astray(self)
         for name in gone:
             self.send(ids.placer(name), m.ConfigureRegion(RegionSpec(name, ())))
         for region in self.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
 
     def _skip(self, event: m.SkipAttempts) -> None:
-        if believable(self, event) != (self.next_job, {}):
+        if self.jobs.believable(event) != (self.jobs.next_number, {}):
             self.decide(f.AttemptsSkipped())
 
     def _hosts_moved(self, event: m.HostsMoved) -> None:
@@ -85,31 +87,31 @@ class GlobalQueue(QueueViews):
         here = [owners_of(r) for r in self.fleet.regions if r.name == event.region]
         if here and event.owners.keys() <= here[0].keys():
             self.decide(f.HostsMoved())
-            lifecycle.bind_astray(self)
+            cycle.bind_astray(self)
 
     def _recovered(self, event: m.Recovered) -> None:
         """Order again the deletions and copies that were under way."""
-        for deletion in self.catalogue.deletions.all():
-            datasets.order_deletion(self, deletion)
-        for copy in self.catalogue.copies.values():
-            datasets.order(self, copy)
+        for deletion in self.data.catalogue.deletions.all():
+            order_deletion(self, deletion)
+        for copy in self.data.catalogue.copies.values():
+            order_copy(self, self.data.catalogue, copy)
         self.backlog.unblock(Anything())
 
     def next_wakeup_s(self) -> float | None:
         """At once while candidates wait; else when time alone changes something."""
-        if self.decision is not None:
-            return self.decision.deadline_s
-        if self.backlog.blocked.stirred or self.backfill.freed or self.quota_may_help():
+        if self.cycle.decision is not None:
+            return self.cycle.decision.deadline_s
+        if self.backlog.blocked.stirred or self.cycle.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (
                 self.backlog.next_release_s(),
                 self.backlog.blocked.next_retry_s(),
-                self.priority_timers.next_s(self.jobs),
-                self.backfill.due_s,
-                self.reach.next_retry_s(),
-                self.catalogue.deletions.next_s(),
-                self.binding.next_s(),
+                self.backlog.priority_timers.next_s(self.jobs.records),
+                self.cycle.backfill.due_s,
+                self.cycle.reach.next_retry_s(),
+                self.data.catalogue.deletions.next_s(),
+                self.cycle.binding.next_s(),
                 *(hook.next_s() for hook in self.hooks),
             )
         )

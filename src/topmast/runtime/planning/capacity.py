@@ -74,7 +74,7 @@ class CapacityCadence(Cadence[Problem, CapacityPlanRequest, Answers]):
         """What waits where, and what is idle, put together from short looks. O(jobs + slots)."""
         self._regions.look_now(APART_LOOK_S)
         queue, ask = self.system.queue, self.system.ask
-        fleet, names = ask(lambda: (queue.fleet, list(queue.jobs)))
+        fleet, names = ask(lambda: (queue.fleet, list(queue.jobs.records)))
         demand = self._demand
         if demand is None or demand.fleet is not fleet:
             demand = self._demand = ask(self._demand_of)

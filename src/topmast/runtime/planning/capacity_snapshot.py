@@ -94,7 +94,7 @@ class Demand:
     def add_unmet(self, found: Gpus, queue: GlobalQueue, jobs: Iterable[str]) -> None:
         """Add the GPUs that ``jobs`` wait for, by cluster and model. O(jobs x clusters)."""
         for name in jobs:
-            record = queue.jobs.get(name)
+            record = queue.jobs.records.get(name)
             if record is None or record.plan is not None or record.state not in WAITING:
                 continue
             self._add(found, queue, record)
@@ -163,12 +163,12 @@ def _gpus_of(cluster: ClusterSpec, model: str | None) -> dict[str, int]:
 
 def _may_read(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:
     """Whether a job's data may lie in a region."""
-    known = queue.catalogue.datasets
+    known = queue.data.catalogue.datasets
     allowed = (known[n].spec.allowed for n in spec.datasets if n in known)
     return all(names is None or region in names for names in allowed)
 
 
 def _has_data(queue: GlobalQueue, spec: JobSpec, region: str) -> bool:
-    known = queue.catalogue.datasets
+    known = queue.data.catalogue.datasets
     complete = ReplicaState.COMPLETE
     return all(n in known and known[n].replicas.get(region) is complete for n in spec.datasets)

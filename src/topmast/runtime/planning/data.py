@@ -92,7 +92,7 @@ class DataCadence(Cadence[Problem, DataPlanRequest, dict[str, Any]]):
         """The system with all its jobs, put together from short looks. O(jobs)."""
         queue = self.system.queue
         snapshot = self.system.ask(lambda: snapshot_of(queue, ()))
-        names = self.system.ask(lambda: list(queue.jobs))
+        names = self.system.ask(lambda: list(queue.jobs.records))
         entries: list[Entry] = []
         for begin in range(0, len(names), JOBS_A_LOOK):
             some = names[begin : begin + JOBS_A_LOOK]

@@ -25,22 +25,22 @@ def stock_of(queue: GlobalQueue) -> Stock:
     """Complete replicas and copies in flight. O(replicas + copies)."""
     replicas = {
         name: tuple(sorted(r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE))
-        for name, record in queue.catalogue.datasets.items()
+        for name, record in queue.data.catalogue.datasets.items()
     }
-    copies = tuple((c.dataset, c.source, c.target) for c in queue.catalogue.copies.values())
+    copies = tuple((c.dataset, c.source, c.target) for c in queue.data.catalogue.copies.values())
     return Stock(replicas, copies)
 
 
 def snapshot_of(queue: GlobalQueue, jobs: Iterable[str] | None = None) -> DataSnapshot:
     """Fleet, datasets, stock, needs of ``jobs`` (None: all). O(datasets + replicas + jobs)."""
-    datasets = tuple(record.spec for _, record in sorted(queue.catalogue.datasets.items()))
-    unfinished = unfinished_of(queue, queue.jobs if jobs is None else jobs)
+    datasets = tuple(record.spec for _, record in sorted(queue.data.catalogue.datasets.items()))
+    unfinished = unfinished_of(queue, queue.jobs.records if jobs is None else jobs)
     return DataSnapshot(queue.fleet, datasets, stock_of(queue), unfinished)
 
 
 def unfinished_of(queue: GlobalQueue, jobs: Iterable[str]) -> tuple[Entry, ...]:
     """What those of ``jobs`` that are not over read, and will still need. O(jobs)."""
-    records = (queue.jobs.get(job) for job in jobs)
+    records = (queue.jobs.records.get(job) for job in jobs)
     return tuple(
         Entry(
             record.submit_s,

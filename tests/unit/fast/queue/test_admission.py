@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job
 from tests.support.world import World
-from topmast.fast.queue import applying
+from topmast.fast.queue.jobs import jobs
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, NotFound
@@ -58,7 +58,7 @@ def test_submissions_without_a_key_are_all_different() -> None:
 
 def test_old_keys_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of keys is bounded; the newest are the ones that matter."""
-    monkeypatch.setattr(applying, "KEYS_KEPT", 2)
+    monkeypatch.setattr(jobs, "KEYS_KEPT", 2)
     world = World(fleet(cluster("east-1")))
     for key in ("a", "b", "c"):
         world.submit(job(), key=key)
@@ -69,7 +69,7 @@ def test_old_keys_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_finished_jobs_leave_memory_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many finished jobs are kept; a job that lives is never dropped."""
-    monkeypatch.setattr(applying, "FINISHED_KEPT", 10)
+    monkeypatch.setattr(jobs, "FINISHED_KEPT", 10)
     world = World(fleet(cluster("east-1", gpus=1, hosts=2)))
     world.submit(job("long"))
     for number in range(2, 14):

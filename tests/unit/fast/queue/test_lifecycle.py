@@ -79,7 +79,7 @@ def test_no_name_pushes_numbers_out_of_bounds(
     if how == "from a snapshot":
         if number < 1 << 53:
             return  # such numbers fit, and may have been given
-        world.queue.next_job = number
+        world.queue.jobs.next_number = number
         world.snapshot()
     world.crash()
     world.recover()
@@ -359,7 +359,7 @@ def test_a_refused_plan_puts_the_job_back_in_its_line() -> None:
     planned.handle(m.PlanRefused("j1", 1, "host east-1-0 takes no work"), world.now)
     record = world.jobs["j1"]
     assert (record.state, record.plan, record.hosts) == (JobState.PENDING, None, ())
-    assert planned.ledger.held == {}
+    assert planned.tenancy.ledger.held == {}
     world.settle()
     assert record.plan is None
     world.advance(1)
@@ -391,5 +391,5 @@ def test_every_outcome_leads_somewhere_from_every_state(
         record.state, record.cancelling = JobState.CANCELLING, True
     world.queue.handle(m.AttemptEnded("j1", 1, outcome, 0.0, 5.0, 0.0), 5.0)
     assert record.state is want
-    assert world.queue.ledger.held == {}
+    assert world.queue.tenancy.ledger.held == {}
     assert len(world.facts(Ended)) == 0

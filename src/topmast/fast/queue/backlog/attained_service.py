@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import MILLI
 from topmast.policies.base import Empirical, OrderPolicy
 

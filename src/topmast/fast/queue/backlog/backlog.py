@@ -12,26 +12,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate
-from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, left_of
+from topmast.fast.queue.backlog.attained_service import AttainedService
+from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate, JobMayMore
+from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, left_of
+from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
-    GATES_KEPT,
     JobClass,
     PlacementClass,
-    QuotaGate,
-    gate_key,
     job_key,
     placement_key,
 )
-from topmast.fast.queue.backlog.placement_class import Key as ClassKey
+from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.task_mix import Mix
 from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.hooks import Grant, Grants
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.tenancy.gate import Key as ClassKey
+from topmast.fast.queue.tenancy.gate import QuotaGate, gate_key
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.policies.base import OrderPolicy, QueueView
+
+GATES_KEPT = 1_024
+"""With more gates than that, those without a job are forgotten: they often come again."""
 
 
 class Backlog:
@@ -44,6 +49,7 @@ class Backlog:
         durations: Durations,
         topology_policy: TopologyPolicy | None = None,
         grants: Grants | None = None,
+        rerank_interval_s: float = 0.0,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
@@ -51,6 +57,9 @@ class Backlog:
         self.durations = durations
         self.topology_policy = topology_policy or TopologyPolicy(None)
         self.grants = grants or Grants()
+        self.mix = Mix()
+        self.attained_service = AttainedService(order)
+        self.priority_timers = PriorityTimers(order, rerank_interval_s)
         self.job_classes: dict[ClassKey, JobClass] = {}
         self._class_of: dict[str, JobClass] = {}
         """By job."""
@@ -61,6 +70,18 @@ class Backlog:
         self._delays: Timers[str] = Timers()
         """When the back-off of a job ends."""
         self._delayed: dict[str, JobRecord] = {}
+
+    def restore(
+        self,
+        histories: dict[str, History],
+        learned: Learned | None,
+        sizes: dict[int, float],
+        services_gpu_s: list[float],
+    ) -> None:
+        """Take up what was learned from jobs. O(what is kept)."""
+        self.durations.restore(histories, learned)
+        self.mix = Mix(sizes)
+        self.attained_service.restore(services_gpu_s)
 
     # --- jobs come and go -------------------------------------------------------------------------
 
@@ -95,8 +116,8 @@ class Backlog:
         placement = {False: classes.join(within, number), True: classes.join(over, number)}
         key = job_key(spec, within)
         gate = self._gate_of(spec)
-        found = JobClass(number, key, spec, gate, placement, grant)
-        self.job_classes[key] = gate.members[number] = found
+        found = self.job_classes[key] = JobClass(number, key, spec, gate, placement, grant)
+        gate.members[number] = None
         self.blocked.enter(found)
         for one in placement.values():
             if len(one.members) == 1:
@@ -158,6 +179,16 @@ class Backlog:
         if not gate.members and len(self._gates) > GATES_KEPT:
             del self._gates[gate.key]
         self._free_numbers.append(one.number)
+
+    def note_priority(self, record: JobRecord, now: float) -> None:
+        """A job begins to run or wait: its priority may change by time alone. O(log jobs)."""
+        self.priority_timers.note(record, self.view_of, now)
+
+    def let_try(self, job: str) -> None:
+        """A job may do what others of its class may not: it is tried again, if it waits. O(1)."""
+        job_class = self._class_of.get(job)
+        if job_class is not None:
+            self.unblock(JobMayMore(job_class))
 
     def class_of(self, job: str) -> JobClass | None:
         """The class of a job; None for one that may not be placed now."""

@@ -203,7 +203,8 @@ class Blocked:
 
         Those that were blocked before stay as they are: they come up when something may help them.
         """
-        for other in one.gate.members.values():
+        for number in one.gate.members:
+            other = self.by_number[number]
             if other is one or over_quota not in other.had:
                 self.block(other, over_quota, limited=limited)
 

@@ -13,7 +13,7 @@ import statistics
 from msgspec import Struct
 
 from topmast.fast.queue.backlog.learning import Learned, Learning
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.messages import GrowTree
 from topmast.model.tree import Tree

@@ -7,20 +7,15 @@ one gate and one class are a job class: they differ in the order alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from topmast.fast.queue.hooks import Grant
-from topmast.fast.queue.tenancy.entitlements import Wanted
-from topmast.model.fleet import Fleet
-from topmast.model.job import Band, JobSpec, Resources, Topology
+from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
+from topmast.model.job import Band, JobSpec, Topology
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
-
-Key = tuple[Hashable, ...]
-GATES_KEPT = 1_024
-"""With more gates than that, those without a job are forgotten: they often come again."""
 
 
 class Verdict(Struct, frozen=True, gc=False):
@@ -46,24 +41,6 @@ class Verdict(Struct, frozen=True, gc=False):
 
 
 NOT_TRIED = Verdict(PendingReason.PENDING_EVALUATION)
-
-
-class QuotaGate(Struct):
-    """What one tenant's quota lets jobs use that want the same of it."""
-
-    key: Key
-    spec: JobSpec
-    """Of one of its jobs: the same for all as far as quota goes."""
-    members: dict[int, JobClass] = {}
-    """Its job classes, by number."""
-    as_of: int = -1
-    """The change of the ledger for which ``choices`` hold."""
-    choices: dict[bool, tuple[int, ...]] = {}
-    """By mode, the accelerators that it may use."""
-    fleet: Fleet | None = None
-    """The fleet for which ``wanted`` holds."""
-    wanted: Wanted = ()
-    """What its jobs take of each GPU model."""
 
 
 class PlacementClass(Struct):
@@ -137,19 +114,9 @@ def placement_key(
     )
 
 
-def gate_key(spec: JobSpec) -> Key:
-    """All that decides what quota lets a job use: the key of its quota gate."""
-    return (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
-
-
 def job_key(spec: JobSpec, placement: Key) -> Key:
     """The key of a job class: that of its class within quota, and what its gate has besides."""
     return (spec.tenant, spec.preemptible, placement)
-
-
-def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
-    """By group, the tasks that there are, or are at least, and what each needs. O(groups)."""
-    return tuple([(group.count, group.min_count, group.resources) for group in spec.groups])
 
 
 def beside_of(job_class: JobClass) -> str:

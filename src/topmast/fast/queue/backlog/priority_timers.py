@@ -6,13 +6,12 @@ Only for orders that tell these times (`Drifting`). Working memory: made anew fr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.timers import Timers
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.states import WAITING
-from topmast.policies.base import Drifting, OrderPolicy
+from topmast.policies.base import Drifting, OrderPolicy, QueueView
 
 
 class PriorityTimers:
@@ -27,11 +26,13 @@ class PriorityTimers:
         """By job, whether it waits until its time; else it runs."""
         self._last_s = -math.inf
 
-    def note(self, backlog: Backlog, record: JobRecord, now: float) -> None:
+    def note(
+        self, record: JobRecord, view_of: Callable[[JobRecord, float], QueueView], now: float
+    ) -> None:
         """A job begins to run or wait, or its priority changed: set its next time. O(log jobs)."""
         if self._order is None:
             return
-        at_s = float(self._order.drifts_s(backlog.view_of(record, now))[0])
+        at_s = float(self._order.drifts_s(view_of(record, now))[0])
         if at_s == math.inf:
             self._timers.drop(record.id)
             self._waits.pop(record.id, None)

@@ -8,9 +8,9 @@ from topmast.fast.queue.cycle.auction import PendingDecision, earliest, no_regio
 from topmast.fast.queue.cycle.pipeline import first_step
 from topmast.fast.queue.cycle.requests import put
 from topmast.fast.queue.cycle.verdicts import block, block_gate, refuse, verdict_of_class
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.catalogue import DataCost
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.reason import PendingReason
 
 FULL = PendingReason.INSUFFICIENT_CAPACITY
@@ -25,15 +25,15 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
     4. The verdict on another job of its placement class does not hold for it.
     5. Some region has its data, or can get it; for a job of a pair, the region of the other.
     """
-    record, over_quota = queue.jobs[candidate.job], candidate.over_quota
+    record, over_quota = queue.jobs.records[candidate.job], candidate.over_quota
     if verdict := unknown_data(queue, record):
         block(queue, candidate, verdict)
         return
     job_class = queue.backlog.job_class(candidate.job)
-    choices = queue.choices_of(job_class, over_quota)
+    choices = queue.choices_of(job_class)[over_quota]
     if not choices:
-        if over_quota and not queue.choices_of(job_class, over_quota=False):
-            block(queue, candidate, Verdict(*queue.quota_reason(record.spec)))
+        if over_quota and not queue.choices_of(job_class)[False]:
+            block(queue, candidate, Verdict(*queue.tenancy.entitlements.quota_reason(record.spec)))
         else:
             block_gate(queue, candidate)
         return
@@ -65,13 +65,13 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
 
 def unknown_data(queue: QueueViews, record: JobRecord) -> Verdict | None:
     """The job reads datasets that the catalogue does not have."""
-    unknown = queue.catalogue.unknown(record.spec.datasets)
+    unknown = queue.data.catalogue.unknown(record.spec.datasets)
     return Verdict(PendingReason.UNKNOWN_DATASET, ", ".join(unknown)) if unknown else None
 
 
 def not_its_turn(queue: QueueViews, record: JobRecord) -> Verdict | None:
     """Time is shared, and other jobs have this round."""
-    if queue.grants.may_start(record.id):
+    if queue.backlog.grants.may_start(record.id):
         return None
     return Verdict(FULL, "this round gives the GPUs to other jobs")
 
@@ -79,7 +79,7 @@ def not_its_turn(queue: QueueViews, record: JobRecord) -> Verdict | None:
 def kept_for_others(queue: QueueViews, record: JobRecord) -> Verdict:
     """The job's quota allows only accelerators that a policy keeps for other jobs."""
     detail = "the GPU models that its quota allows are kept for other jobs"
-    return Verdict(FULL, detail, queue.reserved_until_s(record))
+    return Verdict(FULL, detail, queue.kept_until_s(record))
 
 
 def far_from_data(costs: dict[str, DataCost]) -> Verdict | None:
@@ -100,5 +100,5 @@ def _waits_for(other: str) -> Verdict:
 
 def _region_of(queue: QueueViews, job: str) -> str | None:
     """The region where another job has its place."""
-    record = queue.jobs.get(job)
+    record = queue.jobs.records.get(job)
     return None if record is None or record.plan is None else record.plan.region

@@ -14,9 +14,9 @@ from topmast.fast.queue.cycle.admission import try_admit
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.deciding import decide
 from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
-from topmast.fast.queue.data.datasets import order_deletion
-from topmast.fast.queue.lifecycle import bind_again
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.data.orders import order_deletion
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 
@@ -28,38 +28,54 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     """Admit jobs at the end of their back-off, unblock what time unblocks, and go on."""
     for record in queue.backlog.release(queue.now):
         queue.enqueue(record)
-    for job in queue.binding.due(queue.now):
-        bind_again(queue, queue.jobs[job])
-    for deletion in queue.catalogue.deletions.take_due(queue.now):
+    for job in queue.cycle.binding.due(queue.now):
+        bind_again(queue, queue.jobs.records[job])
+    for deletion in queue.data.catalogue.deletions.take_due(queue.now):
         order_deletion(queue, deletion)
     _drift(queue)
     queue.backlog.unblock(TimeUp(queue.now))
-    if queue.reach.retry(queue.now) or queue.backfill.is_due(queue.now):
+    if queue.cycle.reach.retry(queue.now) or queue.cycle.backfill.is_due(queue.now):
         queue.backlog.unblock(Anything())
     if queue.quota_may_help():
-        queue.backlog.unblock(QuotaFreed(queue.ledger.take_touched(), queue.choices_by_mode))
+        touched = queue.tenancy.ledger.take_touched()
+        queue.backlog.unblock(QuotaFreed(touched, queue.choices_of))
     if queue.now - queue.backlog.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.backlog.rerank(queue.now)
-        queue.mix.settle()
+        queue.backlog.mix.settle()
     for hook in queue.hooks:
         hook.on_wake()
-    queue.budget = ASKS_PER_WAKE
-    if queue.decision is not None and queue.decision.deadline_s <= queue.now:
-        _give_up_on_silent(queue, queue.decision)
-    elif queue.decision is None and queue.backfill.freed:
+    queue.cycle.budget = ASKS_PER_WAKE
+    if queue.cycle.decision is not None and queue.cycle.decision.deadline_s <= queue.now:
+        _give_up_on_silent(queue, queue.cycle.decision)
+    elif queue.cycle.decision is None and queue.cycle.backfill.freed:
         _offer_freed(queue)
         return
     advance(queue)
 
 
+def bind_again(queue: QueueViews, record: JobRecord) -> None:
+    """Send a job that waits somewhere else, unless regions are just being asked about it."""
+    if queue.cycle.decision is not None and queue.cycle.decision.candidate.job == record.id:
+        queue.cycle.binding.waits(record, queue.now)
+    elif record.plan is None and not record.finished:
+        place = queue.cycle.binding.again(record, queue.data.catalogue, queue.now)
+        queue.decide(f.Bound(record.id, place))
+
+
+def bind_astray(queue: QueueViews) -> None:
+    """Send on the jobs that wait where they could never run. O(jobs)."""
+    for record in [r for r in queue.jobs.records.values() if queue.cycle.binding.is_astray(r)]:
+        bind_again(queue, record)
+
+
 def _drift(queue: QueueViews) -> None:
     """Jobs change their rank by the service that they had, or lacked: try all jobs again."""
-    due = queue.priority_timers.take_due(queue.jobs, queue.now)
+    due = queue.backlog.priority_timers.take_due(queue.jobs.records, queue.now)
     for record in due:
         if record.plan is None:
             queue.decide(f.Promoted(record.id))
         else:
-            queue.priority_timers.note(queue.backlog, record, queue.now)
+            queue.backlog.note_priority(record, queue.now)
     if due:
         queue.backlog.unblock(Anything())
 
@@ -69,9 +85,9 @@ def _offer_freed(queue: QueueViews) -> None:
 
     No job is tried before its answer.
     """
-    for region, cluster in queue.backfill.take_freed():
+    for region, cluster in queue.cycle.backfill.take_freed():
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(region, (cluster,), freed=True))
-    if not queue.backfill.is_given:
+    if not queue.cycle.backfill.is_given:
         queue.backlog.unblock(ReservationFree())
 
 
@@ -85,25 +101,25 @@ def advance(queue: QueueViews) -> None:
     5. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
     """
     while True:
-        decision = queue.decision
+        decision = queue.cycle.decision
         if decision is not None and decision.awaited:
             return
         if decision is not None:
             decide(queue, decision)
             continue
-        if queue.budget <= 0 or queue.backfill.freed:
+        if queue.cycle.budget <= 0 or queue.cycle.backfill.freed:
             return
         candidate = queue.backlog.next()
         if candidate is None:
             _all_decided(queue)
             return
-        queue.budget -= 1
+        queue.cycle.budget -= 1
         try_admit(queue, candidate)
 
 
 def _all_decided(queue: QueueViews) -> None:
     """No job is left to be asked about."""
-    for region, jobs in queue.prefetch.release():
+    for region, jobs in queue.cycle.prefetch.release():
         queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
     for hook in queue.hooks:
         hook.on_all_decided()
@@ -111,10 +127,10 @@ def _all_decided(queue: QueueViews) -> None:
 
 def offered(queue: QueueViews, event: m.RegionBids) -> None:
     """A region apart has answered."""
-    if queue.reach.hear(event.region):
+    if queue.cycle.reach.hear(event.region):
         queue.backlog.unblock(Anything())
-    queue.prefetch.hear(event.region, event.batch, event.offers)
-    decision = queue.decision
+    queue.cycle.prefetch.hear(event.region, event.batch, event.offers)
+    decision = queue.cycle.decision
     if decision is None or event.batch != decision.batch or event.region not in decision.awaited:
         return
     decision.awaited.remove(event.region)
@@ -124,7 +140,7 @@ def offered(queue: QueueViews, event: m.RegionBids) -> None:
 
 def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     """The regions of this process have answered."""
-    decision = queue.decision
+    decision = queue.cycle.decision
     if decision is None or event.batch != decision.batch:
         return
     heard = frozenset(event.regions)
@@ -137,21 +153,21 @@ def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
     """Regions that did not answer in time are skipped this once."""
     decision.silent += tuple(decision.awaited)
     for region in decision.awaited:
-        queue.reach.miss(region, ASK_TIMEOUT_S, queue.now)
+        queue.cycle.reach.miss(region, ASK_TIMEOUT_S, queue.now)
     decision.awaited = []
 
 
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
     """A region is back: it may have room for jobs that found none elsewhere."""
-    queue.reach.find(event.region)
+    queue.cycle.reach.find(event.region)
     queue.backlog.unblock(Anything())
 
 
 def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     """A region is out of reach: decide without it, and ask it no more."""
-    queue.reach.lose(event.region, event.why, queue.now)
-    queue.prefetch.forget(event.region)
-    decision = queue.decision
+    queue.cycle.reach.lose(event.region, event.why, queue.now)
+    queue.cycle.prefetch.forget(event.region)
+    decision = queue.cycle.decision
     if decision is None:
         return
     decision.bids.pop(event.region, None)
@@ -165,7 +181,7 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the fleet placer names the classes that it may help."""
-    queue.prefetch.spoil(event.region)
+    queue.cycle.prefetch.spoil(event.region)
     for hook in queue.hooks:
         hook.on_room(event.region)
     if len(queue.backlog.ranking):

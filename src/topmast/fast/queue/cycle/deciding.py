@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.applying import REFUSAL_DELAY_S
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.placement_class import Verdict
 from topmast.fast.queue.cycle.auction import (
@@ -14,12 +13,11 @@ from topmast.fast.queue.cycle.auction import (
     most_hopeful,
 )
 from topmast.fast.queue.cycle.pipeline import next_step, waits_near
-from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S, put
+from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S, put, release_place
 from topmast.fast.queue.cycle.verdicts import block, refuse
-from topmast.fast.queue.data.datasets import begin_copy
-from topmast.fast.queue.lifecycle import release_place
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.data.orders import begin_copy
+from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Plan
@@ -31,8 +29,8 @@ FETCH_AGAIN_S = 60.0
 
 def decide(queue: QueueViews, decision: PendingDecision) -> None:
     """All bids of a phase are in: commit the plan that it accepts, or go on to the next phase."""
-    queue.decision = None
-    record = queue.jobs.get(decision.candidate.job)
+    queue.cycle.decision = None
+    record = queue.jobs.records.get(decision.candidate.job)
     if record is None or queue.backlog.class_of(record.id) is None:
         return  # it was cancelled while the regions searched
     step, plan = next_step(queue, record, decision)
@@ -45,7 +43,7 @@ def decide(queue: QueueViews, decision: PendingDecision) -> None:
     else:
         put(queue, record, decision, step)
         if step.phase is Phase.MOVE:
-            queue.defragmentation.asked(record.id, queue.now)
+            queue.cycle.defragmentation.asked(record.id, queue.now)
 
 
 def _reserve(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
@@ -83,22 +81,24 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     bid = decision.bids.get(plan.region)
     lease = bid.hold if bid is not None and bid.plan is plan else None
     hold = "" if lease is None else lease.id
-    chosen, plan = plan, queue.entitlements.counted(record.spec, plan)
-    may = queue.entitlements.may_borrow if over_quota else queue.entitlements.is_within
+    entitlements = queue.tenancy.entitlements
+    chosen, plan = plan, entitlements.counted(record.spec, plan)
+    may = entitlements.may_borrow if over_quota else entitlements.is_within
     if plan.gpus_milli and not may(record.spec, plan.held()):
         # The quota changed while the regions searched.
-        reason, detail = queue.quota_reason(record.spec)
+        reason, detail = entitlements.quota_reason(record.spec)
         verdict = Verdict(reason, detail, queue.now + REFUSAL_DELAY_S)
         block(queue, decision.candidate, verdict)
         return
-    epoch = max(record.epoch, queue.skipped.get(record.id, 0)) + 1
-    expected_s = queue.backlog.remaining_s(record) / queue.speed_of_size(record.spec, plan)
+    epoch = max(record.epoch, queue.jobs.skipped.get(record.id, 0)) + 1
+    speed = record.speed_of_size(plan, queue.profile.elastic.efficiency)
+    expected_s = queue.backlog.remaining_s(record) / speed
     if plan.region != record.region:
         release_place(queue, record)
-    elastic, absent = record.spec.elastic is not None, queue.reach.absent
+    elastic, absent = record.spec.elastic is not None, queue.cycle.reach.absent
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
-    queue.prefetch.take(plan.region, hold, plan.gpus_milli)
+    queue.cycle.prefetch.take(plan.region, hold, plan.gpus_milli)
     for hook in queue.hooks:
         hook.on_committed(record)
     queue.send(
@@ -124,7 +124,7 @@ def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecisio
         _copy(queue, record, decision, plan)
         return
     full, again_s = PendingReason.INSUFFICIENT_CAPACITY, wait.until_s
-    if queue.fetches.next_s(queue.now) is None:
+    if queue.data.fetches.next_s(queue.now) is None:
         again_s = max(queue.now + FETCH_AGAIN_S, again_s)
     # Near its data a job may be old enough to be stopped before that.
     young_until_s = earliest(bid.retry_at_s for bid in decision.bids.values())
@@ -135,19 +135,19 @@ def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecisio
 
 def _reserve_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> float | None:
     """Reserve room near its data for a job that waits for it; returns when to ask again."""
-    if not queue.backfill.may_reserve(record, queue.now):
+    if not queue.cycle.backfill.may_reserve(record, queue.now):
         return None
     over_quota = decision.candidate.over_quota
     band = effective_band(record.spec.band, over_quota)
     offered = [bid.reservation for bid in decision.bids.values()]
-    return queue.backfill.found_no_room(record, band, over_quota, offered, queue.now)
+    return queue.cycle.backfill.found_no_room(record, band, over_quota, offered, queue.now)
 
 
 def _copy(queue: QueueViews, record: JobRecord, decision: PendingDecision, plan: Plan) -> None:
     """The best plan wants data that its region lacks: order the copies, and ask again then."""
     for dataset, source in decision.costs[plan.region].missing:
-        if queue.catalogue.copy_to(dataset, plan.region) is None:
-            begin_copy(queue, dataset, source, plan.region, cause=record.id)
+        if queue.data.catalogue.copy_to(dataset, plan.region) is None:
+            begin_copy(queue, queue.data, dataset, source, plan.region, cause=record.id)
     names = ", ".join(dataset for dataset, _ in decision.costs[plan.region].missing)
     detail = f"{names} is being copied to {plan.region}"
     again_s = queue.now + FETCH_AGAIN_S

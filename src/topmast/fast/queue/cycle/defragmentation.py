@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 
 from topmast.fast.preemption_cost import gpu_seconds, weight_of
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import Band
 from topmast.policies.options import Profile
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from topmast.fast.queue.data.catalogue import Catalogue
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.auction import PendingDecision, Phase, winner
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.data.copies_on_demand import Wait, waits_since_s
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.plan import Colocate, Free, Mode, Move, PlacementRequest, Plan, Preempt, Shrink
 from topmast.model.reason import PendingReason
 
@@ -83,7 +83,7 @@ def _asks_when(queue: QueueViews, record: JobRecord, decision: PendingDecision, 
     if step.phase is Phase.NEAR_DATA and when_matters(queue, record, decision):
         return True
     last = step.phase is Phase.PREEMPT or not _may_preempt(queue, record, decision)
-    return last and queue.backfill.may_reserve(record, queue.now)
+    return last and queue.cycle.backfill.may_reserve(record, queue.now)
 
 
 def when_matters(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
@@ -92,9 +92,9 @@ def when_matters(queue: QueueViews, record: JobRecord, decision: PendingDecision
     Not if nothing may be copied now, or if the job waited for as long as a copy takes.
     """
     best = decision.best
-    if best is None or queue.fetches.next_s(queue.now) is not None:
+    if best is None or queue.data.fetches.next_s(queue.now) is not None:
         return False
-    return queue.now < queue.fetches.waits_until_s(record, decision.costs[best.region].seconds)
+    return queue.now < queue.data.fetches.waits_until_s(record, decision.costs[best.region].seconds)
 
 
 def waits_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Wait | None:
@@ -103,7 +103,7 @@ def waits_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) 
     if best is None or nearby is None or not nearby.could:
         return None  # no region with its data could ever hold it
     copy_s, since_s = decision.costs[best.region].seconds, waits_since_s(record)
-    return queue.fetches.wait(best.region, copy_s, nearby.room_s, since_s, queue.now)
+    return queue.data.fetches.wait(best.region, copy_s, nearby.room_s, since_s, queue.now)
 
 
 # --- free GPUs ------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _weighs_copy(queue: QueueViews, record: JobRecord, decision: PendingDecision
     if best is None or not with_data(queue, decision.costs):
         return False
     cost = decision.costs[best.region]
-    return bool(cost.missing) and not cost.copying and queue.fetches.weighs
+    return bool(cost.missing) and not cost.copying and queue.data.fetches.weighs
 
 
 def _best_bid(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Plan | None:
@@ -164,12 +164,12 @@ def _may_move(queue: QueueViews, record: JobRecord, decision: PendingDecision) -
     """The job found no room for long."""
     if not record.spec.gpus_milli() or not _is_full(queue, decision):
         return False
-    return queue.defragmentation.may_ask(record.id, queue.now)
+    return queue.cycle.defragmentation.may_ask(record.id, queue.now)
 
 
 def _worth(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:
     band = effective_band(record.spec.band, decision.candidate.over_quota)
-    return Move(queue.defragmentation.worth_gpu_s(record, band, queue.now))
+    return Move(queue.cycle.defragmentation.worth_gpu_s(record, band, queue.now))
 
 
 def _unless_preemption_follows(
@@ -227,7 +227,7 @@ def _always(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> 
 def with_data(queue: QueueViews, costs: dict[str, DataCost]) -> list[str]:
     """Regions that can be asked and have the job's data already."""
     near = [r for r, c in costs.items() if c.barred is None and not c.missing]
-    return [region for region in near if region not in queue.reach.absent]
+    return [region for region in near if region not in queue.cycle.reach.absent]
 
 
 def may_preempt(

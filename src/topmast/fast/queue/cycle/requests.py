@@ -14,9 +14,9 @@ from topmast.fast.queue.cycle.pipeline import (
     request_of,
 )
 from topmast.fast.queue.cycle.prefetch import following
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.catalogue import DataCost
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Free, PlacementRequest, Preempt
@@ -26,23 +26,30 @@ ASK_TIMEOUT_S = 5.0
 
 def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: Step) -> None:
     """Ask the regions of one phase; those of other processes may have answered already."""
-    queue.batch += 1
+    queue.cycle.batch += 1
     request = request_of(queue, record, decision, step)
     decision.phase, decision.bids, decision.silent = step.phase, {}, ()
-    decision.batch, decision.deadline_s = queue.batch, queue.now + ASK_TIMEOUT_S
+    decision.batch, decision.deadline_s = queue.cycle.batch, queue.now + ASK_TIMEOUT_S
     decision.awaited = regions_of(queue, decision, step)
     decision.held, decision.changes = request.held, queue.backlog.blocked.changes
-    queue.decision = decision
-    here = [region for region in decision.awaited if region not in queue.reach.apart]
+    queue.cycle.decision = decision
+    here = [region for region in decision.awaited if region not in queue.cycle.reach.apart]
     if here:
         terms = {region: queue.terms(region, decision.costs[region]) for region in here}
         placement = queue.backlog.job_class(record.id).placement[decision.candidate.over_quota]
         whole = m.RequestFleetBids(
-            queue.batch, request, terms, placement.number, queue.reach.hold_s()
+            queue.cycle.batch, request, terms, placement.number, queue.cycle.reach.hold_s()
         )
         queue.send(ids.FLEET_PLACER, whole)
     if len(here) < len(decision.awaited):
         _ask_apart(queue, record, decision, request)
+
+
+def release_place(queue: QueueViews, record: JobRecord) -> None:
+    """Have the place given up that its last region keeps for a job, which does not come."""
+    if record.moves and record.region is not None:
+        drop = m.DropLeases((record.id,), places=True)
+        queue.send(ids.placer(record.region), drop)
 
 
 # --- regions apart --------------------------------------------------------------------------------
@@ -54,10 +61,10 @@ def _ask_apart(
     """Take what regions apart have answered; ask the others, also about the next candidates."""
     alone = _is_alone(record, request)
     silent: dict[str, PlacementRequest] = {}
-    for region in [r for r in decision.awaited if r in queue.reach.apart]:
+    for region in [r for r in decision.awaited if r in queue.cycle.reach.apart]:
         own = request.in_region(queue.terms(region, decision.costs[region]))
-        held_milli = queue.ledger.by_region.get(region, 0)
-        bid = None if alone else queue.prefetch.answer(region, own, held_milli, queue.now)
+        held_milli = queue.tenancy.ledger.by_region.get(region, 0)
+        bid = None if alone else queue.cycle.prefetch.answer(region, own, held_milli, queue.now)
         if bid is None:
             silent[region] = own
         else:
@@ -65,14 +72,14 @@ def _ask_apart(
             decision.bids[region] = bid
     if not silent:
         return
-    count = 0 if alone else max(queue.prefetch.jobs(region) for region in silent) - 1
+    count = 0 if alone else max(queue.cycle.prefetch.jobs(region) for region in silent) - 1
     upcoming = _upcoming(queue, decision, count) if count else []
     for region, own in silent.items():
         asks = _batch(queue, region, own, upcoming)
-        held_milli = queue.ledger.by_region.get(region, 0)
-        if left := queue.prefetch.ask(region, decision.batch, asks, held_milli, queue.now):
+        held_milli = queue.tenancy.ledger.by_region.get(region, 0)
+        if left := queue.cycle.prefetch.ask(region, decision.batch, asks, held_milli, queue.now):
             queue.send(ids.placer(region), m.DropLeases(left, quiet=True))
-        gpus, hold_s = queue.gpus_by_region.get(region, 0), queue.reach.hold_s()
+        gpus, hold_s = queue.tenancy.gpus_by_region.get(region, 0), queue.cycle.reach.hold_s()
         plans = m.RequestRegionBids(decision.batch, asks, hold_s, held_milli, gpus)
         queue.send(ids.placer(region), plans)
 
@@ -90,13 +97,13 @@ def _upcoming(
     """Requests for the next candidates, costs of data, and whether jobs may be stopped."""
     found = []
     for candidate in following(queue.backlog.ranking, first.candidate, count):
-        record = queue.jobs[candidate.job]
+        record = queue.jobs.records[candidate.job]
         job_class = queue.backlog.job_class(candidate.job)
-        choices = queue.choices_of(job_class, candidate.over_quota)
+        choices = queue.choices_of(job_class)[candidate.over_quota]
         choices = queue.allowed(record.spec, record, choices)
-        if not queue.grants.may_start(candidate.job):
+        if not queue.backlog.grants.may_start(candidate.job):
             break
-        if not choices or queue.catalogue.unknown(record.spec.datasets):
+        if not choices or queue.data.catalogue.unknown(record.spec.datasets):
             continue
         costs = queue.costs_of(record)
         decision = PendingDecision(candidate, choices, costs, [], beside_of(job_class))
@@ -104,7 +111,7 @@ def _upcoming(
         if _is_alone(record, request):
             break
         stops = not queue.preemption.by_rank
-        stops = stops and not queue.backfill.may_reserve(record, queue.now)
+        stops = stops and not queue.cycle.backfill.may_reserve(record, queue.now)
         stops = stops and may_preempt(queue, record, candidate.over_quota, costs)
         found.append((request, costs, stops))
     return found
@@ -118,12 +125,12 @@ def _batch(
 ) -> tuple[PlacementRequest, ...]:
     """What one region is asked; one that is full, with victims as well."""
     asks = [first]
-    for request, costs, stops in upcoming[: queue.prefetch.jobs(region) - 1]:
+    for request, costs, stops in upcoming[: queue.cycle.prefetch.jobs(region) - 1]:
         cost = costs.get(region)
         if cost is None or cost.barred is not None:
             continue
         own = request.in_region(queue.terms(region, cost))
         asks.append(own)
-        if stops and not cost.missing and queue.prefetch.is_full(region):
+        if stops and not cost.missing and queue.cycle.prefetch.is_full(region):
             asks.append(replace(own, mode=Preempt()))
     return tuple(asks)

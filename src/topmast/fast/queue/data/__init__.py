@@ -1,1 +1,4 @@
-"""The data catalogue: datasets, replicas, copies on demand, deletions."""
+"""The data catalogue: datasets, replicas, copies on demand, deletions.
+
+`Data` has them all, and orders copies and deletions of the mover.
+"""

@@ -13,7 +13,7 @@ import bisect
 
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.policies.options import Profile
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.elastic.scale_up import enlarge, look_at_sizes
 from topmast.fast.queue.elastic.sizes import Elastic
 from topmast.fast.queue.hooks import QueueHooks
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
-from topmast.model.job import Band
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model.job import Band, TaskGroup
 from topmast.policies.options import ElasticOptions
+
+
+class SlicesHooks(QueueHooks):
+    """Gangs share GPUs: a larger one that has no booking would lie over other gangs."""
+
+    def most_anywhere(self, elastic: TaskGroup) -> int:
+        """As many as it asked for."""
+        return elastic.count
 
 
 class ElasticHooks(QueueHooks):

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Set
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import RoomFreed
 from topmast.fast.queue.backlog.placement_class import JobClass
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.elastic.sizes import Elastic, Promise
-from topmast.fast.queue.record import JobRecord
-from topmast.fast.queue.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.bisection import most_that
@@ -54,15 +54,16 @@ def _may_be_helped(queue: QueueViews, spec: JobSpec, spare: Mapping[str, int]) -
     if not spare:
         return False
     least = spec.at_least()
-    choices = range(max(1, len(queue.entitlements.accelerators(spec))))
+    choices = range(max(1, len(queue.tenancy.entitlements.accelerators(spec))))
     need_milli = min(least.gpus_milli(choice) for choice in choices)
     return any(milli + idle_milli(queue, region) >= need_milli for region, milli in spare.items())
 
 
 def idle_milli(queue: QueueViews, region: str) -> int:
     """Thousandths of GPUs of a region that no attempt holds, in all layers together. O(1)."""
-    present_milli = queue.gpus_by_region.get(region, 0) * MILLI * queue.profile.slices.layers
-    return max(0, present_milli - queue.ledger.by_region.get(region, 0))
+    tenancy, layers = queue.tenancy, queue.profile.slices.layers
+    present_milli = tenancy.gpus_by_region.get(region, 0) * MILLI * layers
+    return max(0, present_milli - tenancy.ledger.by_region.get(region, 0))
 
 
 def enlarge(queue: QueueViews, elastic: Elastic) -> None:
@@ -77,7 +78,7 @@ def enlarge(queue: QueueViews, elastic: Elastic) -> None:
     if wanted is None:
         return
     for job in list(elastic.promises):
-        if queue.jobs[job].state is JobState.RUNNING:
+        if queue.jobs.records[job].state is JobState.RUNNING:
             del elastic.promises[job]  # it was told, and there was no room, or not enough of it
     told = 0
     for record, group, plan in growing:
@@ -102,7 +103,7 @@ def _in_turn(queue: QueueViews, elastic: Elastic) -> list[tuple[JobRecord, TaskG
             continue
         if not elastic.is_settled(record, queue.now):
             continue
-        if record.over_quota and queue.choices(record.spec, over_quota=False):
+        if record.over_quota and queue.tenancy.choices(record.spec, over_quota=False):
             continue  # it would come back within its quota, and smaller
         told_s = elastic.asked_s.get(record.id, float("-inf"))
         tasks = plan.tasks_of(group.name)
@@ -121,7 +122,7 @@ def _most_tasks(
     high = min(group.most, now + idle_milli(queue, plan.region) // per_task_milli)
     promised = elastic.promises.values()
     before_milli = sum(p.milli for p in promised if p.model == plan.model)
-    ledger, tenant = queue.ledger, record.spec.tenant
+    ledger, tenant = queue.tenancy.ledger, record.spec.tenant
     may = ledger.may_borrow if record.over_quota else ledger.has_room
 
     def fits(tasks: int) -> bool:
@@ -146,7 +147,7 @@ def _wanted_models(queue: QueueViews, among: Set[str]) -> frozenset[str] | None:
             return None
         if not _waits_for_room(queue, one):
             continue
-        listed = queue.entitlements.accelerators(one.spec)
+        listed = queue.tenancy.entitlements.accelerators(one.spec)
         if not listed:
             return None
         models.update((accelerator.model or "", None) for accelerator in listed)

@@ -9,7 +9,7 @@ import math
 
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import Band
 from topmast.model.states import JobState
 from topmast.policies.options import ElasticOptions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.kinds import Kind
 from topmast.policies.base import Floats, Ints, SharesView
 

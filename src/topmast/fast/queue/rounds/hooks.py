@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topmast.fast.queue.backlog.blocked import Anything
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.hooks import QueueHooks
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.kinds import Kinds
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.rounds.turns import RoundState, account_for, begin_round, partner_of
 from topmast.fast.queue.tenancy.entitlements import Entitlements
-from topmast.fast.queue.views import QueueViews
 from topmast.model.fleet import Fleet
 from topmast.policies.base import PairSpeeds
 
@@ -53,13 +53,13 @@ class RoundHooks(QueueHooks):
 
     def on_wake(self) -> None:
         """The next round begins when it is due, and no answer is waited for."""
-        if self._rounds.is_due(self._queue.now) and self._queue.decision is None:
+        if self._rounds.is_due(self._queue.now) and self._queue.cycle.decision is None:
             begin_round(self._queue, self._own)
 
     def on_committed(self, record: JobRecord) -> None:
         """The other job of its pair can have its place now."""
         if secondary := self._rounds.guest_of(record.id):
-            self._queue.let_try(secondary)
+            self._queue.backlog.let_try(secondary)
 
     def before_end(self, record: JobRecord) -> None:
         """Account for what it received, with the other of its pair."""
@@ -74,6 +74,6 @@ class RoundHooks(QueueHooks):
 
     def next_s(self) -> float | None:
         """When the next round begins, if there is any job to share time."""
-        if not (self._queue.placed or len(self._queue.backlog.ranking)):
+        if not (self._queue.jobs.placed or len(self._queue.backlog.ranking)):
             return None
         return self._rounds.next_s(self._queue.now)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from topmast.fast.queue.hooks import Grant, Grants
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.candidates import (
     Account,
     RoundCandidate,

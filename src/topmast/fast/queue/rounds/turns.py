@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kinds
 from topmast.fast.queue.rounds.pairs import pairs_of
 from topmast.fast.queue.rounds.rounds import Rounds
-from topmast.fast.queue.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI
@@ -34,7 +34,7 @@ class RoundState(Struct):
 def begin_round(queue: QueueViews, own: RoundState) -> None:
     """Account for the round that is over, grant the GPUs anew, and stop jobs that make room."""
     rounds = own.rounds
-    account_for(queue, own, list(queue.placed.values()))
+    account_for(queue, own, list(queue.jobs.placed.values()))
     weights = _tenant_weights(queue)
     contenders, outside = _contenders(queue, own, list(weights))
     gpus = _gpus(queue, own)
@@ -48,7 +48,7 @@ def begin_round(queue: QueueViews, own: RoundState) -> None:
         job = contender.record.id
         if contender.at >= 0 and (granted.get(job) != contender.at or job in own.rounds.moving):
             _stop(queue, own, contender.record)
-    waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
+    waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
     queue.backlog.take_turns(waiting, rounds.turns(), queue.now)
 
 
@@ -60,7 +60,7 @@ def account_for(queue: QueueViews, own: RoundState, records: list[JobRecord]) ->
 
 def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
     """The job that has the same GPUs now."""
-    other = queue.placed.get(record.beside) if record.beside else None
+    other = queue.jobs.placed.get(record.beside) if record.beside else None
     return other if other is not None and other.beside == record.id else None
 
 
@@ -90,8 +90,8 @@ def _contenders(
 ) -> tuple[list[RoundCandidate], list[JobRecord]]:
     """Jobs for this round's GPUs, and those outside: without GPUs, or of several models at once."""
     number_of = {name: number for number, name in enumerate(tenants)}
-    going = [r for r in queue.placed.values() if r.state is not JobState.CANCELLING]
-    waiting = [queue.jobs[job] for job in queue.backlog.in_order()]
+    going = [r for r in queue.jobs.placed.values() if r.state is not JobState.CANCELLING]
+    waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
     contenders: list[RoundCandidate] = []
     outside: list[JobRecord] = []
     for record in sorted((*going, *waiting), key=lambda record: record.number):
@@ -118,10 +118,10 @@ def _weight(own: RoundState, record: JobRecord) -> float:
 
 def _may_run(queue: QueueViews, record: JobRecord) -> bool:
     """Whether neither quota nor data without a replica keep a waiting job from starting."""
-    if queue.catalogue.unknown(record.spec.datasets):
+    if queue.data.catalogue.unknown(record.spec.datasets):
         return False
     gate = queue.backlog.job_class(record.id).gate
-    return any(queue.allowed_by_mode(gate).values())
+    return any(queue.tenancy.choices_of(gate).values())
 
 
 def _stays(queue: QueueViews, own: RoundState, record: JobRecord) -> bool:
@@ -134,7 +134,7 @@ def _stays(queue: QueueViews, own: RoundState, record: JobRecord) -> bool:
 
 def _left_s(queue: QueueViews, own: RoundState, record: JobRecord, at: int) -> float:
     """Work that is left of a job, in seconds at speed 1, as far as that is known."""
-    left_s = queue.durations.remaining_s(record)
+    left_s = queue.backlog.durations.remaining_s(record)
     if at >= 0 and record.start_s is not None:
         left_s -= (queue.now - record.start_s) * _speed(queue, own, record, at)
     return max(LEAST_LEFT_S, left_s)
@@ -163,7 +163,7 @@ def _free(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate], 
     """Thousandths of GPUs by model that contenders may have: all that others do not hold."""
     free = gpus * MILLI
     among = {contender.record.id for contender in contenders}
-    for record in queue.placed.values():
+    for record in queue.jobs.placed.values():
         if record.id in among or record.plan is None:
             continue
         for model, milli in record.plan.held().items():
@@ -175,5 +175,5 @@ def _free(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate], 
 def _tenant_weights(queue: QueueViews) -> dict[str, float]:
     """Every tenant that has jobs, and its weight; 1 for one that the fleet does not know."""
     known = {tenant.name: tenant.weight for tenant in queue.fleet.tenants}
-    names = sorted({r.spec.tenant for r in queue.jobs.values() if not r.finished})
+    names = sorted({r.spec.tenant for r in queue.jobs.records.values() if not r.finished})
     return {name: known.get(name, 1.0) for name in names}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from topmast.fast.queue.tenancy.gate import Wanted
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.bisection import most_that
 from topmast.model.fleet import Fleet
@@ -16,8 +17,6 @@ from topmast.model.units import format_bytes
 
 KINDS_KEPT = 1_024
 """Of so many kinds of gangs the groups are kept as they are asked about."""
-Wanted = tuple[dict[str, int], ...]
-"""By choice, thousandths of GPUs by model."""
 
 
 class Entitlements:

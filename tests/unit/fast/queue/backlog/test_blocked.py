@@ -22,7 +22,7 @@ from topmast.fast.queue.backlog.blocked import (
 from topmast.fast.queue.backlog.durations import Durations
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT
 from topmast.fast.queue.backlog.placement_class import Verdict
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.reason import PendingReason
 from topmast.policies.registry import policies_of

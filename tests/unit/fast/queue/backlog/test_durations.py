@@ -8,7 +8,7 @@ from tests.support.world import World
 from topmast.fast.queue.backlog import durations
 from topmast.fast.queue.backlog.durations import Durations
 from topmast.fast.queue.backlog.learning import FIRST, known_of
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import JobSpec
@@ -107,7 +107,7 @@ def test_a_tree_is_ordered_when_enough_jobs_have_finished() -> None:
 def test_the_tree_is_what_durations_are_predicted_by() -> None:
     """Before there is one, the history of the group speaks; a hint goes before both, a limit holds."""
     world = _predicting()
-    durations_of = world.queue.durations
+    durations_of = world.queue.backlog.durations
     assert durations_of.expected_s(RECURRING) == world.options.default_duration_s
     _run(world, times=3, took_s=50.0, group="g", user="ann")
     assert durations_of.expected_s(RECURRING) == pytest.approx(50.0)
@@ -125,13 +125,13 @@ def test_predictions_survive_a_restart() -> None:
     world.tell(ids.QUEUE, m.TreeGrown(answer(order)))
     _run(world, times=2, took_s=90.0, group="h", user="bob")
     specs = (RECURRING, job(group="h", user="bob"), job(gpus=2))
-    before = [world.queue.durations.expected_s(spec) for spec in specs]
+    before = [world.queue.backlog.durations.expected_s(spec) for spec in specs]
     for snapshot in (False, True):
         if snapshot:
             world.snapshot()
         world.restart()
-        assert [world.queue.durations.expected_s(spec) for spec in specs] == before
-        assert world.queue.durations.learned() is not None
+        assert [world.queue.backlog.durations.expected_s(spec) for spec in specs] == before
+        assert world.queue.backlog.durations.learned() is not None
 
 
 def test_jobs_that_did_not_succeed_teach_nothing() -> None:
@@ -142,7 +142,7 @@ def test_jobs_that_did_not_succeed_teach_nothing() -> None:
     world.settle()
     world.cancel(name)
     world.settle()
-    learned = world.queue.durations.learned()
+    learned = world.queue.backlog.durations.learned()
     assert learned is not None
     assert (learned.finished, learned.noted, learned.samples) == (1, {}, b"")
 

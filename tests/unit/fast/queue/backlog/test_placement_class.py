@@ -95,14 +95,14 @@ def test_the_next_reservation_goes_to_the_first_in_order() -> None:
     """Its class was refused beside reserved seats; once these are free, its jobs are tried in turn."""
     world, running = _full(reserve_after_s=0.0)
     first, second, third = world.submit(*(job(gpus=GPUS, tenant=t.name) for t in TENANTS))
-    assert world.queue.backfill.holder == first
+    assert world.queue.cycle.backfill.holder == first
     world.finish(running[0])
     assert world.states()[first] == "RUNNING"
     world.advance(REFRESH_S)
-    assert world.queue.backfill.holder == second
+    assert world.queue.cycle.backfill.holder == second
     world.cancel(second)
     world.advance(REFRESH_S)
-    assert world.queue.backfill.holder == third
+    assert world.queue.cycle.backfill.holder == third
     world.finish(running[1])
     assert world.states()[third] == "RUNNING"
 
@@ -119,4 +119,4 @@ def test_where_its_data_is_not_counts_too_when_room_comes_up() -> None:
         assert world.reason("j5") == "InsufficientCapacity"
         world.finish(name)
     assert world.reason("j5") == "WaitingForData"
-    assert [copy.target for copy in world.queue.catalogue.copies.values()] == ["east"]
+    assert [copy.target for copy in world.queue.data.catalogue.copies.values()] == ["east"]

@@ -9,8 +9,9 @@ from tests.support.world import World
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.blocked import Anything, TimeUp
 from topmast.fast.queue.backlog.durations import Durations
-from topmast.fast.queue.backlog.placement_class import Key, gate_key, job_key, placement_key
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.backlog.placement_class import job_key, placement_key
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.tenancy.gate import Key, gate_key
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.options import RankWeights
@@ -107,7 +108,7 @@ def test_the_order_of_the_queue(case: Queueing) -> None:
     world = World(fleet(cluster("east-1", hosts=1), tenants=tenants), profile(rank=case.weights))
     (blocker,) = world.submit(_whole("blocker", tenant="ops", band=Band.CRITICAL))
     for name, used in case.used_gpu_s.items():
-        world.queue.ledger.charge(name, used, world.now, case.weights)
+        world.queue.tenancy.ledger.charge(name, used, world.now, case.weights)
     jobs = []
     for spec in case.jobs:
         world.advance(case.gap_s)
@@ -300,7 +301,7 @@ def test_tenants_of_no_weight_have_no_share() -> None:
     """A weight of zero comes last once anybody used anything; nobody divides by zero."""
     tenants = (tenant("a", weight=0.0), tenant("b"))
     world = World(fleet(cluster("east-1"), tenants=tenants))
-    assert world.queue.ledger.fairness("a") == 1.0
-    world.queue.ledger.charge("b", 10.0, 0.0, RankWeights())
-    assert world.queue.ledger.fairness("a") == 0.0
-    assert world.queue.ledger.fairness("nobody") == 1.0
+    assert world.queue.tenancy.ledger.fairness("a") == 1.0
+    world.queue.tenancy.ledger.charge("b", 10.0, 0.0, RankWeights())
+    assert world.queue.tenancy.ledger.fairness("a") == 0.0
+    assert world.queue.tenancy.ledger.fairness("nobody") == 1.0

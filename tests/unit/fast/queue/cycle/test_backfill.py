@@ -23,7 +23,7 @@ def _world(hosts: int = 2, options: Profile = EASY) -> World:
 
 
 def _kept_for(world: World) -> str | None:
-    reservation = world.queue.backfill.reservation
+    reservation = world.queue.cycle.backfill.reservation
     return None if reservation is None else reservation.job
 
 
@@ -74,8 +74,8 @@ def test_the_gang_starts_when_it_was_told_it_would() -> None:
     world.submit(*[_for(100.0, gpus=2) for _ in range(8)])
     world.advance(10)
     (gang,) = world.submit(_for(100.0, gpus=8, count=2))
-    assert world.queue.backfill.reservation is not None
-    assert world.queue.backfill.reservation.from_s == 100.0
+    assert world.queue.cycle.backfill.reservation is not None
+    assert world.queue.cycle.backfill.reservation.from_s == 100.0
     rng = random.Random(1)
     while world.now < 100.0:
         world.submit(_for(float(rng.randrange(1, 200)), gpus=rng.choice((1, 2, 4))))
@@ -156,7 +156,7 @@ def test_a_gang_that_would_never_fit_reserves_nothing() -> None:
     """It waits, and holds nobody up."""
     world = _world()
     world.submit(_for(100.0, gpus=6, count=2), _for(50.0, gpus=8, count=3), _for(500.0))
-    assert world.queue.backfill.reservation is None
+    assert world.queue.cycle.backfill.reservation is None
     assert world.states()["j3"] == "RUNNING"
 
 
@@ -169,8 +169,8 @@ def test_an_attempt_that_overruns_is_expected_to_end_before_long(now: float, wan
     world.submit(_for(100.0, gpus=8), _for(2e6, gpus=6), _for(50.0, gpus=8))
     world.advance(now)
     world.tell(ids.QUEUE, m.CapacityChanged("east", 99))
-    assert world.queue.backfill.reservation is not None
-    assert world.queue.backfill.reservation.from_s == pytest.approx(want, rel=0.001)
+    assert world.queue.cycle.backfill.reservation is not None
+    assert world.queue.cycle.backfill.reservation.from_s == pytest.approx(want, rel=0.001)
 
 
 def test_the_region_where_it_starts_first_is_chosen() -> None:
@@ -179,7 +179,7 @@ def test_the_region_where_it_starts_first_is_chosen() -> None:
     world.submit(_for(200.0, gpus=8), _for(100.0, gpus=8))
     slow, soon = (world.jobs[j].region for j in ("j1", "j2"))
     world.submit(_for(10.0, gpus=8))
-    reservation = world.queue.backfill.reservation
+    reservation = world.queue.cycle.backfill.reservation
     assert reservation is not None
     assert (reservation.region, reservation.from_s) == (soon, 100.0)
     assert slow != soon
@@ -197,11 +197,11 @@ def test_room_near_its_data_is_kept_for_a_job_that_could_run_elsewhere() -> None
     (first,) = world.submit(_for(100.0, gpus=8, datasets=("d",)))
     assert world.jobs[first].region == "west"
     (gang,) = world.submit(_for(50.0, gpus=8, datasets=("d",)))
-    reservation = world.queue.backfill.reservation
+    reservation = world.queue.cycle.backfill.reservation
     assert reservation is not None
     assert (reservation.job, reservation.region, reservation.from_s) == (gang, "west", 100.0)
     world.advance(100.0 + REFRESH_S)
-    later = world.queue.backfill.reservation
+    later = world.queue.cycle.backfill.reservation
     assert later is not None
     assert (later.job, later.from_s > 100.0) == (gang, True)
     world.finish(first)
@@ -213,9 +213,9 @@ def test_a_reservation_is_made_again_after_a_restart() -> None:
     """It is not written down: the first that finds no room has it again."""
     world = _world()
     world.submit(_for(100.0, gpus=6, count=2), _for(50.0, gpus=8, count=2))
-    before = world.queue.backfill.reservation
+    before = world.queue.cycle.backfill.reservation
     world.restart()
-    assert world.queue.backfill.reservation == before
+    assert world.queue.cycle.backfill.reservation == before
 
 
 def test_explain_tells_what_is_kept_and_until_when() -> None:
@@ -240,10 +240,10 @@ def test_room_that_is_no_longer_kept_is_offered_again() -> None:
     assert _kept_for(world) == gang
     (critical,) = world.submit(_for(1_000.0, gpus=4, band=Band.CRITICAL))
     assert world.states()[critical] == "PENDING"
-    before = world.queue.backfill.reservation
+    before = world.queue.cycle.backfill.reservation
     world.finish(early)
     world.advance(REFRESH_S)  # it is not made anew more often
-    after = world.queue.backfill.reservation
+    after = world.queue.cycle.backfill.reservation
     assert before is not None
     assert after is not None
     assert before.seats != after.seats

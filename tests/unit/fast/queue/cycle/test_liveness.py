@@ -115,10 +115,10 @@ def test_a_late_answer_ends_the_silence() -> None:
     world = Apart()
     name = world.only_in_east()
     world.advance(ASK_TIMEOUT_S)
-    assert "no answer within 5 s" in world.queue.reach.absent["east"].why
+    assert "no answer within 5 s" in world.queue.cycle.reach.absent["east"].why
     world.answer(name)
     assert world.jobs[name].plan is None
-    assert world.queue.reach.absent == {}
+    assert world.queue.cycle.reach.absent == {}
     world.answer(name)
     assert world.jobs[name].region == "east"
 

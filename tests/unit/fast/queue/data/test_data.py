@@ -72,7 +72,7 @@ def test_data_is_copied_to_where_the_gpus_are() -> None:
     assert world.reason("j2") == "WaitingForData"
     (order,) = world.orders(m.StartCopy)
     assert (order.copy.source, order.copy.target, order.copy.cause) == ("west", "east", "j2")
-    assert world.queue.catalogue.datasets["d"].replicas["east"] is ReplicaState.COPYING
+    assert world.queue.data.catalogue.datasets["d"].replicas["east"] is ReplicaState.COPYING
     world.advance(1)
     world.arrive("c1")
     assert world.jobs["j2"].region == "east"
@@ -145,7 +145,7 @@ def test_a_failed_copy_is_tried_again_after_a_while() -> None:
     world = _world(dataset("d", "west"))
     world.submit(_reads("d", gpus=8, count=2, preemptible=False), _reads("d"))
     world.spoil("c1")
-    assert "east" not in world.queue.catalogue.datasets["d"].replicas
+    assert "east" not in world.queue.data.catalogue.datasets["d"].replicas
     world.advance(29)
     assert len(world.orders(m.StartCopy)) == 1
     world.advance(1)
@@ -172,7 +172,7 @@ def test_copies_under_way_are_ordered_again_by_a_new_process() -> None:
     world.mover.moving.clear()
     world.restart()
     world.arrive("c1")
-    assert world.queue.catalogue.datasets["d"].replicas["east"] is ReplicaState.COMPLETE
+    assert world.queue.data.catalogue.datasets["d"].replicas["east"] is ReplicaState.COMPLETE
 
 
 def test_news_of_a_copy_that_nobody_ordered_is_ignored() -> None:
@@ -190,7 +190,7 @@ def test_news_of_a_copy_that_nobody_ordered_is_ignored() -> None:
 def test_what_a_region_stores_is_what_a_recount_finds() -> None:
     """Copies under way count; those that failed or were dropped do not, nor after a restart."""
     world = _world(dataset("d", "west", size_bytes=5), dataset("e", "west", size_bytes=7))
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
 
     def recount(region: str) -> int:
         there = (d for d in catalogue.datasets.values() if region in d.replicas)
@@ -213,7 +213,7 @@ def test_what_a_region_stores_is_what_a_recount_finds() -> None:
     world.tell(ids.QUEUE, m.DropReplica("e", "west"))
     check(7, 5)
     world.restart()
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
     check(7, 5)
 
 
@@ -408,7 +408,7 @@ def test_requests_about_datasets(case: Request) -> None:
     reply = world.tell(ids.QUEUE, case.message)
     if isinstance(case.want, str):
         assert reply == case.want
-        assert len(world.queue.catalogue.copies) <= 1
+        assert len(world.queue.data.catalogue.copies) <= 1
     else:
         assert isinstance(reply, case.want)
         assert world.queue.snapshot() == before
@@ -440,7 +440,7 @@ def test_files_that_two_datasets_share_are_neither_deleted_nor_replaced(path: st
     world.submit(_reads("d"))
     assert world.jobs["j1"].region == "east"
     assert world.tell(ids.QUEUE, m.DropReplica("e", "east")) == "e"
-    assert "east" not in world.queue.catalogue.datasets["e"].replicas
+    assert "east" not in world.queue.data.catalogue.datasets["e"].replicas
     assert world.orders(m.DeleteReplica) == [], "a job reads these files as d"
     reply = world.tell(ids.QUEUE, m.RequestReplica("e", "east"))
     assert isinstance(reply, Conflict)
@@ -463,7 +463,7 @@ def test_a_dataset_is_removed_and_may_be_added_again() -> None:
     assert world.tell(ids.QUEUE, m.RemoveDataset("d")) == "d"
     gone = {(order.region, order.path) for order in world.orders(m.DeleteReplica)}
     assert gone == {("east", "data/d"), ("west", "data/d")}
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
     assert ("d" in catalogue.datasets, catalogue.stored_bytes("east")) == (False, 0)
     world.tell(ids.QUEUE, m.ConfigureFleet(world.queue.fleet))
     assert "d" not in catalogue.datasets
@@ -501,7 +501,7 @@ def test_name_and_folder_of_a_removed_dataset_are_taken_until_its_files_are_gone
     """Else the deletion would take the files of the new one, under a job that reads them."""
     world = _slow(dataset("d", "east", "west"))
     world.tell(ids.QUEUE, m.RemoveDataset("d"))
-    catalogue = world.queue.catalogue
+    catalogue = world.queue.data.catalogue
     again = m.AddDataset(DatasetSpec(name, 1, path, ("east",)))
     refused = world.tell(ids.QUEUE, again)
     assert isinstance(refused, Conflict)
@@ -539,7 +539,7 @@ def test_open_deletions_are_ordered_again_after_a_restart() -> None:
     world.tell(ids.QUEUE, m.DropReplica("e", "east"))
     world.tell(ids.QUEUE, m.ReplicaDeleted("west", "data/d"))
     world.queue.restore(world.queue.snapshot())
-    assert world.queue.catalogue.stored_bytes("east") == 2 * dataset("d").size_bytes
+    assert world.queue.data.catalogue.stored_bytes("east") == 2 * dataset("d").size_bytes
     world.sent.clear()
     world.restart()
     want = [m.DeleteReplica("d", "east", "data/d"), m.DeleteReplica("e", "east", "data/e")]
@@ -695,14 +695,14 @@ def test_on_demand_copies_are_counted_and_bounded() -> None:
     world.submit(*(_reads(f"d{i}") for i in range(1, 4)))
     assert [order.copy.cause for order in world.orders(m.StartCopy)] == ["j2", "j3"]
     assert world.reason("j4") == "InsufficientCapacity"
-    assert world.queue.fetches.count(world.now) == 2
+    assert world.queue.data.fetches.count(world.now) == 2
     world.restart()
-    assert world.queue.fetches.count(world.now) == 2
+    assert world.queue.data.fetches.count(world.now) == 2
     world.advance(990.0)
     assert len({o.copy.id for o in world.orders(m.StartCopy)}) == 2
     world.advance(30.0)
     assert world.orders(m.StartCopy)[-1].copy.cause == "j4"
-    assert world.queue.fetches.count(world.now) == 1
+    assert world.queue.data.fetches.count(world.now) == 1
 
 
 def test_a_gang_that_no_region_with_its_data_could_hold_is_not_held_up() -> None:
@@ -713,7 +713,7 @@ def test_a_gang_that_no_region_with_its_data_could_hold_is_not_held_up() -> None
     )
     world.submit(_reads("d", gpus=8, count=2))
     assert [order.copy.cause for order in world.orders(m.StartCopy)] == ["j1"]
-    assert world.queue.fetches.count(world.now) == 1
+    assert world.queue.data.fetches.count(world.now) == 1
 
 
 def test_the_end_of_a_period_is_not_missed_by_a_rounding() -> None:

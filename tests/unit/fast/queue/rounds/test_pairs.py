@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import job
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kind
 from topmast.fast.queue.rounds.pairs import PairBooks, pairs_of, settle

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.build import job
-from topmast.fast.queue.record import JobRecord
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.candidates import RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kind
 from topmast.fast.queue.rounds.rounds import Rounds

@@ -134,7 +134,7 @@ def test_a_new_fleet_file_with_more_quota_starts_what_waited() -> None:
     world.submit(_h(), _h())
     world.configure(fleet(clusters, tenants=(tenant("a", borrow=0, H100=16),)))
     assert world.states()["j2"] == "RUNNING"
-    assert world.queue.ledger.holding("a", "H100") == Holding(16_000, 0)
+    assert world.queue.tenancy.ledger.holding("a", "H100") == Holding(16_000, 0)
 
 
 # --- reclaiming -----------------------------------------------------------------------------------------

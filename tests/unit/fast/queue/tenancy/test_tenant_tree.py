@@ -197,7 +197,7 @@ def test_a_gang_of_several_models_is_charged_for_each() -> None:
     world = _world(tenant("a", H100=8, A100=8))
     spec = gang({"t": (1, needs(8, "H100")), "e": (2, needs(0.5, "A100"))}, tenant="a")
     world.submit(spec)
-    ledger = world.queue.ledger
+    ledger = world.queue.tenancy.ledger
     assert ledger.held == {("a", "H100"): Holding(8_000), ("a", "A100"): Holding(1_000)}
     for record in world.jobs.values():
         assert record.plan
@@ -224,7 +224,7 @@ def test_a_new_tree_counts_what_is_held_anew() -> None:
     world.configure(
         fleet(MIXED, tenants=(tenant("org", H100=12), smaller, tenant("other", H100=8)))
     )
-    ledger = world.queue.ledger
+    ledger = world.queue.tenancy.ledger
     assert ledger.total("other", "H100").guaranteed == 16_000
     assert ledger.total("org", "H100").guaranteed == 0
     assert ledger.holding("a", "H100") == Holding(8_000)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.decided import Decided
-from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.job import MILLI, Band, JobSpec, speed_of_size
 from topmast.model.plan import Binding, Plan
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
+
+REFUSAL_DELAY_S = 1.0
+"""How long a job waits after a region refused its plan, so that the two do not loop."""
 
 
 class JobRecord(Struct, gc=False):
@@ -86,6 +89,13 @@ class JobRecord(Struct, gc=False):
     def band(self) -> Band:
         """The band the current attempt runs in, or the job's own while it waits."""
         return Band.OPPORTUNISTIC if self.plan and self.over_quota else self.spec.band
+
+    def speed_of_size(self, plan: Plan, efficiency: float) -> float:
+        """The speed with a plan's tasks, over that with the tasks requested. O(seats)."""
+        elastic = self.spec.elastic
+        if elastic is None:
+            return 1.0
+        return speed_of_size(elastic, plan.tasks_of(elastic.name), efficiency)
 
     def time_left_s(self) -> float | None:
         """What remains of the time limit before the next attempt."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.catalogue import Catalogue
-from topmast.fast.queue.views import QueueViews
-from topmast.model import ids
+from topmast.fast.queue.data.orders import begin_copy, order_deletion
 from topmast.model import messages as m
-from topmast.model.dataset import Copy, Deletion, ReplicaState
+from topmast.model.dataset import Deletion, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import DatasetSpec
@@ -20,7 +20,7 @@ ANOTHER_PATH = "choose another path: dropping a dataset deletes its whole folder
 
 def add_dataset(queue: QueueViews, event: m.AddDataset) -> str | TopmastError:
     """Enter a dataset, unless it is known with replicas, or its folder belongs to another one."""
-    error = cannot_add(queue.catalogue, event.dataset)
+    error = cannot_add(queue.data.catalogue, event.dataset)
     if error is not None:
         return error
     queue.decide(f.DatasetAdded())
@@ -52,12 +52,12 @@ def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | Topmast
     error = _cannot_copy(queue, event.dataset, event.region)
     if error is not None:
         return error
-    record = queue.catalogue.datasets[event.dataset]
+    record = queue.data.catalogue.datasets[event.dataset]
     if event.region not in record.replicas:
-        source = queue.catalogue.source(event.dataset, event.region)
+        source = queue.data.catalogue.source(event.dataset, event.region)
         if source is None:
             return Conflict(f"no link leads from a replica to region '{event.region}'")
-        begin_copy(queue, event.dataset, source, event.region, event.cause)
+        begin_copy(queue, queue.data, event.dataset, source, event.region, event.cause)
     return event.dataset
 
 
@@ -68,21 +68,21 @@ def _no(what: str, name: str, known: Collection[str]) -> NotFound:
 
 
 def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError | None:
-    if dataset not in queue.catalogue.datasets:
-        return _no("dataset", dataset, queue.catalogue.datasets)
-    if region not in queue.catalogue.storage_bytes:
-        return _no("region", region, queue.catalogue.storage_bytes)
-    record = queue.catalogue.datasets[dataset]
+    if dataset not in queue.data.catalogue.datasets:
+        return _no("dataset", dataset, queue.data.catalogue.datasets)
+    if region not in queue.data.catalogue.storage_bytes:
+        return _no("region", region, queue.data.catalogue.storage_bytes)
+    record = queue.data.catalogue.datasets[dataset]
     if record.spec.allowed is not None and region not in record.spec.allowed:
         return Conflict(f"residency forbids '{dataset}' in region '{region}'")
     if region in record.replicas:
         return None
-    deletion = queue.catalogue.deletions.at(region, record.spec.path)
+    deletion = queue.data.catalogue.deletions.at(region, record.spec.path)
     if deletion is not None:
         return being_deleted(deletion)
-    if not queue.catalogue.has_space(region, record.spec.size_bytes):
+    if not queue.data.catalogue.has_space(region, record.spec.size_bytes):
         return Conflict(f"the store of region '{region}' has no room for '{dataset}'")
-    shared = queue.catalogue.shared(dataset)
+    shared = queue.data.catalogue.shared(dataset)
     if shared:
         return Conflict(f"'{dataset}' is not copied: {shared}")
     return None
@@ -90,11 +90,11 @@ def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError |
 
 def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     """Delete a replica that nothing needs; files that another dataset shares stay."""
-    record = queue.catalogue.datasets.get(event.dataset)
+    record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
-        return _no("dataset", event.dataset, queue.catalogue.datasets)
+        return _no("dataset", event.dataset, queue.data.catalogue.datasets)
     if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
-        return _not_there(queue.catalogue, event)
+        return _not_there(queue.data.catalogue, event)
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
     least = max(1, record.spec.min_replicas)
     if len(complete) <= least:
@@ -104,7 +104,7 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
             f" (copy it to another region first: topmast datasets replicate {event.dataset} REGION;"
             f" or remove it altogether: topmast datasets rm {event.dataset})"
         )
-    for job in queue.jobs.values():
+    for job in queue.jobs.records.values():
         if event.dataset not in job.spec.datasets or job.finished:
             continue
         if job.plan and job.region == event.region:
@@ -114,11 +114,11 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     asked = _being_placed(queue, event.dataset)
     if asked is not None:
         return asked
-    for copy in queue.catalogue.copies.values():
+    for copy in queue.data.catalogue.copies.values():
         if (copy.dataset, copy.source) == (event.dataset, event.region):
             return Conflict(f"copy {copy.id} reads it now")
     queue.decide(f.ReplicaDropped(event.dataset, event.region))
-    if not queue.catalogue.shared(event.dataset):
+    if not queue.data.catalogue.shared(event.dataset):
         _delete(queue, record.spec, event.region)
     return event.dataset
 
@@ -135,7 +135,8 @@ def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
 
 
 def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
-    asked = queue.jobs.get(queue.decision.candidate.job) if queue.decision is not None else None
+    decision = queue.cycle.decision
+    asked = None if decision is None else queue.jobs.records.get(decision.candidate.job)
     if asked is None or dataset not in asked.spec.datasets:
         return None
     return Conflict(f"job {asked.id}, which reads it, is being placed: try again")
@@ -143,18 +144,18 @@ def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
 
 def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastError:
     """Forget a dataset that no job names and no copy moves, and delete all that is there of it."""
-    record = queue.catalogue.datasets.get(event.dataset)
+    record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
-        return _no("dataset", event.dataset, queue.catalogue.datasets)
-    for job in queue.jobs.values():
+        return _no("dataset", event.dataset, queue.data.catalogue.datasets)
+    for job in queue.jobs.records.values():
         if event.dataset in job.spec.datasets and not job.finished:
             return Conflict(f"job {job.id} reads '{event.dataset}' (wait for it, or cancel it)")
-    for copy in queue.catalogue.copies.values():
+    for copy in queue.data.catalogue.copies.values():
         if copy.dataset == event.dataset:
             return Conflict(
                 f"copy {copy.id} of it to '{copy.target}' is under way: try again later"
             )
-    regions = () if queue.catalogue.shared(event.dataset) else tuple(record.replicas)
+    regions = () if queue.data.catalogue.shared(event.dataset) else tuple(record.replicas)
     queue.decide(f.DatasetRemoved(event.dataset))
     for region in regions:
         _delete(queue, record.spec, region)
@@ -168,29 +169,23 @@ def _delete(queue: QueueViews, spec: DatasetSpec, region: str) -> None:
     order_deletion(queue, deletion)
 
 
-def order_deletion(queue: QueueViews, deletion: Deletion) -> None:
-    """Tell the mover to delete; a repetition goes on."""
-    order = m.DeleteReplica(deletion.dataset, deletion.region, deletion.path)
-    queue.send(ids.MOVER, order)
-
-
 def replica_deleted(queue: QueueViews, event: m.ReplicaDeleted) -> None:
     """The folder is free."""
-    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    deletion = queue.data.catalogue.deletions.get(event.region, event.path)
     if deletion is not None:
         queue.decide(f.DeletionDone(deletion))
 
 
 def deletion_failed(queue: QueueViews, event: m.DeletionFailed) -> None:
     """It stays open, and is tried again."""
-    deletion = queue.catalogue.deletions.get(event.region, event.path)
+    deletion = queue.data.catalogue.deletions.get(event.region, event.path)
     if deletion is not None:
-        queue.catalogue.deletions.failed(deletion, queue.now)
+        queue.data.catalogue.deletions.failed(deletion, queue.now)
 
 
 def _only_there(queue: QueueViews, names: tuple[str, ...], region: str) -> bool:
     """Whether all of ``names`` are complete in one region, and in no other."""
-    known = queue.catalogue.datasets
+    known = queue.data.catalogue.datasets
     complete = [
         {r for r, s in known[name].replicas.items() if s is ReplicaState.COMPLETE}
         for name in names
@@ -199,32 +194,15 @@ def _only_there(queue: QueueViews, names: tuple[str, ...], region: str) -> bool:
     return len(complete) == len(names) and set.intersection(*complete) == {region}
 
 
-def begin_copy(queue: QueueViews, dataset: str, source: str, region: str, cause: str) -> None:
-    """Write a copy down and order it."""
-    size_bytes = queue.catalogue.datasets[dataset].spec.size_bytes
-    copy_id = ids.copy_id(queue.next_copy)
-    copy = Copy(copy_id, dataset, source, region, size_bytes, cause, queue.now)
-    queue.decide(f.CopyBegun(copy))
-    order(queue, copy)
-
-
-def order(queue: QueueViews, copy: Copy) -> None:
-    """Tell the mover to copy; a repetition resumes."""
-    path = queue.catalogue.datasets[copy.dataset].spec.path
-    link = queue.catalogue.links.get((copy.source, copy.target))
-    rate = link.bytes_per_s if link else 1e9
-    queue.send(ids.MOVER, m.StartCopy(copy, path, rate))
-
-
 def copy_done(queue: QueueViews, event: m.CopyDone) -> None:
     """The replica is complete."""
-    copy = queue.catalogue.copies.get(event.copy)
+    copy = queue.data.catalogue.copies.get(event.copy)
     if copy is not None:
         queue.decide(f.CopyReady(copy))
 
 
 def copy_failed(queue: QueueViews, event: m.CopyFailed) -> None:
     """Nothing came of a copy."""
-    copy = queue.catalogue.copies.get(event.copy)
+    copy = queue.data.catalogue.copies.get(event.copy)
     if copy is not None:
         queue.decide(f.CopyGone(copy, event.error))

@@ -1,0 +1,35 @@
+"""The working memory of the cycle: never journalled, after a restart made anew or forgotten."""
+
+from __future__ import annotations
+
+from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.backfill import Backfill
+from topmast.fast.queue.cycle.defragmentation import Defragmentation
+from topmast.fast.queue.cycle.early_binding import EarlyBinding
+from topmast.fast.queue.cycle.liveness import Reach
+from topmast.fast.queue.cycle.prefetch import Prefetch
+from topmast.policies.base import BindPolicy
+from topmast.policies.options import Profile
+
+
+class Cycle:
+    """What is being decided, what regions have said, and what is kept for jobs without room."""
+
+    def __init__(self, profile: Profile, bind: BindPolicy | None) -> None:
+        self.binding = EarlyBinding(profile.bind, bind)
+        self.backfill = Backfill(profile.reserve_after_s)
+        self.defragmentation = Defragmentation(profile)
+        self.reach = Reach()
+        self.prefetch = Prefetch(profile.ask_ahead)
+        self.decision: PendingDecision | None = None
+        """The job that regions are being asked about."""
+        self.batch = 0
+        """Number of the last question."""
+        self.budget = 0
+        """Plans to be sought yet before others get their turn."""
+
+    def let_go(self, job: str) -> None:
+        """A job waits no more. O(1)."""
+        self.defragmentation.let_go(job)
+        self.binding.rests(job)
+        self.backfill.let_go(job)

@@ -1,0 +1,219 @@
+"""The state of the queue: five objects, each with its own writer, and what several facts share."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from topmast.fast.machine import EventMachine
+from topmast.fast.queue.backlog.backlog import Backlog
+from topmast.fast.queue.backlog.durations import Durations, History
+from topmast.fast.queue.backlog.learning import Learned
+from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
+from topmast.fast.queue.cycle.memory import Cycle
+from topmast.fast.queue.data.catalogue import DatasetRecord
+from topmast.fast.queue.data.data import Data
+from topmast.fast.queue.hooks import Grants, QueueHooks
+from topmast.fast.queue.jobs.jobs import Jobs, Key
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.tenancy.tenancy import Tenancy
+from topmast.model.absent import given
+from topmast.model.dataset import Copy, Deletion
+from topmast.model.fleet import Fleet
+from topmast.model.plan import Plan
+from topmast.model.states import WAITING
+from topmast.policies.base import BindPolicy, OrderPolicy, ReservePolicy, ScorePolicy
+from topmast.policies.options import Profile
+
+
+class Saved(Struct):
+    """What a snapshot holds; lines, counters and the order are rebuilt from it."""
+
+    fleet: Fleet = Fleet(())
+    jobs: dict[str, JobRecord] = {}
+    finished: list[str] = []
+    next_job: int = 1
+    next_copy: int = 1
+    keys: dict[str, Key] = {}
+    datasets: dict[str, DatasetRecord] = {}
+    copies: dict[str, Copy] = {}
+    failed_copies: dict[str, float] = {}
+    used_at_s: float = 0.0
+    used_gpu_s: dict[str, float] = {}
+    histories: dict[str, History] = {}
+    sizes: dict[int, float] = {}
+    learned: Learned | None = None
+    services_gpu_s: list[float] = []
+    homes: dict[str, str] = {}
+    fetches: list[tuple[float, str]] = []
+    skipped: dict[str, int] | UnsetType = UNSET
+    deletions: list[Deletion] | UnsetType = UNSET
+
+
+class QueueState(EventMachine):
+    """The five parts of the state. What changes several of them at once has a method here.
+
+    ``grants``: of a policy that shares time; None: every job may have what it asked for.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        order: OrderPolicy,
+        bind: BindPolicy | None = None,
+        score: ScorePolicy | None = None,
+        reserve: ReservePolicy | None = None,
+        grants: Grants | None = None,
+    ) -> None:
+        super().__init__()
+        self.profile = profile
+        self.preemption = profile.preemption
+        """What may be stopped for a job."""
+        self.hooks: tuple[QueueHooks, ...] = ()
+        """Policies that act at the steps of the queue, in their order."""
+        self._policies = order, score, reserve, grants
+        self.fleet = Fleet(())
+        self.regions: list[str] = []
+        """By name."""
+        self.homes: dict[str, str] = {}
+        """Where the fleet file has those hosts that belong to another cluster now."""
+        self.cycle = Cycle(profile, bind)
+        self._begin()
+
+    def _begin(self) -> None:
+        """All that facts change is empty."""
+        profile, (order, score, reserve, grants) = self.profile, self._policies
+        self.jobs = Jobs()
+        self.tenancy = Tenancy(reserve, profile.reserve.patience_s)
+        self.data = Data(profile)
+        self.backlog = Backlog(
+            order, self.tenancy.ledger.fairness,
+            Durations(profile.default_duration_s, profile.predict), TopologyPolicy(score), grants,
+            rerank_interval_s=profile.rerank_interval_s,
+        )  # fmt: skip
+
+    # --- the fleet --------------------------------------------------------------------------------
+
+    def take_fleet(self, fleet: Fleet) -> None:
+        """Take up a configuration. O(hosts)."""
+        self.fleet, self.regions = fleet, sorted(region.name for region in fleet.regions)
+        self.data.catalogue.configure(fleet)
+        self.cycle.binding.configure(fleet, self.jobs.records, self.now)
+        self.tenancy.configure(fleet)
+        for hook in self.hooks:
+            hook.on_fleet(fleet, self.tenancy.entitlements)
+        self.backlog.topology_policy.configure(fleet)
+
+    def take_owners(self, fleet: Fleet) -> None:
+        """Take up a fleet with hosts in other clusters, of the same regions. O(hosts).
+
+        What a round granted holds on.
+        """
+        self.fleet = fleet
+        self.cycle.binding.configure(fleet, self.jobs.records, self.now)
+        for hook in self.hooks:
+            hook.on_owners(fleet, self.tenancy.entitlements)
+        self.backlog.topology_policy.configure(fleet)
+
+    # --- a job begins to wait, or gets a plan -----------------------------------------------------
+
+    def enqueue(self, record: JobRecord) -> None:
+        """Let a job wait. It may do more than others of its class if it may stop other jobs."""
+        for hook in self.hooks:
+            hook.on_enqueued()
+        self._wait(record)
+        if self.preemption.by_rank or record.moves:
+            self.backlog.let_try(record.id)
+
+    def _wait(self, record: JobRecord) -> None:
+        self.backlog.add(record, self.now)
+        self.backlog.note_priority(record, self.now)
+        self.cycle.binding.waits(record, self.now)
+
+    def waits_no_more(self, record: JobRecord) -> None:
+        """Take a job out of its line: it starts, or is over. O(1)."""
+        self.backlog.remove(record.id)
+        self.cycle.let_go(record.id)
+
+    def book(self, record: JobRecord, plan: Plan) -> None:
+        """A job has a plan: count what that holds on its tenant. O(models)."""
+        self.jobs.placed[record.id] = record
+        for hook in self.hooks:
+            hook.on_booked(record)
+        self.tenancy.book(record.spec.tenant, plan, record.over_quota)
+
+    def unbook(self, record: JobRecord) -> None:
+        """Give back what a job's plan held, if it has one. O(models)."""
+        plan = record.plan
+        self.jobs.placed.pop(record.id, None)
+        for hook in self.hooks:
+            hook.on_unbooked(record.id)
+        if plan is not None:
+            self.tenancy.unbook(record.spec.tenant, plan, record.over_quota)
+            record.plan, record.beside, record.decided = None, UNSET, UNSET
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def with_tenancy(self, tenancy: Tenancy) -> Self:
+        """The same queue with other books, to look at: everything else is shared. O(1)."""
+        other = copy.copy(self)
+        other.tenancy = tenancy
+        return other
+
+    def snapshot(self) -> bytes:
+        """Everything that cannot be rebuilt, as JSON. O(jobs)."""
+        used_at_s, used = self.tenancy.ledger.decayed()
+        jobs, backlog, catalogue = self.jobs, self.backlog, self.data.catalogue
+        return msgspec.json.encode(
+            Saved(
+                self.fleet,
+                jobs.records,
+                jobs.finished,
+                jobs.next_number,
+                self.data.next_copy,
+                jobs.keys,
+                catalogue.datasets,
+                catalogue.copies,
+                catalogue.failed,
+                used_at_s,
+                used,
+                backlog.durations.histories,
+                backlog.mix.weights,
+                backlog.durations.learned(),
+                backlog.attained_service.total_gpu_s,
+                self.homes,
+                self.data.fetches.noted,
+                jobs.skipped or UNSET,
+                catalogue.deletions.all() or UNSET,
+            )
+        )
+
+    def restore(self, blob: bytes) -> None:
+        """Take up a snapshot; lines and counters are counted anew. O(jobs log jobs)."""
+        state = msgspec.json.decode(blob, type=Saved)
+        self._begin()
+        jobs, data = self.jobs, self.data
+        jobs.records, jobs.finished, jobs.keys = state.jobs, state.finished, state.keys
+        last = max((record.number for record in state.jobs.values()), default=0)
+        # Far beyond all jobs it was never given: a version took it from the name of a task.
+        is_near = state.next_job - last <= 1 << 53
+        jobs.next_number = state.next_job if is_near else last + 1
+        jobs.skipped = given(state.skipped, {})
+        data.next_copy, data.fetches.noted = state.next_copy, state.fetches
+        deletions = given(state.deletions, [])
+        data.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)
+        self.homes = state.homes
+        self.take_fleet(state.fleet)
+        self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
+        self.backlog.restore(state.histories, state.learned, state.sizes, state.services_gpu_s)
+        for hook in self.hooks:
+            hook.on_restored()
+        for record in state.jobs.values():
+            if record.plan is not None:
+                self.book(record, record.plan)
+                self.backlog.note_priority(record, self.now)
+            elif record.state in WAITING:
+                self._wait(record)

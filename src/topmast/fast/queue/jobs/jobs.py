@@ -1,0 +1,80 @@
+"""All jobs that the queue remembers, and the names that it has given to them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model import ids
+from topmast.model.messages import SkipAttempts, SubmitJobs
+
+FINISHED_KEPT = 10_000
+"""Finished jobs kept in memory; older ones are in the audit tables."""
+KEYS_KEPT = 200_000
+
+
+class Key(Struct):
+    """What was admitted under an Idempotency-Key."""
+
+    digest: str
+    first_number: int
+    count: int
+
+
+class Jobs:
+    """Records by job, and what is known of jobs that have none (any more)."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, JobRecord] = {}
+        self.placed: dict[str, JobRecord] = {}
+        """Jobs with a plan."""
+        self.finished: list[str] = []
+        """Jobs that are over, the oldest first."""
+        self.next_number = 1
+        self.keys: dict[str, Key] = {}
+        """Submissions that may be repeated, by Idempotency-Key."""
+        self.skipped: dict[str, int] = {}
+        """Epochs of jobs that are taken, though this journal does not know by what."""
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether finished jobs have left memory."""
+        return len(self.records) < self.next_number - 1
+
+    def current(self, job: str, epoch: int) -> JobRecord | None:
+        """The job of an attempt that is its latest, and not over."""
+        record = self.records.get(job)
+        if record is None or record.epoch != epoch or record.plan is None:
+            return None
+        return record
+
+    def believable(self, event: SkipAttempts) -> tuple[int, dict[str, int]]:
+        """The next number and the newest epochs, without those too far ahead of the journal.
+
+        Also a journal may hold such, of a version that took whatever name a task had written.
+        """
+        is_near = event.next_job - self.next_number <= ids.AHEAD_MAX
+        epochs = {
+            job: epoch
+            for job, epoch in event.epochs.items()
+            if job in self.records and epoch - self.records[job].epoch <= ids.AHEAD_MAX
+        }
+        return max(self.next_number, event.next_job if is_near else 0), epochs
+
+    def admitted(self, event: SubmitJobs, first_number: int) -> None:
+        """The jobs of a submission have records. O(1)."""
+        self.next_number = first_number + len(event.jobs)
+        if event.key:
+            self.keys[event.key] = Key(event.digest, first_number, len(event.jobs))
+            if len(self.keys) > KEYS_KEPT:
+                del self.keys[next(iter(self.keys))]
+
+    def retire(self, record: JobRecord, finish_s: float) -> None:
+        """A job is over; after a while it is forgotten. Amortised O(1)."""
+        self.skipped.pop(record.id, None)
+        record.finish_s = finish_s
+        self.finished.append(record.id)
+        if len(self.finished) > FINISHED_KEPT:
+            for job in self.finished[: FINISHED_KEPT // 10]:
+                self.records.pop(job, None)
+            del self.finished[: FINISHED_KEPT // 10]

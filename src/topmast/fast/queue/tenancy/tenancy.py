@@ -1,0 +1,85 @@
+"""What tenants hold, and what each of them may start now: quota, loans, models that are kept."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.fast.queue.tenancy.gate import QuotaGate
+from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.fast.queue.tenancy.model_reservation import ModelReservation
+from topmast.model.fleet import Fleet
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.plan import Plan
+from topmast.policies.base import ReservePolicy
+
+
+class Tenancy:
+    """The books of all tenants. ``reserve``: the policy that keeps models for some jobs."""
+
+    def __init__(self, reserve: ReservePolicy | None, patience_s: float | None) -> None:
+        self.ledger = Ledger(())
+        self.entitlements = Entitlements(self.ledger)
+        self.model_reservation = ModelReservation(reserve, patience_s)
+        self.gpus_by_region: dict[str, int] = {}
+        self._fleet = Fleet(())
+
+    def configure(self, fleet: Fleet) -> None:
+        """Take up a fleet. O(hosts)."""
+        self._fleet = fleet
+        self.ledger.set_tenants(fleet.tenants, fleet.gpus())
+        self.entitlements.configure(fleet)
+        self.gpus_by_region = {
+            r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
+        }
+
+    def by(self, ledger: Ledger) -> Self:
+        """The same with another ledger, to look at. O(1)."""
+        other = copy.copy(self)
+        other.ledger, other.entitlements = ledger, self.entitlements.by(ledger)
+        return other
+
+    def book(self, tenant: str, plan: Plan, over_quota: bool) -> None:
+        """Count what a plan holds on its tenant. O(models x depth)."""
+        for model, milli in plan.held().items():
+            self.ledger.take(tenant, plan.region, model, milli, over_quota)
+
+    def unbook(self, tenant: str, plan: Plan, over_quota: bool) -> None:
+        """Give back what a plan held. O(models x depth)."""
+        for model, milli in plan.held().items():
+            self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
+
+    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
+        return self.entitlements.choices(spec, over_quota)
+
+    def choices_of(self, gate: QuotaGate) -> dict[bool, tuple[int, ...]]:
+        """By mode, what a gate lets use; looked up while nothing was booked in its branch."""
+        as_of = self.ledger.as_of(gate.spec.tenant)
+        if gate.as_of != as_of:
+            gate.as_of = as_of
+            if gate.fleet is not self._fleet:
+                gate.fleet, gate.wanted = self._fleet, self.entitlements.wanted(gate.spec)
+            gate.choices = self.entitlements.choices_of(gate.spec, gate.wanted)
+        return gate.choices
+
+    def not_kept(self, spec: JobSpec, waited_s: float, choices: tuple[int, ...]) -> tuple[int, ...]:
+        """The choices of a job that are not kept for others."""
+        if not self.model_reservation.is_anything:
+            return choices
+        listed = self.entitlements.accelerators(spec)
+        wasted = self.model_reservation.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
+        return tuple(c for c in choices if c not in wasted) if wasted else choices
+
+    def kept_until_s(self, spec: JobSpec, submit_s: float, now: float) -> float | None:
+        """When a job may use what is kept for others now; None if nothing is, or for good."""
+        if not self.model_reservation.is_anything:
+            return None
+        listed, gpus = self.entitlements.accelerators(spec), spec.gpus_milli() / MILLI
+        return self.model_reservation.until_s(listed, gpus, submit_s, now)
+
+    def demand_supply(self, region: str) -> float:
+        """GPUs held or promised in a region over the GPUs present."""
+        supply = self.gpus_by_region.get(region, 0)
+        return self.ledger.by_region.get(region, 0) / MILLI / supply if supply else 0.0
