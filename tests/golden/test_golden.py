@@ -32,7 +32,7 @@ from topmast.fast.queue.facts import (
     TreeTaken,
     Unplanned,
 )
-from topmast.fast.region.facts import PairedWith, PlacerFact
+from topmast.fast.region.facts import HostClosure, PairedWith, PlacerFact
 from topmast.model import ids
 from topmast.model.messages import Recovered
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
@@ -97,8 +97,17 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
     unions = (QueueFact, PlacerFact, ClusterFact)
     every = {kind for union in unions for kind in union.__args__}
     assert all(issubclass(kind, Fact) for kind in every)
-    left_out = {Unplanned, Bound, Promoted, TreeTaken, AttemptsSkipped, DatasetRemoved, *TURNS}
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed"
+    left_out = {
+        Unplanned,
+        Bound,
+        Promoted,
+        TreeTaken,
+        AttemptsSkipped,
+        DatasetRemoved,
+        HostClosure,
+        *TURNS,
+    }
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed"
     assert every - seen == left_out, why
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topmast.model import messages as m
 from topmast.model.dataset import Copy
@@ -38,6 +38,8 @@ class ToyTask(Struct):
     code: int | None = None
     at_s: float = 0.0
     told: bool = False
+    evicted: str = ""
+    """Why the cluster's own people ended it, if they did."""
 
 
 class Watch(Protocol):
@@ -64,6 +66,7 @@ class ToyEngine:
         self.gangs: dict[Gang, m.StartGang] = {}
         self.stopped: dict[Gang, bool] = {}
         self.down: dict[str, bool] = {}
+        self.closed: dict[str, str] = {}
         self.still: dict[Gang, bool] = {}
         self.speed: Callable[[str, Sequence[str]], float] = lambda job, beside: 1.0
         """Steps per second of a job beside those that go on as well."""
@@ -148,6 +151,7 @@ class ToyEngine:
         news: list[m.Message] = [
             m.HostDown(host) if host in self.down else m.HostUp(host) for host in self.hosts
         ]
+        news += [m.HostClosed(host, why) for host, why in self.closed.items()]
         for key in self.tasks:
             news += self.news_of(key)
         return news
@@ -155,11 +159,13 @@ class ToyEngine:
     def truth(self) -> m.TaskList:
         """What runs and what ended; not what was ordered and has not begun."""
         told = tuple(
-            m.TruthTask(*key, task.life is Life.ALIVE, task.code, task.at_s)
+            m.TruthTask(
+                *key, task.life is Life.ALIVE, task.code, task.at_s, evicted=task.evicted or UNSET
+            )
             for key, task in sorted(self.tasks.items())
             if task.life is not Life.ORDERED
         )
-        return m.TaskList(told, tuple(sorted(self.down)))
+        return m.TaskList(told, tuple(sorted(self.down)), dict(self.closed) or UNSET)
 
     # --- what happens -------------------------------------------------------------------------------
 
@@ -182,6 +188,19 @@ class ToyEngine:
         if self.watch is not None and was_alive:
             self.watch.ended(self.name, key)
         return self.news_of(key)
+
+    def evict(self, key: TaskKey, why: str, now: float) -> list[m.Message]:
+        """The cluster's own people end a task."""
+        self.tasks[key].evicted = why
+        return self.end(key, None, now)
+
+    def close_host(self, host: str, why: str) -> list[m.Message]:
+        """The cluster gives a host no new work; without a reason, it does again."""
+        if why:
+            self.closed[host] = why
+            return [m.HostClosed(host, why)]
+        del self.closed[host]
+        return [m.HostOpened(host)]
 
     def lose(self, host: str, now: float) -> list[m.Message]:
         """A host dies with everything on it."""
@@ -215,6 +234,8 @@ class ToyEngine:
             return []
         if task.life is Life.ALIVE:
             return [m.TaskStarted(*key, at_s=task.at_s)]
+        if task.evicted:
+            return [m.TaskEvicted(*key, task.evicted)]
         if task.code is None:
             return [m.TaskLost(*key, error="gone")]
         return [m.TaskExited(*key, code=task.code, at_s=task.at_s)]

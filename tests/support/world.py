@@ -325,6 +325,20 @@ class World:
         self.post(ids.cluster(cluster), self.engines[cluster].revive(host))
         self.settle()
 
+    def evict(self, job: str, why: str, *ranks: int) -> None:
+        """The cluster's own people end tasks of a job's attempt; all, unless ranks are named."""
+        engine, address = self._engine(job)
+        for key in engine.of(job, self.jobs[job].epoch):
+            if engine.tasks[key].life is not Life.OVER and (not ranks or key[2] in ranks):
+                self.post(address, engine.evict(key, why, self.now))
+        self.settle()
+
+    def close_host(self, host: str, why: str) -> None:
+        """A cluster gives a host no new work; without a reason, it does again."""
+        cluster = self.cluster_of(host)
+        self.post(ids.cluster(cluster), self.engines[cluster].close_host(host, why))
+        self.settle()
+
     def arrive(self, copy: str) -> None:
         """A copy is complete."""
         self.post(ids.QUEUE, self.mover.finish(copy))

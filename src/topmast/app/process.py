@@ -87,7 +87,7 @@ class Process(ABC):
         self.site = Site(self.clock, self.dataset_path, self.blob_path, self.checkpoints)
         self.engines: dict[str, Engine] = {}
         self.leader = 0
-        """The epoch of the leader whose orders this process passes on."""
+        """The epoch of the leader that the orders of this process come from."""
         self.ends: dict[str, LinkEnd] = {}
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
         """What takes the messages to an address outside of the machines."""

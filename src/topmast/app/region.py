@@ -89,7 +89,7 @@ class RegionProcess(Process):
     # --- wiring ---------------------------------------------------------------------------------
 
     def _show(self, message: m.Message) -> bool:
-        shown = isinstance(message, m.Progress)
+        shown = isinstance(message, m.Progress | m.TaskPreparing)
         if shown:
             self.end.carry(m.Forward(0, message))  # people look at it where the queue is
         return shown

@@ -73,7 +73,7 @@ def measure_eta(jobs: int, seed: int, profile: str = "mast") -> dict[str, Any]:
 
 def _full(rng: random.Random, jobs: int, profile: str) -> Machines:
     """Machines of a fleet on which everything is taken, with a queue of ``jobs``."""
-    machines = Machines(load_profile(profile), reconcile_s=None)
+    machines = Machines(load_profile(profile), reconcile=False)
     clock, heap = VirtualClock(), EventHeap()
     clock.now_s = FROM_S
     loop = Loop(machines, clock, heap, {})

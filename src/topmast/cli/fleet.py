@@ -31,6 +31,7 @@ _HOST_STYLES = {
     "healthy": "green",
     "suspect": "yellow",
     "draining": "yellow",
+    "closed": "yellow",
     "down": "red",
     "stopped": "red",
 }
@@ -353,6 +354,8 @@ def _say_hosts(found: Sequence[HostView]) -> None:
     for row in found:
         for job, why in row.stays.items():
             say(f"{job} is still on {row.name}: {why}")
+        if row.closed:
+            say(f"{row.name} is closed by its cluster: {row.closed}")
         for job in row.kept_for:
             say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 

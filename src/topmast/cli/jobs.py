@@ -218,6 +218,7 @@ def _say_story(story: JobStory) -> None:
             ("job", f"{job.id}  {job.name}"),
             ("state", job.state + (f"  {job.reason}" if job.reason else "")),
             ("unreachable", _silence_line(job)),
+            ("waits for", job.preparing),
             ("cause", job.cause),
             ("was last in" if waits else "where", last_place(job)),
             ("on hosts" if waits else "hosts", ", ".join(job.hosts)),

@@ -86,6 +86,8 @@ class HostState(StrEnum):
     SUSPECT = "suspect"
     DRAINING = "draining"
     CORDONED = "cordoned"
+    CLOSED = "closed"
+    """By the cluster's own people or scheduler."""
     DOWN = "down"
 
 

@@ -56,6 +56,8 @@ class JobView(Struct, frozen=True):
     """How often it restarted with another number of tasks."""
     reachable: bool = True
     """False while its region does not answer; the other fields are then the last known."""
+    preparing: str = ""
+    """What the tasks that have not started wait for, in the words of their cluster."""
 
 
 class JobPage(Struct, frozen=True):
@@ -241,6 +243,8 @@ class HostView(Struct, frozen=True):
     """Jobs that move here: GPUs are kept for them until they start, or for a few minutes."""
     reachable: bool = True
     """False while its region does not answer; the other fields are then the last known."""
+    closed: str = ""
+    """Why its cluster gives it no new work; empty: it does."""
 
 
 class MoveView(Struct, frozen=True):

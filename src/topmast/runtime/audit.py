@@ -155,6 +155,13 @@ class AuditLog:
         kind, text = ("host-up", "answers again") if fact.up else ("host-down", "does not answer")
         self._host_line(now, fact.host, kind, text)
 
+    def _host_closure(self, fact: p.HostClosure, event: Message, now: float) -> None:
+        if fact.why:
+            text = f"is closed by its cluster: {fact.why}"
+            self._host_line(now, fact.host, "host-closed", text, why=fact.why)
+        else:
+            self._host_line(now, fact.host, "host-opened", "is open again in its cluster")
+
     def _host_suspected(self, fact: p.HostSuspected, event: Message, now: float) -> None:
         text = f"takes no work for {fact.until_s - now:g} s"
         if isinstance(event, AttemptEnded):
@@ -224,6 +231,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     p.HostsAssigned: AuditLog._hosts_assigned,
     p.HostsHandedOver: AuditLog._hosts_handed_over,
     p.HostReachable: AuditLog._host_reachable,
+    p.HostClosure: AuditLog._host_closure,
     p.HostSuspected: AuditLog._host_suspected,
     p.SuspicionOver: AuditLog._host_trusted,
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw, Struct
 
-from topmast.fast.cluster import RECONCILE_S, ClusterManager, Packing
+from topmast.fast.cluster import ClusterManager, Packing
 from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import Pool, RegionalPlacer
@@ -30,7 +30,7 @@ class Machines:
     """The queue, and a placer, cluster manager or relay for every address that names one.
 
     ``elsewhere`` lists machines of other processes, each with the relay that stands for it.
-    ``reconcile_s``: how often cluster managers ask their engines what they run; None: never.
+    ``reconcile``: whether cluster managers ask their engines what they run, now and then.
     ``pair_speeds``: measured speeds of jobs on the same GPUs. Raises InvalidInput for a profile
     that names a policy that does not exist.
     """
@@ -39,11 +39,12 @@ class Machines:
         self,
         profile: Profile,
         elsewhere: Mapping[ids.Address, ids.Address] | None = None,
-        reconcile_s: float | None = RECONCILE_S,
         pair_speeds: PairSpeeds | None = None,
+        *,
+        reconcile: bool = True,
     ) -> None:
         self.profile = profile
-        self.reconcile_s = reconcile_s
+        self.reconcile = reconcile
         self._elsewhere = dict(elsewhere or {})
         policies = policies_of(profile)
         self._score = policies.score
@@ -87,7 +88,7 @@ class Machines:
             self.known[address] = self.placers[name]
         elif kind == "cluster":
             self.clusters[name] = ClusterManager(
-                name, self.reconcile_s, self.profile.slices, self._packing
+                name, self.profile.slices, self._packing, reconcile=self.reconcile
             )
             self.known[address] = self.clusters[name]
         elif kind == "relay":

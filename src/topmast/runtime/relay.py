@@ -22,6 +22,7 @@ from topmast.ports import Decision
 
 MAY_BE_LOST: tuple[type[m.Message], ...] = (
     m.RequestRegionBids, m.RegionBids, m.DropLeases, m.ScaleUpAttempt, m.Progress,
+    m.TaskPreparing,
 )  # fmt: skip
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 

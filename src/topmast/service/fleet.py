@@ -136,6 +136,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
+                    closed=placer.state.closed.get(spec.name, ""),
                 )
             )
     return tuple(found)

@@ -1,12 +1,15 @@
-"""What is shown but never journalled: steps of running jobs, bytes of copies in flight."""
+"""What is shown but never journalled: steps of jobs, what starts wait for, bytes of copies."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 from msgspec import Struct
 
-from topmast.model.messages import CopyProgress, Message, Progress
+from topmast.model.messages import CopyProgress, Message, Progress, TaskPreparing
+
+REASONS_SHOWN = 3
 
 
 class Steps(Struct):
@@ -17,6 +20,14 @@ class Steps(Struct):
     """The furthest step of any rank."""
     metrics: dict[str, float] = {}
     """Those of rank 0, or else of the first rank that reported any."""
+    preparing: dict[int, str] = {}
+    """What tasks that had not started waited for, by rank."""
+
+    def preparing_text(self) -> str:
+        """Each thing that tasks waited for last, once, with how many did."""
+        counts = Counter(self.preparing.values())
+        told = [why if count == 1 else f"{why} ({count} tasks)" for why, count in counts.items()]
+        return "; ".join(told[:REASONS_SHOWN])
 
 
 class LiveProgress:
@@ -31,6 +42,10 @@ class LiveProgress:
         """Take a message that is only shown to people; False for any other."""
         if isinstance(message, Progress):
             self._note_step(message)
+        elif isinstance(message, TaskPreparing):
+            with self._lock:
+                if steps := self._steps_of(message.job, message.epoch):
+                    steps.preparing[message.rank] = message.why
         elif isinstance(message, CopyProgress):
             with self._lock:
                 self._copies[message.copy] = message.bytes
@@ -40,15 +55,20 @@ class LiveProgress:
 
     def _note_step(self, message: Progress) -> None:
         with self._lock:
-            steps = self._jobs.get(message.job)
-            if steps is None or steps.epoch < message.epoch:
-                steps = self._jobs[message.job] = Steps(message.epoch)
-            if steps.epoch > message.epoch:
+            steps = self._steps_of(message.job, message.epoch)
+            if steps is None:
                 return
             if message.step is not None:
                 steps.step = max(steps.step or 0, message.step)
             if message.metrics and (message.rank == 0 or not steps.metrics):
                 steps.metrics = message.metrics
+
+    def _steps_of(self, job: str, epoch: int) -> Steps | None:
+        """What is known of an attempt; None for one that is over."""
+        steps = self._jobs.get(job)
+        if steps is None or steps.epoch < epoch:
+            steps = self._jobs[job] = Steps(epoch)
+        return steps if steps.epoch == epoch else None
 
     def of_job(self, job: str, epoch: int) -> Steps | None:
         """The latest report of an attempt."""

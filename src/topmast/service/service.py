@@ -25,7 +25,7 @@ from topmast.model.files.fields import nearest
 from topmast.model.files.jobfile import faults_in_fleet, parse_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
-from topmast.model.states import WAITING, HostState
+from topmast.model.states import WAITING, HostState, JobState
 from topmast.ports import Clock, Journal, LogPage, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet, listing
@@ -191,8 +191,10 @@ class Service:
             view = msgspec.structs.replace(view, reachable=reachable)
         if steps is None or record.finished:
             return view
+        starting = record.state is JobState.STARTING
         return msgspec.structs.replace(
             view,
+            preparing=steps.preparing_text() if starting else "",
             step=view.step if steps.step is None else steps.step,
             metrics=steps.metrics or view.metrics,
         )
@@ -268,6 +270,10 @@ class Service:
             if record is None:
                 return None
             told = explain_job(queue, self.regions.placers, record, self.clock.now())
+            view = self._view(record)
+            if view.preparing:
+                summary = f"{told.summary}; its tasks wait: {view.preparing}"
+                told = msgspec.structs.replace(told, summary=summary)
             more = (*self._trouble_with_data(record), *self._trouble_with_capacity(record))
             return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 

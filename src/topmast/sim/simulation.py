@@ -106,7 +106,7 @@ class Simulation:
         self.clock = VirtualClock()
         self.heap = EventHeap()
         self.machines = Machines(
-            profile, reconcile_s=None, pair_speeds=throughputs
+            profile, reconcile=False, pair_speeds=throughputs
         )  # its engines lose no news
         self.workload = self._workload()
         self.admission = Admission(Machines(profile), fleet, growth_of(profile.slow))

@@ -88,7 +88,7 @@ class WhatIf:
         self.clock = VirtualClock()
         self.clock.now_s = state.at_s
         self.heap = EventHeap()
-        self.machines = Machines(profile, reconcile_s=None, pair_speeds=state.pair_speeds)
+        self.machines = Machines(profile, reconcile=False, pair_speeds=state.pair_speeds)
         table = state.pair_speeds
         self._beside = None if table is None else Beside(table, self._work_of)
         self.work = Work()

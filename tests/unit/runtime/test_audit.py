@@ -144,3 +144,14 @@ def test_details_are_documents() -> None:
     for row in tell().journal.rows:
         assert isinstance(msgspec.json.decode(row.detail), dict)
         assert row.text
+
+
+def test_what_a_cluster_does_with_its_host_is_told() -> None:
+    """When it was closed and why, and when it was opened."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.close_host("east-1-0", "drained: new disk")
+    world.close_host("east-1-0", "")
+    assert _story(world, ids.host("east-1-0")) == [
+        "host-closed: east-1-0 is closed by its cluster: drained: new disk",
+        "host-opened: east-1-0 is open again in its cluster",
+    ]

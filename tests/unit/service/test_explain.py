@@ -193,6 +193,20 @@ def test_what_would_have_to_change(case: Wish) -> None:
     assert any(found[0].text in line for line in told.would_help)
 
 
+def test_a_host_that_its_cluster_closed_is_named_with_the_reason() -> None:
+    """It counts as out of service, and who reads that knows whom to ask."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.close_host("east-1-0", "drained: new disk")
+    told = _asked(world, job(gpus=8))
+    (verdict,) = told.regions[0].clusters
+    assert [(c.reason.value, c.count) for c in verdict.rejections] == [("HostUnavailable", 1)]
+    (back,) = [change for change in told.changes if change.kind is ChangeKind.SERVICE]
+    want = "(east-1-0 is closed by its cluster: drained: new disk)"
+    assert back.text == f"1 host of east-1 back in service {want}"
+    (view,) = hosts(world.machines.placers, lambda cluster, host: None, world.now)
+    assert (view.state, view.closed, view.free_gpus) == ("closed", "drained: new disk", 0.0)
+
+
 def test_a_region_that_is_ruled_out_helps_nobody() -> None:
     """Its clusters have no score, its hosts are counted under what bars it, and nothing is suggested."""
     datasets = (dataset("d", "east", allowed=("east",)),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from topmast.model import ids
-from topmast.model.messages import CopyProgress, HostUp, Progress
+from topmast.model.messages import CopyProgress, HostUp, Progress, TaskPreparing
 from topmast.ports import AttemptRow, HistoryRow
 from topmast.service.event_stream import KEPT, EventStream
 from topmast.service.live_progress import LiveProgress
@@ -118,6 +118,17 @@ def test_the_board_belongs_to_the_newest_attempt() -> None:
     assert steps.step == 10
     live_progress.forget("j1")
     assert live_progress.of_job("j1", 2) is None
+
+
+def test_what_tasks_wait_for_is_told_once_with_how_many() -> None:
+    """The last of each task counts, and an older attempt's is not shown."""
+    live_progress = LiveProgress()
+    for rank, why in ((0, "pulling image"), (1, "pulling image"), (2, "Pending"), (2, "Unhealthy")):
+        assert live_progress.note(TaskPreparing("j1", 2, rank, why))
+    assert live_progress.note(TaskPreparing("j1", 1, 3, "Pending"))
+    steps = live_progress.of_job("j1", 2)
+    assert steps is not None
+    assert steps.preparing_text() == "pulling image (2 tasks); Unhealthy"
 
 
 def test_the_board_takes_only_what_is_for_it() -> None:

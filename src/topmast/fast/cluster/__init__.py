@@ -4,8 +4,7 @@ Other packages import what stands here; `facts` has the vocabulary of the journa
 """
 
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, TaskPhase
-from topmast.fast.cluster.gangs import RECONCILE_S
 from topmast.fast.cluster.machine import ClusterManager
 from topmast.fast.cluster.packing import Packing
 
-__all__ = ["RECONCILE_S", "Attempt", "AttemptPhase", "ClusterManager", "Packing", "TaskPhase"]
+__all__ = ["Attempt", "AttemptPhase", "ClusterManager", "Packing", "TaskPhase"]

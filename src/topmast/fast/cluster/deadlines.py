@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase
 
 
-class Deadlines:
+class DeadlineHeap:
     """A heap of times and jobs. Each step is O(log attempts), amortised."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
-from topmast.fast.cluster.deadlines import Deadlines
+from topmast.fast.cluster.deadlines import DeadlineHeap
 from topmast.fast.cluster.facts import (
     CheckpointRecorded,
     Closed,
@@ -27,17 +27,15 @@ from topmast.fast.cluster.facts import (
     TaskUp,
 )
 from topmast.fast.cluster.hooks import GangHooks
+from topmast.fast.cluster.hosts import HostNews
 from topmast.fast.machine import EventMachine, Fact
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
+from topmast.model.engines import Deadlines
 from topmast.model.fleet import ClusterSpec
 from topmast.model.states import Outcome, status_text
 
-LAUNCH_DEADLINE_S = 120.0
-STOP_MARGIN_S = 15.0
-RECONCILE_S = 60.0
-"""How often the engine is asked what it runs, while anything runs or a host is down."""
 FENCES_KEPT = 100_000
 
 
@@ -51,14 +49,14 @@ class _State(Struct):
 class GangLifecycle(EventMachine):
     """The gangs of one cluster; code that lets them share GPUs takes part by ``hooks``.
 
-    All handlers cost O(tasks of the attempt) or less, and what the hooks cost. ``reconcile_s``
-    None: the engine never loses news, and need not be asked what it runs.
+    All handlers cost O(tasks of the attempt) or less, and what the hooks cost. Without
+    ``reconcile`` the engine never loses news, and need not be asked what it runs.
     """
 
-    def __init__(self, name: str, reconcile_s: float | None = RECONCILE_S) -> None:
+    def __init__(self, name: str, *, reconcile: bool = True) -> None:
         super().__init__()
         self.name = name
-        self.reconcile_s = reconcile_s
+        self.reconcile = reconcile
         self.hooks: tuple[GangHooks, ...] = ()
         self.state = _State()
         self._truth_asked_s = 0.0
@@ -66,10 +64,10 @@ class GangLifecycle(EventMachine):
         self._orders = 0
         self._ordered: dict[str, int] = {}
         self._asked_after = 0
-        self.deadlines = Deadlines()
-        self._hosts: frozenset[str] = frozenset()
-        # Hosts that may be down, until a truth does not name them.
-        self._down: dict[str, bool] = {}
+        self.deadlines = DeadlineHeap()
+        self.limits = Deadlines()
+        """How long things may take in this cluster."""
+        self.hosts = HostNews()
 
     # --- configuration and recovery -----------------------------------------------------------
 
@@ -78,7 +76,6 @@ class GangLifecycle(EventMachine):
         if (self.state.region, before) != (event.region, event.cluster):
             self.decide(ClusterSet())
             if before is not None and before.hosts != event.cluster.hosts:
-                self._down = {host: True for host in self._down if host in self._hosts}
                 self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
@@ -88,9 +85,8 @@ class GangLifecycle(EventMachine):
                 self._start(attempt)
             elif attempt.phase is AttemptPhase.STOPPING:
                 self.stop_tasks(attempt)
-        if self.reconcile_s is not None:
-            hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
-            self._down = {host.name: True for host in hosts}
+        if self.reconcile:
+            self.hosts.down = dict.fromkeys(sorted(self.hosts.names), True)
             self._ask_truth()
         for hook in self.hooks:
             hook.on_recovered()
@@ -104,7 +100,7 @@ class GangLifecycle(EventMachine):
 
     def _launch(self, event: m.LaunchGang) -> None:
         if event.epoch > self.state.fences.get(event.job, 0):
-            self.decide(Opened(self.now + LAUNCH_DEADLINE_S))
+            self.decide(Opened(self.now + self.limits.start_within_s))
             self._start(self.state.attempts[event.job])
         # else it is a repetition, or an attempt that was stopped before it arrived here
         if (attempt := self.attempt(event.job, event.epoch)) is not None:
@@ -129,7 +125,7 @@ class GangLifecycle(EventMachine):
         self._ordered[attempt.job] = self._orders
         self.send(ids.engine(self.name), order)
 
-    def _task_started(self, event: m.TaskStarted) -> None:
+    def task_started(self, event: m.TaskStarted) -> None:
         task = self._task(event.job, event.epoch, event.rank)
         if task is None or task.phase is not TaskPhase.WAITING:
             return
@@ -146,7 +142,7 @@ class GangLifecycle(EventMachine):
 
     # --- news of tasks ------------------------------------------------------------------------
 
-    def _task_exited(self, event: m.TaskExited) -> None:
+    def task_exited(self, event: m.TaskExited) -> None:
         key, report = (event.job, event.epoch, event.rank), event.report
         at_s = self._when(event)
         self._task_ended(
@@ -161,14 +157,25 @@ class GangLifecycle(EventMachine):
             return event.at_s
         return UNSET
 
-    def _task_lost(self, event: m.TaskLost) -> None:
+    def task_lost(self, event: m.TaskLost) -> None:
         self._task_ended(
             TaskDown(event.job, event.epoch, event.rank, None),
             cause=f"task {event.rank} was lost: {event.error}",
             blameless=event.blameless is True,
         )
 
-    def _task_ended(self, fact: TaskDown, cause: str, *, blameless: bool = False) -> None:
+    def task_evicted(self, event: m.TaskEvicted) -> None:
+        """The gang is preempted: it waits again, and neither it nor the host is at fault."""
+        self._task_ended(
+            TaskDown(event.job, event.epoch, event.rank, None),
+            cause=f"task {event.rank} was evicted by the cluster: {event.why}",
+            blameless=True,
+            evicted=True,
+        )
+
+    def _task_ended(
+        self, fact: TaskDown, cause: str, *, blameless: bool = False, evicted: bool = False
+    ) -> None:
         """One task is over: the gang goes on, stops for it, or is over as well."""
         task = self._task(fact.job, fact.epoch, fact.rank)
         if task is None or task.phase is TaskPhase.ENDED:
@@ -178,7 +185,7 @@ class GangLifecycle(EventMachine):
         self.decide(fact)
         if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:
             suspects = () if blameless or fact.code is not None else (task.seat.host,)
-            self._stop_for_failure(attempt, fact, suspects, cause, was_waiting)
+            self._stop_for_failure(attempt, fact, suspects, cause, was_waiting, evicted)
         self._note_up(attempt)
         if attempt.ended:
             self.close(attempt)
@@ -190,12 +197,15 @@ class GangLifecycle(EventMachine):
         suspects: tuple[str, ...],
         cause: str,
         was_waiting: bool,
+        evicted: bool,
     ) -> None:
-        if fact.code is not None:
+        if evicted:
+            why = Outcome.PREEMPTED
+        elif fact.code is not None:
             why = Outcome.FAILED
         else:
             why = Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
-        self._stop(attempt, why, cause, exit_code=fact.code, suspects=suspects)
+        self.stop(attempt, why, cause, exit_code=fact.code, suspects=suspects)
 
     def _checkpointed(self, event: m.Checkpointed) -> None:
         attempt = self.attempt(event.job, event.epoch)
@@ -206,27 +216,6 @@ class GangLifecycle(EventMachine):
     def _resumed(self, event: m.Resumed) -> None:
         if self.attempt(event.job, event.epoch):
             self.tell(m.AttemptResumed(event.job, event.epoch, event.step))
-
-    def _host_down(self, event: m.HostDown) -> None:
-        """Stop the gangs of the host; that its tasks are gone the engine says of each.
-
-        The news may be older than a task that runs there by now, for hosts come back.
-        """
-        if event.host not in self._hosts:
-            return  # it belongs to another cluster by now, which speaks for it
-        self._down[event.host] = True
-        self.tell(m.HostChanged(event.host, up=False))
-        for attempt in list(self.state.attempts.values()):
-            here = [task for task in attempt.tasks if task.seat.host == event.host]
-            over = all(task.phase is TaskPhase.ENDED for task in here)
-            if not over and attempt.phase is not AttemptPhase.STOPPING:
-                cause = f"host {event.host} was lost"
-                self._stop(attempt, Outcome.HOST_LOST, cause, suspects=(event.host,))
-
-    def _host_up(self, event: m.HostUp) -> None:
-        if event.host in self._hosts:
-            self._down.pop(event.host, None)
-            self.tell(m.HostChanged(event.host, up=True))
 
     # --- stopping -----------------------------------------------------------------------------
 
@@ -242,9 +231,9 @@ class GangLifecycle(EventMachine):
                 )
             return
         if attempt.phase is not AttemptPhase.STOPPING:
-            self._stop(attempt, event.why, event.cause, announce=False)
+            self.stop(attempt, event.why, event.cause, announce=False)
 
-    def _stop(
+    def stop(
         self,
         attempt: Attempt,
         why: Outcome,
@@ -254,7 +243,8 @@ class GangLifecycle(EventMachine):
         suspects: tuple[str, ...] = (),
         announce: bool = True,
     ) -> None:
-        deadline_s = self.now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
+        """Stop a gang for a reason, and tell the placer, which may know already."""
+        deadline_s = self.now + attempt.spec.checkpoint.grace_s + self.limits.stop_within_s
         self.decide(
             GangStopping(attempt.job, attempt.epoch, why, cause, deadline_s, exit_code, suspects)
         )
@@ -301,15 +291,15 @@ class GangLifecycle(EventMachine):
     def next_wakeup_s(self) -> float | None:
         """The earliest deadline of an attempt, or the next reconciliation. Amortised O(log n)."""
         times = [self.deadlines.first_s(self.state.attempts)]
-        if self.reconcile_s is not None and (self.state.attempts or self._down):
-            times.append(self._truth_asked_s + self.reconcile_s)
+        if self.reconcile and (self.state.attempts or self.hosts.down or self.hosts.closed):
+            times.append(self._truth_asked_s + self.limits.truth_every_s)
         times += [hook.next_wakeup_s() for hook in self.hooks]
         return min([at_s for at_s in times if at_s is not None], default=None)
 
     def _wake(self, event: m.Wake) -> None:
         for hook in self.hooks:
             hook.before_wake()
-        if self.reconcile_s is not None and self._truth_asked_s + self.reconcile_s <= self.now:
+        if self.reconcile and self._truth_asked_s + self.limits.truth_every_s <= self.now:
             self._ask_truth()
         due = self.deadlines.due(self.now)
         for attempt in [a for a in self.state.attempts.values() if a.job in due] if due else ():
@@ -322,50 +312,20 @@ class GangLifecycle(EventMachine):
         limit_s = attempt.limit_s()
         if attempt.phase is AttemptPhase.STOPPING:
             if attempt.deadline_s <= self.now:
-                self.decide(StopRepeated(attempt.job, attempt.epoch, self.now + STOP_MARGIN_S))
+                again_s = self.now + self.limits.stop_within_s
+                self.decide(StopRepeated(attempt.job, attempt.epoch, again_s))
                 self.stop_tasks(attempt, grace_s=0.0)
         elif limit_s is not None and limit_s <= self.now:
             limit = attempt.spec.time_limit_s
-            self._stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
+            self.stop(attempt, Outcome.TIME_LIMIT, f"time limit of {limit:g} s reached")
         elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
             late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
-            cause = f"the gang did not start within {LAUNCH_DEADLINE_S:g} s"
-            self._stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
+            cause = f"the gang did not start within {self.limits.start_within_s:g} s"
+            self.stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
 
-    # --- the engine's truth -------------------------------------------------------------------
-
-    def _truth(self, event: m.TaskList) -> None:
-        """Reconcile: account late news, fail what the engine lost, end tasks without an attempt."""
-        for host in event.down_hosts:
-            self._host_down(m.HostDown(host))
-        for host in [host for host in self._down if host not in event.down_hosts]:
-            self._host_up(m.HostUp(host))
-        known = {(t.job, t.epoch, t.rank): t for t in event.tasks}
-        for task in event.tasks:
-            attempt = self.attempt(task.job, task.epoch)
-            if attempt is None:
-                if task.running:
-                    self.send(ids.engine(self.name), m.StopTasks(task.job, task.epoch, 0.0))
-            elif task.running:
-                self._task_started(m.TaskStarted(task.job, task.epoch, task.rank, task.at_s))
-            elif task.code is None:
-                self._task_lost(m.TaskLost(task.job, task.epoch, task.rank, "no exit status"))
-            else:
-                self._task_exited(
-                    m.TaskExited(task.job, task.epoch, task.rank, task.code, task.at_s, task.report)
-                )
-        for attempt in list(self.state.attempts.values()):
-            if attempt.phase is not AttemptPhase.STARTING:
-                self._fail_missing(attempt, known)
-
-    def _fail_missing(self, attempt: Attempt, known: dict[Any, Any]) -> None:
-        """What the engine does not know is gone, if it was asked after our last order for it."""
-        if self._ordered.get(attempt.job, 0) > self._asked_after:
-            return
-        for task in list(attempt.tasks):
-            key = (attempt.job, attempt.epoch, task.seat.rank)
-            if task.phase is not TaskPhase.ENDED and key not in known:
-                self._task_lost(m.TaskLost(*key, "the engine does not know it"))
+    def asked_since_order(self, attempt: Attempt) -> bool:
+        """Whether the engine was asked what it runs after the last order for an attempt."""
+        return self._ordered.get(attempt.job, 0) <= self._asked_after
 
     # --- helpers ------------------------------------------------------------------------------
 
@@ -387,8 +347,12 @@ class GangLifecycle(EventMachine):
 
     def _apply_cluster(self, fact: ClusterSet, event: m.ConfigureCluster) -> None:
         self.state.region = event.region
-        self.state.cluster = event.cluster
-        self._hosts = frozenset(host.name for host in event.cluster.hosts)
+        self._know(event.cluster)
+
+    def _know(self, cluster: ClusterSpec) -> None:
+        self.state.cluster = cluster
+        self.hosts.configure(frozenset(host.name for host in cluster.hosts))
+        self.limits = given(cluster.deadlines, Deadlines())
 
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
         self.state.attempts[event.job] = Attempt(
@@ -465,9 +429,9 @@ class GangLifecycle(EventMachine):
     def restore(self, blob: bytes) -> None:
         """Take up a state written by ``snapshot``."""
         self.state = msgspec.json.decode(blob, type=_State)
-        hosts = self.state.cluster.hosts if self.state.cluster is not None else ()
-        self._hosts = frozenset(host.name for host in hosts)
-        self.deadlines = Deadlines()
+        if self.state.cluster is not None:
+            self._know(self.state.cluster)
+        self.deadlines = DeadlineHeap()
         for attempt in self.state.attempts.values():
             self.deadlines.watch(attempt)
 
@@ -477,14 +441,12 @@ class GangLifecycle(EventMachine):
         m.Wake: _wake,
         m.LaunchGang: _launch,
         m.StopGang: _stop_gang,
-        m.TaskStarted: _task_started,
-        m.TaskExited: _task_exited,
-        m.TaskLost: _task_lost,
+        m.TaskStarted: task_started,
+        m.TaskExited: task_exited,
+        m.TaskLost: task_lost,
+        m.TaskEvicted: task_evicted,
         m.Checkpointed: _checkpointed,
         m.Resumed: _resumed,
-        m.HostDown: _host_down,
-        m.HostUp: _host_up,
-        m.TaskList: _truth,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         ClusterSet: _apply_cluster,

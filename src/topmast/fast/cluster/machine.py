@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from topmast.fast.cluster import reconciling
 from topmast.fast.cluster.facts import (
     Continued,
     Joined,
@@ -18,7 +19,7 @@ from topmast.fast.cluster.facts import (
     Suspended,
     Unpacked,
 )
-from topmast.fast.cluster.gangs import RECONCILE_S, GangLifecycle
+from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.packing import Packing, PackingJudge
 from topmast.fast.cluster.pairing import JobPairs
 from topmast.fast.cluster.turns import TurnTaker
@@ -37,11 +38,12 @@ class ClusterManager(GangLifecycle):
     def __init__(
         self,
         name: str,
-        reconcile_s: float | None = RECONCILE_S,
         slices: SliceOptions | None = None,
         packing: Packing | None = None,
+        *,
+        reconcile: bool = True,
     ) -> None:
-        super().__init__(name, reconcile_s)
+        super().__init__(name, reconcile=reconcile)
         self.slices = slices or SliceOptions()
         self.packing = packing
         self.turns: TurnTaker | None = None
@@ -86,6 +88,11 @@ class ClusterManager(GangLifecycle):
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         **GangLifecycle.handlers,
+        m.HostDown: reconciling.host_down,
+        m.HostUp: reconciling.host_up,
+        m.HostClosed: reconciling.host_closed,
+        m.HostOpened: reconciling.host_opened,
+        m.TaskList: reconciling.truth,
         m.ProgressReport: _progress,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Turn, turns_of
 from topmast.fast.cluster.facts import Continued, Joined, Suspended, TaskDown
-from topmast.fast.cluster.gangs import LAUNCH_DEADLINE_S, STOP_MARGIN_S, GangLifecycle
+from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.cluster.packing import PackingJudge
 from topmast.fast.cluster.room import Room, slots_of
@@ -210,9 +210,10 @@ class TurnTaker(GangHooks):
         assert turns.still_s is not None
         passed_s = now - turns.still_s
         if attempt.held:
-            attempt.deadline_s = now + LAUNCH_DEADLINE_S
+            attempt.deadline_s = now + self._gangs.limits.start_within_s
         elif attempt.phase is AttemptPhase.STOPPING:
-            attempt.deadline_s = now + attempt.spec.checkpoint.grace_s + STOP_MARGIN_S
+            grace_s = attempt.spec.checkpoint.grace_s
+            attempt.deadline_s = now + grace_s + self._gangs.limits.stop_within_s
         if attempt.time_left_s is not None:
             attempt.time_left_s += passed_s
         turns.go(now)

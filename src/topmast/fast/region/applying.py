@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from msgspec import UNSET
 
 from topmast.fast.machine import Fact
 from topmast.fast.region.facts import (
+    HostClosure,
     HostReachable,
     HostsAssigned,
     HostSet,
@@ -36,7 +38,12 @@ from topmast.model.states import HostState
 
 
 def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> None:
-    owners = owners_of(event.region)
+    before, owners = owners_of(placer.state.region), owners_of(event.region)
+    placer.state.closed = {
+        host: why
+        for host, why in placer.state.closed.items()
+        if owners.get(host) == before.get(host)  # else another cluster speaks for it
+    }
     clusters = {cluster.name for cluster in event.region.clusters}
     placer.state.assigned = {
         host: cluster
@@ -142,6 +149,7 @@ def _assigned(placer: RegionState, fact: HostsAssigned, event: m.Message) -> Non
 def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -> None:
     for host in fact.owners:
         placer.state.assigned.pop(host, None)
+        placer.state.closed.pop(host, None)  # its new cluster speaks for it
     placer.configure_columns(with_owners(placer.state.region, fact.owners))
     placer.more()
 
@@ -152,6 +160,15 @@ def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> No
     else:
         placer.state.down[fact.host] = True
     _refresh(placer, fact.host)
+
+
+def _closure(placer: RegionState, fact: HostClosure, event: m.Message) -> None:
+    closed = placer.state.closed
+    was = closed.pop(fact.host, "")
+    if fact.why:
+        closed[fact.host] = fact.why
+    if bool(was) != bool(fact.why):
+        _refresh(placer, fact.host)
 
 
 def _suspected(placer: RegionState, fact: HostSuspected, event: m.Message) -> None:
@@ -187,7 +204,7 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
         return region
     known = {c.name for c in region.clusters}
     clusters = [
-        ClusterSpec(c.name, c.hosts + tuple(leaving.get(c.name, ())), c.engine, c.options)
+        msgspec.structs.replace(c, hosts=c.hosts + tuple(leaving.get(c.name, ())))
         for c in region.clusters
     ]
     clusters += [ClusterSpec(n, tuple(h)) for n, h in sorted(leaving.items()) if n not in known]
@@ -208,6 +225,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     HostsAssigned: _assigned,
     HostsHandedOver: _handed_over,
     HostReachable: _reachable,
+    HostClosure: _closure,
     HostSuspected: _suspected,
     SuspicionOver: _trusted,
     PairedWith: _paired,

@@ -97,6 +97,14 @@ class HostReachable(Fact, frozen=True):
     up: bool
 
 
+class HostClosure(Fact, frozen=True):
+    """Whether the host's cluster gives it new work."""
+
+    host: str
+    why: str
+    """Why it does not; empty: it does."""
+
+
 class HostSuspected(Fact, frozen=True):
     """An attempt failed for want of this host; it takes no work until ``until_s``."""
 
@@ -113,5 +121,5 @@ class SuspicionOver(Fact, frozen=True):
 PlacerFact = (
     RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
     | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
-    | SuspicionOver | PairedWith
+    | HostClosure     | SuspicionOver | PairedWith
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, drain, tell_out_of_service
 from topmast.fast.region.facts import (
+    HostClosure,
     HostReachable,
     HostsAssigned,
     HostSet,
@@ -71,3 +72,33 @@ def host_changed(placer: RegionAnswers, event: m.HostChanged) -> None:
     if event.up and event.host in placer.state.suspect:
         placer.decide(SuspicionOver(event.host))
     announce(placer)
+
+
+def host_closed(placer: RegionAnswers, event: m.HostClosed) -> None:
+    """The cluster gives a host no new work; what runs there runs on."""
+    _close(placer, event.host, event.why or "closed by its cluster")
+    announce(placer)
+
+
+def host_opened(placer: RegionAnswers, event: m.HostOpened) -> None:
+    """The cluster gives a host work again; what an operator wants of it stands."""
+    _close(placer, event.host, "")
+    announce(placer)
+
+
+def closed_hosts(placer: RegionAnswers, event: m.ClosedHosts) -> None:
+    """All that a cluster has closed: the others are open. O(hosts that are or were closed)."""
+    columns = placer.columns
+    for host in list(placer.state.closed):
+        mine = host in columns.index and columns.cluster_of[columns.index[host]] == event.cluster
+        if mine and host not in event.hosts:
+            _close(placer, host, "")
+    for host, why in event.hosts.items():
+        _close(placer, host, why or "closed by its cluster")
+    announce(placer)
+
+
+def _close(placer: RegionAnswers, host: str, why: str) -> None:
+    """Note why a host is closed; empty opens it."""
+    if host in placer.columns.index and placer.state.closed.get(host, "") != why:
+        placer.decide(HostClosure(host, why))

@@ -35,6 +35,8 @@ class Books(Struct):
     assigned: dict[str, str] = {}
     """Hosts that go to another cluster as soon as they are empty."""
     down: dict[str, bool] = {}
+    closed: dict[str, str] = {}
+    """Hosts that their cluster gives no new work, and why."""
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
     places: dict[str, Booking] = {}
@@ -98,13 +100,18 @@ class RegionState(EventMachine):
         return allocation if allocation is not None and allocation.epoch == epoch else None
 
     def host_state(self, host: str) -> HostState:
-        """What a host is to the search: unreachable beats an operator's wish beats suspicion."""
+        """What a host is to the search.
+
+        Unreachable beats an operator's wish, that beats the cluster's, and that beats suspicion.
+        """
         if self.state.down.get(host):
             return HostState.DOWN
         if host in self.state.wanted:
             return self.state.wanted[host]
         if host in self.state.leaving or host in self.state.assigned:
             return HostState.DRAINING
+        if host in self.state.closed:
+            return HostState.CLOSED
         return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
 
     def drained_hosts(self) -> tuple[str, ...]:
@@ -130,7 +137,7 @@ class RegionState(EventMachine):
 
     def _columns_of(self, region: RegionSpec) -> Columns:
         columns = Columns(region, self.profile.slices.layers)
-        columns.allocations = self.state.allocations
+        columns.allocations, columns.closed = self.state.allocations, self.state.closed
         stops = self.profile.preemption is not Preemption.NONE
         columns.watched = stops or self.profile.defragment
         return columns

@@ -19,6 +19,7 @@ from topmast.model.messages.clusters import (
     AttemptStarting,
     AttemptStopping,
     AttemptSuspended,
+    ClosedHosts,
     ConfigureCluster,
     HostChanged,
     LaunchGang,
@@ -116,7 +117,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
-    | TaskEvicted | HostClosed | HostOpened
+    | TaskEvicted | HostClosed | HostOpened | ClosedHosts
     | TaskList | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced | ProgressReport
     | DropLeases | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
 )  # fmt: skip
@@ -141,6 +142,7 @@ __all__ = [
     "CapacityChanged",
     "CheckBlocked",
     "Checkpointed",
+    "ClosedHosts",
     "CommitPlan",
     "ConfigureCluster",
     "ConfigureFleet",

@@ -152,6 +152,14 @@ class AttemptEnded(Message, frozen=True):
         return self.end_s - self.start_s - given(self.suspended_s, 0.0)
 
 
+class ClosedHosts(Message, frozen=True):
+    """The hosts of a cluster that its engine gives no new work, and no others."""
+
+    cluster: str
+    hosts: dict[str, str]
+    """Why, by host."""
+
+
 class HostChanged(Message, frozen=True):
     """A cluster's engine lost a host, or has it again."""
 

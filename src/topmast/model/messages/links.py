@@ -17,7 +17,7 @@ from topmast.model.messages.clusters import (
     AttemptStopping,
     AttemptSuspended,
 )
-from topmast.model.messages.engines import Progress
+from topmast.model.messages.engines import Progress, TaskPreparing
 from topmast.model.messages.placers import (
     AssignHosts,
     CapacityChanged,
@@ -82,6 +82,7 @@ ToQueue = (
     RegionBids | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
     | AttemptSuspended | AttemptContinued | AttemptPacked | OutOfService
+    | TaskPreparing
 )  # fmt: skip
 """What a placer in another process may say to its queue."""
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tests.support.build import cluster, job
-from topmast.fast.cluster.gangs import RECONCILE_S
 from topmast.fast.cluster.machine import ClusterManager
 from topmast.model import ids
 from topmast.model import messages as m
@@ -47,7 +46,7 @@ class Manager:
 
     def ask_truth(self) -> None:
         """The time has come to ask the engine, after all that it was ordered so far."""
-        self.machine._truth_asked_s = self.now - RECONCILE_S
+        self.machine._truth_asked_s = self.now - self.machine.limits.truth_every_s
         self.tell(m.Wake())
 
     def launch(self, epoch: int = 1, seats: Sequence[Seat] = PAIR, **more: Any) -> None:
@@ -88,6 +87,11 @@ def exited(rank: int, code: int = 0, epoch: int = 1, **more: Any) -> m.TaskExite
 def lost(rank: int, epoch: int = 1) -> m.TaskLost:
     """A task of ``j1`` is gone without a status."""
     return m.TaskLost("j1", epoch, rank, "gone")
+
+
+def evicted(rank: int, epoch: int = 1) -> m.TaskEvicted:
+    """A task of ``j1`` was ended by the cluster's own people."""
+    return m.TaskEvicted("j1", epoch, rank, "preempted by another account")
 
 
 def runs(rank: int, epoch: int = 1, job_id: str = "j1") -> m.TruthTask:

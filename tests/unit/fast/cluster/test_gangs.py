@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.build import cluster
-from tests.unit.fast.cluster.manager import Manager, exited, lost, started
+from tests.unit.fast.cluster.manager import Manager, evicted, exited, lost, started
 from topmast.fast.cluster import gangs as cluster_machine
 from topmast.fast.cluster.attempt import AttemptPhase
 from topmast.model import messages as m
@@ -83,6 +83,26 @@ LIVES = [
     Life(
         "a task vanishes", (*UP, lost(0), exited(1, 143)), Outcome.HOST_LOST,
         (RAN, STOPPED, ENDED), 1, ("east-1-0",),
+    ),
+    Life(
+        "a task is evicted: the gang is preempted, and no host is suspect",
+        (*UP, evicted(0), exited(1, 143)), Outcome.PREEMPTED, (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "a task is evicted before it is up", (started(0), evicted(1), exited(0, 143)),
+        Outcome.PREEMPTED, (STOPPED, ENDED), 1,
+    ),
+    Life(
+        "all are evicted", (*UP, evicted(0), evicted(1)), Outcome.PREEMPTED,
+        (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "a task fails, and another is evicted: the failure stands",
+        (*UP, exited(0, 1), evicted(1)), Outcome.FAILED, (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "it is cancelled, and evicted while it stops", (*UP, CANCEL, evicted(0), evicted(1)),
+        Outcome.CANCELLED, (RAN, ENDED), 1,
     ),
     Life("it is cancelled", (*UP, CANCEL), None, (RAN,), 1),
     Life(

@@ -1,14 +1,17 @@
 """Deadlines: of launching, of stopping, of the job itself; and when the engine is asked."""
 
+import msgspec
 import pytest
 
+from tests.support.build import cluster
 from tests.unit.fast.cluster.manager import Manager, exited, lost, started
-from topmast.fast.cluster.gangs import LAUNCH_DEADLINE_S, RECONCILE_S, STOP_MARGIN_S
 from topmast.model import messages as m
+from topmast.model.engines import Deadlines
 from topmast.model.job import Checkpoint
 from topmast.model.states import Outcome
 
 GRACE_S = 30.0
+LIMITS = Deadlines()
 
 
 def test_a_manager_without_work_never_wakes() -> None:
@@ -25,9 +28,9 @@ def test_a_gang_that_is_not_up_in_time_is_stopped_whole() -> None:
     manager = Manager()
     manager.launch()
     manager.tell(started(0))
-    manager.wake_at(LAUNCH_DEADLINE_S - 1)
+    manager.wake_at(LIMITS.start_within_s - 1)
     assert manager.ordered(m.StopTasks) == []
-    manager.wake_at(LAUNCH_DEADLINE_S)
+    manager.wake_at(LIMITS.start_within_s)
     assert manager.ordered(m.StopTasks) == [m.StopTasks("j1", 1, GRACE_S)]
     manager.tell(exited(0, 143), lost(1))
     assert manager.end().outcome is Outcome.LAUNCH_FAILED
@@ -40,7 +43,7 @@ def test_a_gang_that_is_up_has_no_launch_deadline() -> None:
         manager = Manager()
         manager.launch()
         manager.tell(*happens)
-        manager.wake_at(10 * LAUNCH_DEADLINE_S)
+        manager.wake_at(10 * LIMITS.start_within_s)
         assert manager.ordered(m.StopTasks) == []
 
 
@@ -49,7 +52,7 @@ def test_an_engine_that_does_not_stop_is_told_again_and_again() -> None:
     manager = Manager()
     manager.run(checkpoint=Checkpoint(grace_s=100.0))
     manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
-    manager.wake_at(100 + 3 * STOP_MARGIN_S)
+    manager.wake_at(100 + 3 * LIMITS.stop_within_s)
     assert [order.grace_s for order in manager.ordered(m.StopTasks)] == [100.0, 0.0, 0.0, 0.0]
     assert manager.told(m.AttemptEnded) == []
     manager.tell(exited(0, 137), exited(1, 137))
@@ -92,5 +95,25 @@ def test_the_engine_is_asked_for_its_truth_while_anything_is_there(phase: str) -
         manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED))
     manager.wake_at(1_000.0)
     assert len(manager.ordered(m.ListTasks)) == 1
-    manager.wake_at(1_000.0 + 3 * RECONCILE_S)
+    manager.wake_at(1_000.0 + 3 * LIMITS.truth_every_s)
     assert len(manager.ordered(m.ListTasks)) == 4
+
+
+def test_a_cluster_may_take_its_own_time() -> None:
+    """To start, to stop, and until it is asked again; the last configuration counts."""
+    manager = Manager()
+    slow = Deadlines(start_within_s=900.0, stop_within_s=90.0, truth_every_s=300.0)
+    spec = msgspec.structs.replace(cluster("east-1"), deadlines=slow)
+    manager.tell(m.ConfigureCluster("east", spec))
+    manager.machine.restore(manager.machine.snapshot())
+    manager.launch()
+    manager.wake_at(899.0)
+    assert len(manager.ordered(m.ListTasks)) == 2, "after 300 and 600 s"
+    assert manager.ordered(m.StopTasks) == []
+    manager.wake_at(900.0)
+    manager.wake_at(900.0 + GRACE_S + 89.0)
+    assert len(manager.ordered(m.StopTasks)) == 1
+    manager.wake_at(900.0 + GRACE_S + 90.0)
+    assert len(manager.ordered(m.StopTasks)) == 2
+    manager.tell(lost(0), lost(1))
+    assert manager.end().cause == "the gang did not start within 900 s"

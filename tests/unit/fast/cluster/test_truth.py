@@ -129,6 +129,48 @@ def test_a_new_process_learns_which_hosts_are_back() -> None:
     ]  # fmt: skip
 
 
+def test_a_task_that_was_evicted_meanwhile_is_no_lost_task() -> None:
+    """The news of it may be lost; the truth says why it ended."""
+    manager = Manager()
+    manager.run()
+    manager.ask_truth()
+    gone = (m.TruthTask("j1", 1, 0, running=False, evicted="timed out"), over(1, 143))
+    manager.tell(m.TaskList(gone))
+    assert manager.end().outcome is Outcome.PREEMPTED
+    assert manager.end().cause == "task 0 was evicted by the cluster: timed out"
+    assert manager.end().suspects == ()
+
+
+def test_the_truth_says_all_hosts_that_are_closed() -> None:
+    """What was told in vain is told again, and what has not changed is not."""
+    manager = Manager()
+    manager.tell(m.TaskList((), (), {"east-1-0": "drained", "stranger": "drained"}))
+    assert manager.told(m.ClosedHosts) == [m.ClosedHosts("east-1", {"east-1-0": "drained"})]
+    manager.tell(m.TaskList((), (), {"east-1-0": "drained"}))
+    manager.tell(m.HostClosed("east-1-1", "in use"), m.HostOpened("east-1-0"))
+    manager.tell(m.TaskList((), (), {"east-1-1": "in use"}))
+    assert len(manager.told(m.ClosedHosts)) == 1
+    manager.tell(m.TaskList(()))
+    assert manager.told(m.ClosedHosts)[1:] == [m.ClosedHosts("east-1", {})]
+
+
+def test_an_engine_with_a_closed_host_is_asked_although_nothing_runs() -> None:
+    """Or the news that it is open again could be lost for good."""
+    manager = Manager()
+    manager.tell(m.TaskList(()))
+    manager.tell(m.HostClosed("east-1-1", "drained"))
+    assert manager.machine.next_wakeup_s() == 60.0
+    manager.tell(m.HostOpened("east-1-1"))
+    assert manager.machine.next_wakeup_s() is None
+
+
+def test_strange_hosts_are_neither_closed_nor_opened() -> None:
+    """An engine may know machines that the fleet file does not."""
+    manager = Manager()
+    manager.tell(m.HostClosed("stranger", "drained"), m.HostOpened("stranger"))
+    assert manager.to_placer == []
+
+
 # --- recovery -----------------------------------------------------------------------------------------------
 
 

@@ -33,12 +33,17 @@ class Signs:
     down: bool
     suspect: bool
     want: HostState
+    closed: bool = False
 
 
 @pytest.mark.parametrize(
     "case",
     [
         Signs("nothing is known against it", None, False, False, H.HEALTHY),
+        Signs("its cluster closed it", None, False, False, H.CLOSED, closed=True),
+        Signs("its cluster beats suspicion", None, False, True, H.CLOSED, closed=True),
+        Signs("an operator beats its cluster", H.DRAINING, False, False, H.DRAINING, closed=True),
+        Signs("being down beats its cluster", None, True, False, H.DOWN, closed=True),
         Signs("it failed an attempt", None, False, True, H.SUSPECT),
         Signs("an operator cordoned it", H.CORDONED, False, False, H.CORDONED),
         Signs("an operator beats suspicion", H.DRAINING, False, True, H.DRAINING),
@@ -54,6 +59,8 @@ def test_what_a_host_counts_as(case: Signs) -> None:
         placer.handle(m.SetHost("east-1-0", case.wanted), 0.0)
     if case.suspect:
         placer.state.suspect["east-1-0"] = 60.0
+    if case.closed:
+        placer.handle(m.HostClosed("east-1-0", "drained"), 0.0)
     if case.down:
         placer.handle(m.HostChanged("east-1-0", up=False), 0.0)
     assert placer.host_state("east-1-0") is case.want
@@ -102,6 +109,88 @@ def test_the_hosts_of_others_are_not_set() -> None:
     reply = world.tell(ids.placer("east"), m.SetHost("west-1-0", H.CORDONED, "ann"))
     assert isinstance(reply, NotFound)
     assert world.placer("east").snapshot() == before
+
+
+# --- closed by the cluster --------------------------------------------------------------------------------
+
+
+def test_a_closed_host_keeps_its_work_and_takes_no_more() -> None:
+    """Who closed it lets what runs there end; what waits starts when it is open again."""
+    world = _two_hosts()
+    world.submit(job())
+    (host,) = world.jobs["j1"].hosts
+    world.close_host(host, "drained by the site")
+    assert world.state("j1") is JobState.RUNNING
+    world.submit(job(gpus=7), job(gpus=7))
+    assert [world.reason(j) for j in ("j2", "j3")] == [None, "InsufficientCapacity"]
+    world.close_host(host, "")
+    assert world.state("j3") is JobState.RUNNING
+
+
+def test_a_cluster_and_an_operator_do_not_open_the_host_of_the_other() -> None:
+    """Each takes back its own wish alone."""
+    world = _two_hosts()
+    placer = world.placer("east")
+    world.close_host("east-1-0", "drained")
+    world.set_host("east-1-0", H.CORDONED)
+    world.set_host("east-1-0", H.HEALTHY)
+    assert placer.host_state("east-1-0") is H.CLOSED
+    world.set_host("east-1-0", H.CORDONED)
+    world.close_host("east-1-0", "")
+    assert placer.host_state("east-1-0") is H.CORDONED
+    world.set_host("east-1-0", H.HEALTHY)
+    assert placer.host_state("east-1-0") is H.HEALTHY
+
+
+def test_a_new_process_knows_closed_hosts_and_learns_of_those_that_were_opened() -> None:
+    """Before the first truth it goes by its journal."""
+    world = _two_hosts()
+    world.close_host("east-1-0", "drained")
+    world.close_host("east-1-1", "in use by others")
+    world.crash()
+    assert world.placer("east").state.closed == {
+        "east-1-0": "drained", "east-1-1": "in use by others",
+    }  # fmt: skip
+    del world.engines["east-1"].closed["east-1-0"]
+    world.recover()
+    world.settle()
+    assert world.placer("east").state.closed == {"east-1-1": "in use by others"}
+
+
+def test_a_host_that_moves_to_another_cluster_is_not_closed_by_the_old_one() -> None:
+    """The new one speaks for it."""
+    world = World(fleet(cluster("east-1"), cluster("east-2")), profile())
+    world.close_host("east-1-0", "drained")
+    world.assign("east", east_1_0="east-2")
+    assert world.cluster_of("east-1-0") == "east-2"
+    assert world.placer("east").host_state("east-1-0") is H.HEALTHY
+
+
+def test_another_reason_is_noted_and_voids_no_plan() -> None:
+    """The host was closed before."""
+    world = _two_hosts()
+    placer = world.placer("east")
+    world.close_host("east-1-0", "drained")
+    version = placer.state.version
+    world.close_host("east-1-0", "in use by others")
+    assert placer.state.closed == {"east-1-0": "in use by others"}
+    assert placer.state.version == version
+
+
+def test_a_job_that_the_cluster_evicts_waits_again_and_is_not_blamed() -> None:
+    """No retry is counted, no host is suspect, and what it kept is kept."""
+    world = _two_hosts()
+    world.submit(job(gpus=8, count=2))
+    world.now = 50.0
+    world.checkpoint("j1", 7)
+    world.evict("j1", "preempted by another account", 1)
+    record = world.jobs["j1"]
+    assert world.state("j1") is JobState.RUNNING
+    assert (record.epoch, record.preemptions, record.restarts, record.host_losses) == (2, 1, 0, 0)
+    assert record.avoid_hosts == ()
+    assert world.placer("east").state.suspect == {}
+    told = [row.text for row in world.journal.history("j1")]
+    assert any("task 1 was evicted by the cluster: preempted by another account" in t for t in told)
 
 
 # --- down and up -------------------------------------------------------------------------------------------

@@ -91,10 +91,10 @@ class Columns:
         self.offset: Ints = np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64)
         self.aside: object = None
         """What seats kept out of these columns take, as it was last worked out."""
-        self._gpus_of: list[int] = self.gpus.tolist()
-        self._first_slot: list[int] = self.offset.tolist()
-        cpus = [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts]
-        self.cpus: Floats = np.array(cpus, dtype=np.float64)
+        self._gpus_of, self._first_slot = _ints(self.gpus), _ints(self.offset)
+        self.cpus: Floats = np.array(
+            [round(h.cpus, CPU_DECIMALS) or UNLIMITED for h in self.hosts], dtype=np.float64
+        )
         self.memory: Floats = np.array(
             [float(h.memory_bytes) or UNLIMITED for h in self.hosts], dtype=np.float64
         )
@@ -121,6 +121,8 @@ class Columns:
         """Why gangs find no place here, as far as that depends on the hosts alone (see explain)."""
         self.allocations: Mapping[str, Allocation] = {}
         """By job, the allocations, where they are known; kept by the placer."""
+        self.closed: Mapping[str, str] = {}
+        """Why, by host, its cluster gives it no new work, where that is known; kept likewise."""
         self.watched = True
         """Whether the index knows of the allocations: not where nothing is ever stopped."""
         self.grown: dict[str, None] = {}
@@ -331,6 +333,11 @@ class Columns:
         twin.pool, twin.counts, twin.first_row = None, None, 0
         twin.allocations = {}
         return twin
+
+
+def _ints(values: Ints) -> list[int]:
+    found: list[int] = values.tolist()
+    return found
 
 
 def _sizes_of(hosts: Sequence[HostSpec]) -> Ints:

@@ -8,11 +8,12 @@ import numpy as np
 
 from topmast.fast.region.explain.changes.trials import Trials, count_of, listed
 from topmast.fast.region.explain.space import Space
-from topmast.fast.region.inventory.columns import Bools, Ints
+from topmast.fast.region.inventory.columns import Bools, Columns, Ints
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.search import choices_of, levels_of
 from topmast.model.job import MILLI, Level
 from topmast.model.reason import Change, ChangeKind
+from topmast.model.states import HostState
 
 HOSTS_NAMED = 64
 
@@ -67,12 +68,19 @@ def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
     domain = trials.holds(trial)
     if domain is not None:
         names = tuple(columns.hosts[row].name for row in rows)
-        states = listed([f"{n} is {columns.states[columns.index[n]].value}" for n in names])
+        states = listed([_state_of(columns, name) for name in names])
         text = f"{count_of(len(rows), 'host')} of {cluster} back in service ({states})"
         yield Change(
             ChangeKind.SERVICE, text, _size_of_hosts(trials, cluster, len(rows)),
             trials.search.region, cluster, to=float(len(rows)), hosts=names[:HOSTS_NAMED],
         )  # fmt: skip
+
+
+def _state_of(columns: Columns, host: str) -> str:
+    """A host's state in words, and why, if its cluster closed it."""
+    state = columns.states[columns.index[host]]
+    why = f" by its cluster: {columns.closed[host]}" if state is HostState.CLOSED else ""
+    return f"{host} is {state.value}{why}"
 
 
 def _fewest_hosts(trials: Trials, cluster: str, better: Space) -> list[int] | None:
