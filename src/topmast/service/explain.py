@@ -14,12 +14,9 @@ from topmast.fast.queue import (
     GlobalQueue,
     JobRecord,
     Verdict,
-    far_from_data,
-    kept_for_others,
+    first_verdict,
     may_preempt,
     most_hopeful,
-    not_its_turn,
-    unknown_data,
 )
 from topmast.fast.region import RegionalPlacer, count_of
 from topmast.model.files.fields import nearest
@@ -43,7 +40,7 @@ from topmast.service.foresight import (
     foresee,
     foresee_moves,
     newcomer,
-    waits_behind,
+    pending_decision,
 )
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
@@ -132,7 +129,7 @@ def _inquire(world: World, record: JobRecord) -> _Inquiry:
 def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
     queue, spec, now = world.queue, world.spec, world.now
     entitled = queue.tenancy.choices(spec, over_quota)
-    allowed = queue.allowed(spec, world.record, entitled)
+    allowed = queue.allowed(record.spec, world.record, entitled)
     choices = allowed or entitled or tuple(range(64))
     costs = {} if queue.data.catalogue.unknown(spec.datasets) else world.costs()
     held = queue.held_from(spec, world.record, over_quota)
@@ -185,26 +182,13 @@ def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: s
 def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None:
     """What keeps the job from starting now; None when it could start."""
     queue, spec, seen = world.queue, world.spec, inquiry.foreseen
-    full = PendingReason.INSUFFICIENT_CAPACITY
-    if verdict := unknown_data(queue, record):
+    decision = pending_decision(queue, record, inquiry.over_quota, (), inquiry.costs)
+    if verdict := first_verdict(queue, record, decision):
         return verdict
-    if not queue.tenancy.choices(spec, False) and not queue.tenancy.choices(spec, True):
-        return Verdict(*queue.tenancy.entitlements.quota_reason(spec))
-    ahead = waits_behind(queue, record, inquiry.over_quota)
-    if ahead:
-        detail = f"{ahead} has to start first, and waits itself"
-        return Verdict(PendingReason.PENDING_EVALUATION, detail)
-    if verdict := not_its_turn(queue, record):
-        return verdict
-    barred = far_from_data(inquiry.costs) if inquiry.costs else None
-    if barred is not None:
-        return Verdict(barred.reason, queue.out_of_reach() or barred.detail)
-    if seen is None:
-        return kept_for_others(queue, record)
-    if seen.starts:
+    if seen is None or seen.starts:
         return None
     if seen.wait is not None:
-        return Verdict(full, seen.wait.why)
+        return Verdict(PendingReason.INSUFFICIENT_CAPACITY, seen.wait.why)
     if seen.plan is not None:
         how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
         detail = f"it {how} copied to {seen.plan.region}"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from topmast.fast.queue import (
     Candidate,
+    DataCost,
     GlobalQueue,
     JobRecord,
     PendingDecision,
@@ -86,11 +87,7 @@ def foresee(
     """
     costs = queue.costs_of(record)
     costs = {r: cost for r, cost in costs.items() if cost.barred is None and r in placers}
-    job_class = queue.backlog.class_of(record.id)
-    decision = PendingDecision(
-        _candidate(queue, record, over_quota), choices, costs, list(costs),
-        beside="" if job_class is None else beside_of(job_class),
-    )  # fmt: skip
+    decision = pending_decision(queue, record, over_quota, choices, costs)
     step, plan = first_step(queue, record, decision), None
     while plan is None and step.request is not None:
         decision.bids = _bids(queue, placers, record, decision, step)
@@ -104,6 +101,27 @@ def foresee(
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     wait = waits_near(queue, record, decision) if plan is None else None
     return Foreseen(step.phase, chosen, plan is not None, decided, wait, reasons)
+
+
+def pending_decision(
+    queue: GlobalQueue,
+    record: JobRecord,
+    over_quota: bool,
+    choices: tuple[int, ...],
+    costs: dict[str, DataCost],
+) -> PendingDecision:
+    """A job at the beginning of its way, as if its turn had come in a mode."""
+    if record.id:
+        key = queue.backlog.key(record, over_quota)
+    else:
+        key = queue.backlog.key_of_newcomer(record, over_quota)
+    job_class = queue.backlog.class_of(record.id)
+    return PendingDecision(
+        Candidate(record.id, key, over_quota),
+        {mode: queue.tenancy.choices(record.spec, mode) for mode in (False, True)},
+        "" if job_class is None else beside_of(job_class),
+        choices, costs, list(costs),
+    )  # fmt: skip
 
 
 class Moves(Struct, frozen=True):
@@ -130,19 +148,6 @@ def foresee_moves(
         seen = foresee(later, placers, record, over_quota, choices)
     moves = seen.decided is not None and seen.decided.rule is Rule.MOVES_JOBS
     return Moves(at_s, seen.plan) if moves and seen.plan is not None else None
-
-
-def waits_behind(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> str:
-    """The job that must start before this one in a strict order; empty if there is none."""
-    return queue.backlog.waits_behind(_candidate(queue, record, over_quota))
-
-
-def _candidate(queue: GlobalQueue, record: JobRecord, over_quota: bool) -> Candidate:
-    if record.id:
-        key = queue.backlog.key(record, over_quota)
-    else:
-        key = queue.backlog.key_of_newcomer(record, over_quota)
-    return Candidate(record.id, key, over_quota)
 
 
 def _bids(

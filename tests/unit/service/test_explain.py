@@ -10,10 +10,12 @@ from tests.support.build import cluster, dataset, fleet, job, needs, profile, te
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from tests.unit.fast.queue.data.test_data import WORTH, Worth, _busy_west, _reads
+from topmast.fast.queue import Verdict
+from topmast.fast.queue.cycle import admission
 from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
-from topmast.model.reason import ChangeKind
+from topmast.model.reason import ChangeKind, PendingReason
 from topmast.model.states import WAITING, HostState, JobState
 from topmast.model.views import Explanation
 from topmast.ports import Decision
@@ -28,6 +30,16 @@ def _asked(world: World, spec: JobSpec) -> Explanation:
 def _told(world: World, name: str) -> Explanation:
     record = world.jobs[name]
     return explain_job(world.queue, world.machines.placers, record, world.now)
+
+
+def test_the_queue_and_explain_walk_the_same_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row more keeps a job from starting, and is what people are told, before and after."""
+    closed = Verdict(PendingReason.WAITING_FOR_DATA, "closed today")
+    monkeypatch.setattr(admission, "CHECKS", (*admission.CHECKS, lambda *_: closed))
+    world = World(fleet(cluster("east-1")))
+    assert _asked(world, job()).reason == closed.reason.value
+    (name,) = world.submit(job())
+    assert (world.state(name), world.reason(name)) == (JobState.PENDING, closed.reason.value)
 
 
 @dataclass

@@ -15,12 +15,7 @@ from topmast.fast.queue.backlog.placement_class import (
 )
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.fast.queue.backlog.task_mix import Mix
-from topmast.fast.queue.cycle.admission import (
-    far_from_data,
-    kept_for_others,
-    not_its_turn,
-    unknown_data,
-)
+from topmast.fast.queue.cycle.admission import first_verdict
 from topmast.fast.queue.cycle.auction import (
     PendingDecision,
     Phase,
@@ -69,19 +64,16 @@ __all__ = [
     "cannot_add",
     "could_hold",
     "decided_by",
-    "far_from_data",
     "first_step",
+    "first_verdict",
     "job_key",
-    "kept_for_others",
     "may_preempt",
     "most_hopeful",
     "next_step",
-    "not_its_turn",
     "placement_key",
     "regions_of",
     "request_of",
     "stem_of",
-    "unknown_data",
     "waits_near",
     "when_matters",
     "winner",

@@ -1,6 +1,12 @@
-"""Admission: whether a candidate may start at all, before any region is asked."""
+"""Admission: whether a candidate may start at all, before any region is asked.
+
+`CHECKS` is the one list of what keeps a job from being asked about: the cycle walks it for each
+candidate, and `explain` for a job that was not tried. A new reason to wait is one more row.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import Verdict, beside_of
@@ -9,96 +15,139 @@ from topmast.fast.queue.cycle.pipeline import first_step
 from topmast.fast.queue.cycle.requests import put
 from topmast.fast.queue.cycle.verdicts import block, block_gate, refuse, verdict_of_class
 from topmast.fast.queue.cycle.views import QueueViews
-from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.reason import PendingReason
 
 FULL = PendingReason.INSUFFICIENT_CAPACITY
 
 
-def try_admit(queue: QueueViews, candidate: Candidate) -> None:
-    """Ask the regions about a candidate if it may start in this mode; else block its class.
+OTHER_MODE = Verdict(PendingReason.WAITING_FOR_QUOTA)
+"""Quota allows nothing in this mode; what becomes of the job is decided in the other."""
 
-    1. Its datasets are in the catalogue.
-    2. Its tenant may use one of its accelerators.
-    3. It has its turn, where time is shared, and no policy keeps its accelerators for other jobs.
-    4. The verdict on another job of its placement class does not hold for it.
-    5. Some region has its data, or can get it; for a job of a pair, the region of the other.
-    """
-    record, over_quota = queue.jobs.records[candidate.job], candidate.over_quota
-    if verdict := unknown_data(queue, record):
-        block(queue, candidate, verdict)
-        return
-    job_class = queue.backlog.job_class(candidate.job)
-    choices = queue.choices_of(job_class)[over_quota]
-    if not choices:
-        if over_quota and not queue.choices_of(job_class)[False]:
-            block(queue, candidate, Verdict(*queue.tenancy.entitlements.quota_reason(record.spec)))
-        else:
+
+def try_admit(queue: QueueViews, candidate: Candidate) -> None:
+    """Ask the regions about a candidate if it passes all checks; else block its class."""
+    record, job_class = queue.jobs.records[candidate.job], queue.backlog.job_class(candidate.job)
+    decision = PendingDecision(candidate, queue.choices_of(job_class), beside_of(job_class))
+    for check in CHECKS:
+        verdict = check(queue, record, decision)
+        if verdict is None:
+            continue
+        if verdict is OTHER_MODE:
             block_gate(queue, candidate)
+        elif check is no_room_for_class:
+            refuse(queue, candidate, verdict)
+        else:
+            block(queue, candidate, verdict)
         return
-    if verdict := not_its_turn(queue, record):
-        block(queue, candidate, verdict)
-        return
-    choices = queue.allowed(record.spec, record, choices)
-    if not choices:
-        block(queue, candidate, kept_for_others(queue, record))
-        return
-    beside = beside_of(job_class)
-    known = None if beside else verdict_of_class(queue, record, candidate, choices)
-    if known is not None:
-        refuse(queue, candidate, known)
-        return
-    costs = queue.costs_of(record)
-    regions = [region for region, cost in costs.items() if cost.barred is None]
-    verdict = far_from_data(costs)
-    if beside:
-        region = _region_of(queue, beside)
-        regions = [r for r in regions if r == region and not costs[r].missing]
-        verdict = None if regions else _waits_for(beside)
-    if verdict is not None:
-        block(queue, candidate, verdict)
-        return
-    decision = PendingDecision(candidate, choices, costs, regions, beside)
     put(queue, record, decision, first_step(queue, record, decision))
 
 
-def unknown_data(queue: QueueViews, record: JobRecord) -> Verdict | None:
+def first_verdict(
+    queue: QueueViews, record: JobRecord, decision: PendingDecision
+) -> Verdict | None:
+    """What keeps a job from being asked about, whatever others of its class have heard."""
+    own = (check(queue, record, decision) for check in CHECKS if check is not no_room_for_class)
+    return next((verdict for verdict in own if verdict is not None), None)
+
+
+# --- the checks -----------------------------------------------------------------------------------
+
+
+def unknown_data(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Verdict | None:
     """The job reads datasets that the catalogue does not have."""
     unknown = queue.data.catalogue.unknown(record.spec.datasets)
     return Verdict(PendingReason.UNKNOWN_DATASET, ", ".join(unknown)) if unknown else None
 
 
-def not_its_turn(queue: QueueViews, record: JobRecord) -> Verdict | None:
+def lacks_quota(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Verdict | None:
+    """Its tenant may use none of its accelerators in this mode."""
+    over_quota, allowed = decision.candidate.over_quota, decision.by_mode
+    if allowed[over_quota]:
+        return None
+    if not over_quota or allowed[False]:
+        return OTHER_MODE
+    return Verdict(*queue.tenancy.entitlements.quota_reason(record.spec))
+
+
+def waits_behind(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Verdict | None:
+    """No job may overtake another that waits; the cycle does not even try it."""
+    ahead = queue.backlog.waits_behind(decision.candidate)
+    if not ahead:
+        return None
+    detail = f"{ahead} has to start first, and waits itself"
+    return Verdict(PendingReason.PENDING_EVALUATION, detail)
+
+
+def not_its_turn(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Verdict | None:
     """Time is shared, and other jobs have this round."""
     if queue.backlog.grants.may_start(record.id):
         return None
     return Verdict(FULL, "this round gives the GPUs to other jobs")
 
 
-def kept_for_others(queue: QueueViews, record: JobRecord) -> Verdict:
+def kept_for_others(
+    queue: QueueViews, record: JobRecord, decision: PendingDecision
+) -> Verdict | None:
     """The job's quota allows only accelerators that a policy keeps for other jobs."""
+    allowed = decision.by_mode[decision.candidate.over_quota]
+    decision.choices = queue.allowed(record.spec, record, allowed)
+    if decision.choices:
+        return None
     detail = "the GPU models that its quota allows are kept for other jobs"
     return Verdict(FULL, detail, queue.kept_until_s(record))
 
 
-def far_from_data(costs: dict[str, DataCost]) -> Verdict | None:
-    """No region may be asked, for the sake of its data or because none can be reached."""
-    if any(cost.barred is None for cost in costs.values()):
+def no_room_for_class(
+    queue: QueueViews, record: JobRecord, decision: PendingDecision
+) -> Verdict | None:
+    """The verdict on another job of its placement class holds for it."""
+    if decision.beside:
         return None
-    detail = "; ".join(f"{region}: {cost.why}" for region, cost in costs.items())
+    return verdict_of_class(queue, record, decision.candidate, decision.choices)
+
+
+def far_from_data(
+    queue: QueueViews, record: JobRecord, decision: PendingDecision
+) -> Verdict | None:
+    """No region may be asked, for the sake of its data or because none can be reached.
+
+    For a job of a pair, the region of the other has to have the data.
+    """
+    costs = decision.costs = decision.costs or queue.costs_of(record)
+    decision.regions = [region for region, cost in costs.items() if cost.barred is None]
+    if decision.beside:
+        return _far_from_pair(queue, decision)
+    if decision.regions:
+        return None
+    by_region = (f"{region}: {cost.why}" for region, cost in costs.items())
+    detail = queue.out_of_reach() or "; ".join(by_region)
     retry_at_s = earliest(cost.retry_at_s for cost in costs.values())
     return Verdict(no_region(costs.values()), detail, retry_at_s)
 
 
-def _waits_for(other: str) -> Verdict:
+def _far_from_pair(queue: QueueViews, decision: PendingDecision) -> Verdict | None:
     """The other job of its pair has no place yet; then it is asked about again."""
-    return Verdict(
-        FULL, f"it shares the GPUs of {other} in this round, and {other} is not placed yet"
-    )
+    other = queue.jobs.placed.get(decision.beside)
+    there = None if other is None or other.plan is None else other.plan.region
+    costs = decision.costs
+    decision.regions = [r for r in decision.regions if r == there and not costs[r].missing]
+    if decision.regions:
+        return None
+    detail = f"it shares the GPUs of {decision.beside} in this round"
+    return Verdict(FULL, f"{detail}, and {decision.beside} is not placed yet")
 
 
-def _region_of(queue: QueueViews, job: str) -> str | None:
-    """The region where another job has its place."""
-    record = queue.jobs.records.get(job)
-    return None if record is None or record.plan is None else record.plan.region
+Check = Callable[[QueueViews, JobRecord, PendingDecision], Verdict | None]
+"""Why a job may not start now; None: it passes."""
+
+CHECKS: tuple[Check, ...] = (
+    unknown_data,
+    lacks_quota,
+    waits_behind,
+    not_its_turn,
+    kept_for_others,
+    no_room_for_class,
+    far_from_data,
+)
+"""All checks, in their order."""

@@ -45,14 +45,20 @@ class PendingDecision(Struct, gc=False):
     """One job on its way through the pipeline."""
 
     candidate: Candidate
-    choices: tuple[int, ...]
-    """The accelerators that it may use."""
-    costs: dict[str, DataCost]
-    """By region, what it takes to have its data there."""
-    regions: list[str]
-    """Where it may be placed."""
+    by_mode: dict[bool, tuple[int, ...]]
+    """By mode, the accelerators that its quota allows."""
     beside: str = ""
     """The job that it is to share GPUs with in this round."""
+
+    # What the checks of `admission` find:
+    choices: tuple[int, ...] = ()
+    """The accelerators that it may use."""
+    costs: dict[str, DataCost] = {}
+    """By region, what it takes to have its data there."""
+    regions: list[str] = []
+    """Where it may be placed."""
+
+    # What the phases of `pipeline` find:
     phase: Phase = Phase.FREE
     best: Plan | None = None
     """The best plan of earlier phases."""

@@ -106,7 +106,7 @@ def _upcoming(
         if not choices or queue.data.catalogue.unknown(record.spec.datasets):
             continue
         costs = queue.costs_of(record)
-        decision = PendingDecision(candidate, choices, costs, [], beside_of(job_class))
+        decision = PendingDecision(candidate, {}, beside_of(job_class), choices, costs)
         request = request_of(queue, record, decision, first_step(queue, record, decision))
         if _is_alone(record, request):
             break
