@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psutil
 
+from tests.support.processlauncher import ProcessEngine, ProcessOptions
 from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
@@ -147,14 +148,28 @@ def local(rig: Rig) -> LocalEngine:
 def local_with(rig: Rig, options: LocalOptions, names: Sequence[str]) -> LocalEngine:
     """The local engine with these options and hosts."""
     hosts = tuple(HostSpec(name, "H100", 8) for name in names)
-    site = Site(
+    cluster = ClusterSpec("east-1", hosts)
+    return LocalEngine(cluster, rig.folder / "engine", site_of(rig), options)
+
+
+def far(rig: Rig) -> ProcessEngine:
+    """A far engine with two hosts whose runners are processes of this machine."""
+    hosts = tuple(HostSpec(name, "H100", 8) for name in HOSTS)
+    scheduler = os.fspath(rig.folder / "scheduler" / "parts")
+    options = ProcessOptions(folder=scheduler, poll_s=0.2, lease_s=60.0)
+    cluster = ClusterSpec("east-1", hosts, "far")
+    return ProcessEngine(cluster, rig.folder / "engine", site_of(rig), options)
+
+
+def site_of(rig: Rig) -> Site:
+    """What every engine is given of its process."""
+    return Site(
         WallClock(), lambda dataset, region: rig.datasets.get(dataset), rig.blobs.get,
         rig.folder / "checkpoints",
     )  # fmt: skip
-    return LocalEngine(ClusterSpec("east-1", hosts), rig.folder / "engine", site, options)
 
 
-ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local}
+ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}
 
 
 @contextmanager
@@ -189,7 +204,7 @@ def scripts_of(folder: Path) -> list[psutil.Process]:
     return [
         process
         for process in of_folder(folder)
-        if not any("agent" in word for word in _cmdline(process))
+        if not any("agent" in word or "runner.py" in word for word in _cmdline(process))
     ]
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
+import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,6 +35,9 @@ PAUSE_S = 0.1
 """After a failure to take a connection."""
 UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
+TICKS_PER_SWEEP = 10
+MOST_HANDSHAKES = 64
+"""Connections that are not open yet, at a time."""
 MOST_CONNECTIONS = 1_024
 FEWEST_CONNECTIONS = 16
 
@@ -122,7 +128,10 @@ class Connections:
 
 
 async def accept(
-    listener: socket.socket, connections: Connections, protocol: Callable[[], Connection]
+    listener: socket.socket,
+    connections: Connections,
+    protocol: Callable[[], Connection],
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Accept connections one at a time, for ever.
 
@@ -130,6 +139,7 @@ async def accept(
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
+    greeted: set[asyncio.Task[None]] = set()
     while True:
         try:
             client, _ = await loop.sock_accept(listener)
@@ -139,13 +149,64 @@ async def accept(
             log.error("cannot take a connection", why=str(error))
             await asyncio.sleep(PAUSE_S)
             continue
-        if connections.has_room():
-            with suppress(OSError):  # gone already
-                await loop.connect_accepted_socket(protocol, client)
+        if connections.has_room() and len(greeted) < MOST_HANDSHAKES:
+            greeting = loop.create_task(_greet(client, protocol, tls))
+            greeted.add(greeting)
+            greeting.add_done_callback(greeted.discard)
+            await asyncio.sleep(0)
             continue
         with client, suppress(OSError):
-            client.send(TOO_MANY)
+            if tls is None:
+                client.send(TOO_MANY)
         await asyncio.sleep(0)
+
+
+async def _greet(
+    client: socket.socket, protocol: Callable[[], Connection], tls: ssl.SSLContext | None
+) -> None:
+    """A handshake takes as long as the client likes, up to a limit: no other waits for it."""
+    patience_s = None if tls is None else HEAD_S
+    with suppress(OSError):  # gone already
+        await asyncio.get_running_loop().connect_accepted_socket(
+            protocol, client, ssl=tls, ssl_handshake_timeout=patience_s
+        )
+
+
+class BoundedServer(uvicorn.Server):
+    """Serves an application to connections that are accepted and watched as above."""
+
+    def __init__(
+        self, config: uvicorn.Config, connections: Connections, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(config)
+        self._connections = connections
+        self._tls = tls
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take connections."""
+        protocol = partial(
+            Connection, self._connections, config=self.config, server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )  # fmt: skip
+        self.servers = []
+        self._accepting = [
+            asyncio.create_task(accept(listener, self._connections, protocol, self._tls))
+            for listener in sockets or ()
+        ]
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and let go of those that there are."""
+        for task in self._accepting:
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: see whether to end; now and then, which connections last too long."""
+        if counter % TICKS_PER_SWEEP == 0:
+            self._connections.sweep(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
 
 class Connection(HttpToolsProtocol):

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
-from topmast.adapters.connections import Connection, Connections, accept
+from topmast.adapters.connections import BoundedServer, Connections
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.model.errors import InvalidInput, Unavailable
@@ -29,7 +28,6 @@ from topmast.model.errors import InvalidInput, Unavailable
 SERVER_FILE = "server.json"
 MOST_OPEN_FILES = 65_536
 """Tasks inherit the limit, and some programs close every descriptor that it allows, one by one."""
-TICKS_PER_SWEEP = 10
 
 
 def configure_logs(level: int = logging.INFO) -> None:
@@ -128,44 +126,21 @@ def run(
     asyncio.run(_serve(_Server(config, connections, leave), listeners, state, ready))
 
 
-class _Server(uvicorn.Server):
+class _Server(BoundedServer):
     """Says when it has started, and ends the event streams first when it is asked to stop."""
 
     def __init__(
         self, config: uvicorn.Config, connections: Connections, leave: Callable[[], None]
     ) -> None:
-        super().__init__(config)
-        self._connections = connections
+        super().__init__(config, connections)
         self._leave = leave
-        self._accepting: list[asyncio.Task[None]] = []
         self.when_started: Callable[[], Awaitable[None]] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take connections, and say so."""
-        protocol = partial(
-            Connection, self._connections, config=self.config, server_state=self.server_state,
-            app_state=self.lifespan.state,
-        )  # fmt: skip
-        self.servers = []
-        self._accepting = [
-            asyncio.create_task(accept(listener, self._connections, protocol))
-            for listener in sockets or ()
-        ]
-        self.started = True
+        await super().startup(sockets)
         if self.when_started is not None:
             await self.when_started()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, and let go of those that there are."""
-        for task in self._accepting:
-            task.cancel()
-        await super().shutdown(sockets)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: see whether to end; now and then, which connections last too long."""
-        if counter % TICKS_PER_SWEEP == 0:
-            self._connections.sweep(asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """SIGTERM or SIGINT: leave in good order; a second Ctrl-C waits for no request."""

@@ -1,0 +1,234 @@
+"""What is known of the attempts of a far cluster: what was recorded, and what was seen since."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.launcher import Listed, State
+from topmast.model.messages import StartGang
+
+Key = tuple[str, int]
+"""Job and epoch."""
+
+
+@dataclass
+class Place:
+    """One host of a part."""
+
+    host: str
+    ranks: e.Ranks
+    nonce: str = ""
+    """Of the runner that has the claim; empty: it is unclaimed."""
+    claimed_at_s: float = 0.0
+    """Since the UTC epoch."""
+    address: str = ""
+    port: int = 0
+    doubled: bool = False
+    """Another runner asked for it too."""
+    left: int = 0
+    """How many of its ranks have not ended."""
+    heard_s: float = -math.inf
+    """When the runner was heard last, on the monotonic clock; since a restart, when that was."""
+    cancelled_s: float = -math.inf
+    """When the scheduler was last asked to end it, on the monotonic clock."""
+
+
+@dataclass
+class Part:
+    """One part of an attempt: what its scheduler was asked for, and shows."""
+
+    plan: e.PartPlan
+    places: dict[str, Place]
+    chosen: tuple[str, float] | None = None
+    """Id and submission of what may run under its name."""
+    submits: int = 0
+    """How often this process submitted it."""
+    submitting: bool = False
+    since_s: float = 0.0
+    """A look that began before is of no use; on the monotonic clock."""
+    absent: int = 0
+    """How many looks in a row did not show what they should."""
+    lingering: int = 0
+    """How many looks in a row showed it after it was over."""
+
+    @property
+    def name(self) -> str:
+        """By which the scheduler knows it."""
+        return self.plan.name
+
+    @property
+    def over(self) -> bool:
+        """Whether all its ranks have ended."""
+        return not any(place.left for place in self.places.values())
+
+    @property
+    def claimed(self) -> bool:
+        """Whether any host of it has been claimed."""
+        return any(place.nonce for place in self.places.values())
+
+    @property
+    def unclaimed(self) -> list[Place]:
+        """Its places that a runner may still claim."""
+        return [place for place in self.places.values() if place.left and not place.nonce]
+
+    @property
+    def running(self) -> list[Place]:
+        """Its places where something may live."""
+        return [place for place in self.places.values() if place.left and place.nonce]
+
+    def chosen_of(self, listed: list[Listed]) -> Listed | None:
+        """What was recorded, if it is listed."""
+        return next((one for one in listed if (one.id, one.submitted_s) == self.chosen), None)
+
+
+@dataclass
+class Attempt:
+    """One attempt."""
+
+    gang: StartGang
+    parts: tuple[Part, ...]
+    envs: dict[str, str]
+    lease_s: float | None
+    stop: e.Stopped | None = None
+    stopped_s: float = math.inf
+    """When it was ordered, on the monotonic clock; since a restart, when that was."""
+    still: bool = False
+    version: int = 0
+    """Of its orders."""
+    ends: dict[int, e.Ended] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Job and epoch."""
+        return self.gang.job, self.gang.epoch
+
+    @property
+    def over(self) -> bool:
+        """Whether all its ranks have ended."""
+        return len(self.ends) == len(self.gang.seats)
+
+    def place_of_rank(self, rank: int) -> Place:
+        """Where a rank runs."""
+        return next(p for part in self.parts for p in part.places.values() if rank in p.ranks)
+
+    def orders(self) -> e.Orders:
+        """What its runners are to do now."""
+        first = self.place_of_rank(0)
+        return e.Orders(
+            self.version, None if self.stop is None else self.stop.grace_s, self.still,
+            first.address, first.port,
+        )  # fmt: skip
+
+
+class Attempts:
+    """All attempts that are not forgotten, and of the others the newest epoch of each job."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Attempt] = {}
+        self.stopped: dict[Key, e.Stopped] = {}
+        """Stops of attempts that were never started."""
+        self.forgotten: dict[str, int] = {}
+        self._parts: dict[str, tuple[Attempt, Part]] = {}
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self.known.values())
+
+    def part(self, name: str) -> tuple[Attempt, Part] | None:
+        """The part of this name and its attempt."""
+        return self._parts.get(name)
+
+    def is_forgotten(self, job: str, epoch: int) -> bool:
+        """Whether it ran long ago."""
+        return epoch <= self.forgotten.get(job, -1)
+
+    def open_parts(self) -> Iterator[tuple[Attempt, Part]]:
+        """Parts that are not over."""
+        return ((a, part) for a in self.known.values() for part in a.parts if not part.over)
+
+    def apply(self, fact: e.Fact) -> None:
+        """Take up what was recorded."""
+        match fact:
+            case e.Intended():
+                self._intend(fact)
+            case e.Recorded(part=name):
+                self._parts[name][1].chosen = (fact.id, fact.submitted_s)
+            case e.Claimed(part=name):
+                attempt, part = self._parts[name]
+                place = part.places[fact.host]
+                place.nonce, place.claimed_at_s = fact.nonce, fact.at_s
+                place.address, place.port = fact.address, fact.port
+                attempt.version += 1
+            case e.Doubled(part=name):
+                self._parts[name][1].places[fact.host].doubled = True
+            case e.Stopped():
+                self._stop(fact)
+            case e.Suspended():
+                attempt = self.known[fact.job, fact.epoch]
+                attempt.still = fact.still
+                attempt.version += 1
+            case e.Ended():
+                attempt = self.known[fact.job, fact.epoch]
+                attempt.ends[fact.rank] = fact
+                attempt.place_of_rank(fact.rank).left -= 1
+            case e.Forgotten():
+                self._forget(fact)
+
+    def _intend(self, fact: e.Intended) -> None:
+        parts = tuple(
+            Part(plan, {h: Place(h, ranks, left=len(ranks)) for h, ranks in plan.ranks.items()})
+            for plan in fact.parts
+        )
+        attempt = Attempt(fact.gang, parts, fact.envs, fact.lease_s)
+        self.known[attempt.key] = attempt
+        self._parts.update({part.name: (attempt, part) for part in parts})
+
+    def _stop(self, fact: e.Stopped) -> None:
+        attempt = self.known.get((fact.job, fact.epoch))
+        if attempt is None:
+            self.stopped[fact.job, fact.epoch] = fact
+        else:
+            attempt.stop = fact
+            attempt.version += 1
+
+    def _forget(self, fact: e.Forgotten) -> None:
+        self.forgotten[fact.job] = max(fact.epoch, self.forgotten.get(fact.job, -1))
+        for known in [k for k in self.known if k[0] == fact.job and k[1] <= fact.epoch]:
+            for part in self.known.pop(known).parts:
+                del self._parts[part.name]
+        for known in [k for k in self.stopped if k[0] == fact.job and k[1] <= fact.epoch]:
+            del self.stopped[known]
+
+    def facts(self) -> Iterator[e.Fact]:
+        """Everything that was recorded and still counts, in an order in which it can be applied."""
+        for job, epoch in self.forgotten.items():
+            yield e.Forgotten(job, epoch)
+        yield from self.stopped.values()
+        for attempt in self.known.values():
+            parts = tuple(part.plan for part in attempt.parts)
+            yield e.Intended(attempt.gang, parts, attempt.envs, attempt.lease_s)
+            for part in attempt.parts:
+                if part.chosen is not None:
+                    yield e.Recorded(part.name, *part.chosen)
+                for place in part.places.values():
+                    yield from _facts_of(part.name, place)
+            if attempt.stop is not None:
+                yield attempt.stop
+            if attempt.still:
+                yield e.Suspended(*attempt.key, still=True)
+            yield from attempt.ends.values()
+
+
+def _facts_of(part: str, place: Place) -> Iterator[e.Fact]:
+    if place.nonce:
+        at = (place.claimed_at_s, place.address, place.port)
+        yield e.Claimed(part, place.host, place.nonce, *at)
+    if place.doubled:
+        yield e.Doubled(part, place.host)
+
+
+def is_live(listed: Listed) -> bool:
+    """Whether the scheduler does not say that it ended."""
+    return listed.state is not State.ENDED

@@ -1,0 +1,170 @@
+"""What runners are answered when they call home."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topmast.adapters import archive
+from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.attempts import Attempt, Part
+from topmast.adapters.engines.far.listener import Call, Reply
+from topmast.adapters.engines.far.store import KINDS, Outputs
+from topmast.adapters.engines.local import files
+from topmast.model.messages import TaskReport
+from topmast.ports import Site
+
+NOT_HERE = Reply(404)
+
+
+class Runner(Struct, frozen=True):
+    """What every request of a runner says."""
+
+    host: str
+    nonce: str
+
+
+class ClaimBody(Runner, frozen=True, kw_only=True):
+    """``POST /PART/claim``."""
+
+    address: str = ""
+    port: int = 0
+
+
+class BeatBody(Runner, frozen=True, kw_only=True):
+    """``POST /PART/beat``."""
+
+    version: int
+    """Of the orders that it has: it is answered when there are others, or after a while."""
+
+
+class EndBody(Runner, frozen=True, kw_only=True):
+    """``POST /PART/end``."""
+
+    rank: int
+    code: int | None
+    at_s: float
+    error: str = ""
+    evicted: bool = False
+
+
+class PageQuery(Runner, frozen=True, kw_only=True):
+    """``POST /PART/log``."""
+
+    rank: int
+    kind: str
+    offset: int
+
+
+class Home:
+    """Answers calls, in the listener's thread. The protocol decides; output goes to the disk."""
+
+    def __init__(
+        self,
+        ask: Callable[[Struct], Awaitable[Any]],
+        find: Callable[[str], tuple[Attempt, Part] | None],
+        plan: Callable[[Attempt, Part, str], dict[str, Any]],
+        outputs: Outputs,
+        site: Site,
+        hold_s: float,
+    ) -> None:
+        self._ask = ask
+        self._find = find
+        self._plan = plan
+        self._outputs = outputs
+        self._site = site
+        self._hold_s = hold_s
+        self._changes: dict[str, asyncio.Event] = {}
+        self._sound: dict[str, str] = {}
+        """What is at fault in an archive, by its digest."""
+        self._calls: dict[str, Callable[[Call], Awaitable[Reply]]] = {
+            "claim": self._claim, "beat": self._beat, "log": self._log, "end": self._end,
+            "blob": self._blob,
+        }  # fmt: skip
+
+    async def answer(self, call: Call) -> Reply:
+        """Answer one call."""
+        handler = self._calls.get(call.name)
+        return NOT_HERE if handler is None else await handler(call)
+
+    def changed(self, parts: Iterable[str]) -> None:
+        """Answer the beats of these parts: their orders may be others now."""
+        for part in parts:
+            waiting = self._changes.pop(part, None)
+            if waiting is not None:
+                waiting.set()
+
+    async def _claim(self, call: Call) -> Reply:
+        body = msgspec.json.decode(call.body, type=ClaimBody)
+        claim = e.Claim(call.part, body.host, body.nonce, body.address, body.port)
+        answer: e.Answer = await self._ask(claim)
+        found = self._find(call.part)
+        if answer.status != e.GRANTED or found is None:
+            return Reply(answer.status)
+        plan = self._plan(*found, body.host)
+        return Reply(answer.status, msgspec.json.encode({"orders": answer.orders, "plan": plan}))
+
+    async def _beat(self, call: Call) -> Reply:
+        body = msgspec.json.decode(call.body, type=BeatBody)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._hold_s
+        while True:
+            changes = self._changes.setdefault(call.part, asyncio.Event())
+            answer: e.Answer = await self._ask(e.Beat(call.part, body.host, body.nonce))
+            left_s = until_s - loop.time()
+            known = answer.orders is not None and answer.orders.version == body.version
+            if not known or left_s <= 0:
+                return Reply(answer.status, msgspec.json.encode({"orders": answer.orders}))
+            try:
+                await asyncio.wait_for(changes.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    async def _log(self, call: Call) -> Reply:
+        query = msgspec.convert(call.query, PageQuery, strict=False)
+        answer: e.Answer = await self._ask(e.Beat(call.part, query.host, query.nonce))
+        found = self._find(call.part)
+        if answer.status != e.GRANTED or found is None:
+            return Reply(answer.status)
+        attempt, part = found
+        if query.kind not in KINDS or query.rank not in part.places[query.host].ranks:
+            return NOT_HERE
+        file = self._outputs.file(*attempt.key, query.rank, query.kind)
+        offset = await asyncio.to_thread(self._outputs.add, file, query.offset, call.body)
+        return Reply(200, msgspec.json.encode({"offset": offset}))
+
+    async def _end(self, call: Call) -> Reply:
+        body = msgspec.json.decode(call.body, type=EndBody)
+        found = self._find(call.part)
+        report = TaskReport()
+        if found is not None:
+            progress = self._outputs.file(*found[0].key, body.rank, "progress")
+            last = await asyncio.to_thread(files.last_report, progress)
+            report = TaskReport(last.step, last.metrics)
+        answer: e.Answer = await self._ask(
+            e.RankEnded(
+                call.part, body.host, body.nonce, body.rank, body.code, body.at_s,
+                files.clean_text(body.error), body.evicted, report,
+            )
+        )  # fmt: skip
+        return Reply(answer.status)
+
+    async def _blob(self, call: Call) -> Reply:
+        found = self._find(call.part)
+        return NOT_HERE if found is None else await asyncio.to_thread(self._archive, found[0])
+
+    def _archive(self, attempt: Attempt) -> Reply:
+        """The archive of the work folder, if nothing in it leads out of the folder."""
+        digest = attempt.gang.spec.workdir
+        path = self._site.blob_path(digest) if digest else None
+        content = None if path is None else files.read_bytes(path)
+        if content is None:
+            return Reply(404, b"the work folder is not in the store")
+        if digest not in self._sound:
+            self._sound[digest] = archive.fault(content)
+        fault = self._sound[digest]
+        return Reply(422, fault.encode()) if fault else Reply(200, content)

@@ -1,0 +1,101 @@
+"""What the scheduler says of the hosts of a far cluster, and the news it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from topmast.adapters.engines.far.launcher import Host
+from topmast.model import messages as m
+
+MISSES = 2
+"""In so many looks in a row a host must not answer before that counts."""
+NO_ANSWER = "the scheduler's daemon on the host does not answer"
+
+
+@dataclass
+class _Seen:
+    """One configured host."""
+
+    up: bool | None = None
+    """None: nothing has been told of it."""
+    misses: int = 0
+    answers: bool = False
+    closed: str = ""
+    """Why it takes no new work, as told; empty: it does."""
+
+
+class Hosts:
+    """The configured hosts, in their order. A host is *down* once nothing can live there."""
+
+    DOWN = NO_ANSWER
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._seen = {name: _Seen() for name in names}
+
+    def set_names(self, names: tuple[str, ...]) -> list[m.Message]:
+        """Have these and no others from now on; the next look tells of the new ones."""
+        self._seen = {name: self._seen.get(name, _Seen()) for name in names}
+        return [m.HostUp(name) for name, seen in self._seen.items() if seen.up]
+
+    def unfit(self, names: Iterable[str]) -> str:
+        """Why nothing can start on one of these hosts; empty: it can."""
+        for name in names:
+            if name not in self._seen:
+                return f"this cluster has no host {name!r}"
+            if self._seen[name].up is False:
+                return f"host {name} is down: {NO_ANSWER}"
+        return ""
+
+    def look(self, hosts: tuple[Host, ...]) -> list[m.Message]:
+        """Take up a complete answer."""
+        found = {host.name: host for host in hosts}
+        news: list[m.Message] = []
+        for name, seen in self._seen.items():
+            host = found.get(name)
+            seen.answers = host is not None and host.answers
+            seen.misses = 0 if seen.answers else seen.misses + 1
+            closed = host.closed if host is not None else "the scheduler does not know the host"
+            if seen.answers and not seen.up:
+                seen.up = True
+                news.append(m.HostUp(name))
+            if not seen.answers and seen.misses >= MISSES:
+                closed = closed or NO_ANSWER
+            elif not seen.answers:
+                closed = closed or seen.closed
+            news += self._close(name, seen, closed)
+        return news
+
+    def distrust(self, why: str) -> list[m.Message]:
+        """No complete answer came for long: no host takes new work."""
+        closed = f"the scheduler gives no complete answer: {why}"
+        return [n for name, seen in self._seen.items() for n in self._close(name, seen, closed)]
+
+    def _close(self, name: str, seen: _Seen, closed: str) -> list[m.Message]:
+        before, seen.closed = seen.closed, closed
+        if closed == before:
+            return []
+        return [m.HostClosed(name, closed) if closed else m.HostOpened(name)]
+
+    def answers(self, name: str) -> bool:
+        """Whether the scheduler's daemon on a host answered at the last look."""
+        return name in self._seen and self._seen[name].answers
+
+    def gone(self) -> list[str]:
+        """Hosts that do not answer, and were not told to be down."""
+        return [
+            n for n, seen in self._seen.items() if seen.misses >= MISSES and seen.up is not False
+        ]
+
+    def down(self, name: str) -> m.HostDown:
+        """Nothing lives there any more: the news that say so."""
+        self._seen[name].up = False
+        return m.HostDown(name, NO_ANSWER)
+
+    def down_names(self) -> tuple[str, ...]:
+        """Those that were told to be down."""
+        return tuple(name for name, seen in self._seen.items() if seen.up is False)
+
+    def closed(self) -> dict[str, str]:
+        """Why which hosts take no new work."""
+        return {name: seen.closed for name, seen in self._seen.items() if seen.closed}

@@ -1,0 +1,493 @@
+"""How an attempt starts once, and what may say that it ended, over schedulers that promise neither.
+
+A pure machine: events in, facts and actions out. What drives it records the facts of an outcome
+durably before it carries out the actions or gives the answer. docs/internals/far-engines.md tells
+the protocol as a whole, and which step guards against which fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.attempts import Attempt, Attempts, Part, Place, is_live
+from topmast.adapters.engines.far.hosts import Hosts
+from topmast.adapters.engines.far.launcher import Listed, State
+from topmast.model import messages as m
+
+STOPPED_EARLY = "stopped before it started"
+OBEY_S = 10.0
+"""How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
+CANCEL_AGAIN_S = 30.0
+TWO_LOOKS = 2
+LINGER_LOOKS = 5
+"""How often a part may be seen running after its end before the scheduler is asked to end it."""
+
+
+class Terms(Struct, frozen=True):
+    """How long the protocol waits for what."""
+
+    lease_s: float | None
+    margin_s: float
+    """Beyond the lease, for clocks that drift and processes that take time to die."""
+    silence_s: float
+    """A runner that was not heard for so long may be dead, or cut off."""
+    distrust_s: float
+    """Without a complete look for so long, no host takes new work."""
+
+
+@dataclass
+class _Draft:
+    """An outcome in the making."""
+
+    facts: list[e.Fact]
+    actions: list[e.Action]
+    answer: Any = None
+
+
+class Protocol:
+    """Decides for all attempts of one cluster."""
+
+    def __init__(self, terms: Terms, hosts: tuple[str, ...]) -> None:
+        self.terms = terms
+        self.attempts = Attempts()
+        self.hosts = Hosts(hosts)
+        self._draft = _Draft([], [])
+        self._now = e.Moment(0.0, 0.0)
+        self._asked_s: list[float] = []
+        """When the truth was asked for."""
+        self._looked_s = 0.0
+        """When the last complete look arrived."""
+        self.urgent = True
+        """Whether something waits for the next look."""
+        self._handlers: dict[type[Struct], Callable[[Any], None]] = {
+            e.Start: self._start,
+            e.Stop: self._stop,
+            e.Suspend: self._suspend,
+            e.ListTasks: lambda event: self._ask_truth(),
+            e.SetHosts: lambda event: self._say(*self.hosts.set_names(event.names)),
+            e.Submitted: self._submitted,
+            e.Looked: self._looked,
+            e.LookFailed: self._look_failed,
+            e.Claim: self._claim,
+            e.Beat: self._beat,
+            e.RankEnded: self._rank_ended,
+            e.Tick: lambda event: self._check_leases(),
+        }
+
+    def recover(self, now: e.Moment) -> e.Outcome:
+        """Begin after all recorded facts were applied: every lease counts anew, news is told anew.
+
+        What was answered just before the last process ended is not known: no lease ends earlier.
+        """
+        self._begin(now)
+        self._looked_s = now.s
+        for attempt in self.attempts:
+            if attempt.stop is not None:
+                attempt.stopped_s = now.s
+            for part in attempt.parts:
+                part.since_s = now.s
+                for place in part.running:
+                    place.heard_s = now.s
+            self._tell(attempt)
+        return self._end()
+
+    def handle(self, event: Struct, now: e.Moment) -> e.Outcome:
+        """Take one event."""
+        self._begin(now)
+        self._handlers[type(event)](event)
+        return self._end()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is there that a look could tell of."""
+        return bool(self._asked_s) or any(True for _ in self.attempts.open_parts())
+
+    def parts_of(self, facts: Iterable[e.Fact]) -> list[str]:
+        """The parts of the attempts that facts are about."""
+        names: dict[str, None] = {}
+        for fact in facts:
+            attempt = None
+            if isinstance(fact, e.Recorded | e.Claimed | e.Doubled):
+                found = self.attempts.part(fact.part)
+                attempt = None if found is None else found[0]
+            elif not isinstance(fact, e.Intended):
+                attempt = self.attempts.known.get((fact.job, fact.epoch))
+            names.update({part.name: None for part in (attempt.parts if attempt else ())})
+        return list(names)
+
+    # --- outcomes -------------------------------------------------------------------------------
+
+    def _begin(self, now: e.Moment) -> None:
+        self._draft = _Draft([], [])
+        self._now = now
+
+    def _end(self) -> e.Outcome:
+        return e.Outcome(tuple(self._draft.facts), tuple(self._draft.actions), self._draft.answer)
+
+    def _note(self, fact: e.Fact) -> None:
+        self._draft.facts.append(fact)
+        self.attempts.apply(fact)
+
+    def _do(self, action: e.Action) -> None:
+        self._draft.actions.append(action)
+
+    def _say(self, *messages: m.Message) -> None:
+        self._draft.actions += [e.Post(message) for message in messages]
+
+    # --- orders ---------------------------------------------------------------------------------
+
+    def _start(self, event: e.Start) -> None:
+        gang = event.gang
+        key = (gang.job, gang.epoch)
+        if key in self.attempts.known:
+            self._tell(self.attempts.known[key])
+            return
+        if self.attempts.is_forgotten(*key):
+            self._refuse(gang, "it ran long ago, and is not run twice", blameless=True)
+        elif key in self.attempts.stopped:
+            self._refuse(gang, STOPPED_EARLY, blameless=True)
+        elif strange := self.hosts.unfit(seat.host for seat in gang.seats):
+            self._refuse(gang, strange, blameless=False)
+        else:
+            self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s))
+            for part in self.attempts.known[key].parts:
+                part.since_s = self._now.s
+            self.urgent = True
+
+    def _refuse(self, gang: m.StartGang, why: str, *, blameless: bool) -> None:
+        for seat in gang.seats:
+            self._say(m.TaskLost(gang.job, gang.epoch, seat.rank, why, blameless or UNSET))
+
+    def _stop(self, event: e.Stop) -> None:
+        key = (event.job, event.epoch)
+        if self.attempts.is_forgotten(*key):
+            return
+        attempt = self.attempts.known.get(key)
+        before = self.attempts.stopped.get(key) if attempt is None else attempt.stop
+        grace_s = max(0.0, event.grace_s)
+        if before is None or grace_s < before.grace_s:
+            self._note(e.Stopped(*key, grace_s))
+            if attempt is not None:
+                attempt.stopped_s = self._now.s
+        if attempt is None:
+            return
+        for part in attempt.parts:
+            for place in part.unclaimed:
+                self._lose(attempt, place, STOPPED_EARLY, blameless=True)
+        self._tell_ends(attempt)
+        self.urgent = True
+
+    def _suspend(self, event: e.Suspend) -> None:
+        attempt = self.attempts.known.get((event.job, event.epoch))
+        if attempt is not None and not attempt.over and attempt.still != event.still:
+            self._note(e.Suspended(event.job, event.epoch, event.still))
+
+    def forget(self, keep: int, now: e.Moment) -> e.Outcome:
+        """Forget the oldest attempts that are over, beyond a number."""
+        self._begin(now)
+        over = [attempt for attempt in self.attempts if attempt.over]
+        over.sort(key=lambda attempt: max(end.at_s for end in attempt.ends.values()))
+        for attempt in over[: max(0, len(over) - keep)]:
+            if self._newest_kept(attempt):
+                self._note(e.Forgotten(*attempt.key))
+                self._do(e.Delete(*attempt.key))
+        return self._end()
+
+    def _newest_kept(self, attempt: Attempt) -> bool:
+        """Whether forgetting it forgets no older epoch of its job that still runs."""
+        job, epoch = attempt.key
+        return all(a.over for a in self.attempts if a.key[0] == job and a.key[1] < epoch)
+
+    # --- runners --------------------------------------------------------------------------------
+
+    def _claim(self, event: e.Claim) -> None:
+        attempt, place, status = self._find(event)
+        if status == e.GRANTED and attempt is not None and place is not None and not place.nonce:
+            at = (self._now.wall_s, event.address, event.port)
+            self._note(e.Claimed(event.part, event.host, event.nonce, *at))
+            for rank in place.ranks:
+                self._say(m.TaskStarted(*attempt.key, rank, place.claimed_at_s))
+        self._answer(attempt, place, status)
+
+    def _beat(self, event: e.Beat) -> None:
+        attempt, place, status = self._find(event)
+        if place is not None and not place.nonce:
+            status = e.OVER
+        self._answer(attempt, place, status)
+
+    def _find(
+        self, event: e.Claim | e.Beat | e.RankEnded
+    ) -> tuple[Attempt | None, Place | None, int]:
+        """What a runner speaks of, and whether it may."""
+        found = self.attempts.part(event.part)
+        place = found[1].places.get(event.host) if found else None
+        if found is None or place is None:
+            return None, None, e.OVER
+        if place.nonce and place.nonce != event.nonce:
+            if not place.doubled and place.left:
+                self._note(e.Doubled(event.part, event.host))
+            return found[0], place, e.TAKEN
+        return found[0], place, e.GRANTED if place.left else e.OVER
+
+    def _answer(self, attempt: Attempt | None, place: Place | None, status: int) -> None:
+        if status != e.GRANTED or attempt is None or place is None:
+            self._draft.answer = e.Answer(status)
+            return
+        # The runner counts its lease from before it asked, so it ends before ours: that begins now.
+        place.heard_s = self._now.s
+        self._draft.answer = e.Answer(status, attempt.orders())
+
+    def _rank_ended(self, event: e.RankEnded) -> None:
+        attempt, place, status = self._find(event)
+        if attempt is None or place is None or status == e.TAKEN or not place.nonce:
+            self._draft.answer = e.Answer(status)
+            return
+        place.heard_s = self._now.s
+        if event.rank in place.ranks and event.rank not in attempt.ends:
+            self._over(
+                attempt,
+                e.Ended(
+                    *attempt.key, event.rank, event.code, event.at_s, event.error,
+                    event.evicted and attempt.stop is None, event.code is None, event.report,
+                ),
+            )  # fmt: skip
+        self._draft.answer = e.Answer(e.GRANTED, attempt.orders())
+
+    # --- looks ----------------------------------------------------------------------------------
+
+    def _submitted(self, event: e.Submitted) -> None:
+        found = self.attempts.part(event.part)
+        if found is None:
+            return
+        attempt, part = found
+        part.submitting = False
+        part.since_s = self._now.s  # only a look that begins now can show it
+        if event.refused:
+            for place in part.unclaimed:
+                self._lose(attempt, place, event.refused, blameless=True)
+        if event.unsure:
+            self._prepare(attempt, part.unclaimed, event.unsure)
+        self.urgent = True
+
+    def _look_failed(self, event: e.LookFailed) -> None:
+        if self._now.s - self._looked_s > self.terms.distrust_s:
+            self._say(*self.hosts.distrust(event.why))
+
+    def _looked(self, event: e.Looked) -> None:
+        self._looked_s = self._now.s
+        self.urgent = False
+        by_name: dict[str, list[Listed]] = {}
+        for one in event.listed:
+            by_name.setdefault(one.name, []).append(one)
+        self._say(*self.hosts.look(event.hosts))
+        for attempt, part in list(self.attempts.open_parts()):
+            if event.began_s >= part.since_s and not part.submitting:
+                self._look_at(attempt, part, by_name.get(part.name, []))
+            else:
+                self.urgent = True
+        for name, listed in by_name.items():
+            self._clear(name, listed)
+        self._down_hosts()
+        self._tell_truth(event.began_s)
+
+    def _look_at(self, attempt: Attempt, part: Part, listed: list[Listed]) -> None:
+        listed.sort(key=lambda one: (one.submitted_s, one.id))
+        live = [one for one in listed if is_live(one)]
+        if part.chosen is None and live:
+            self._note(e.Recorded(part.name, live[0].id, live[0].submitted_s))
+        if part.chosen is None:
+            self._unknown(attempt, part, listed)
+            return
+        chosen = part.chosen_of(listed)
+        for other in live:
+            if other is not chosen and other.state in (State.HELD, State.WAITING):
+                self._do(e.Cancel(other, 0.0))
+        part.absent = 0 if chosen is not None else part.absent + 1
+        if chosen is not None and is_live(chosen):
+            self._alive(attempt, part, chosen)
+        elif chosen is not None or part.absent >= TWO_LOOKS:
+            self._gone(attempt, part, chosen, alone=not live)
+
+    def _unknown(self, attempt: Attempt, part: Part, listed: list[Listed]) -> None:
+        """The scheduler shows nothing of it that lives, and nothing was recorded."""
+        if listed and part.unclaimed:
+            last = listed[-1]
+            for place in part.unclaimed:
+                self._lose(attempt, place, _why(last), evicted=last.evicted, blameless=True)
+            return
+        part.absent += 1
+        if part.claimed:  # something runs that is not shown: of what it is, only runners tell
+            if part.absent >= TWO_LOOKS:
+                for place in part.unclaimed:
+                    self._lose(attempt, place, "the scheduler does not know it", blameless=True)
+        elif not part.submits or part.absent >= TWO_LOOKS:
+            # If what vanished arrives after all, one is recorded and the other is cancelled.
+            part.submits += 1
+            part.submitting, part.absent = True, 0
+            self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s))
+        else:
+            self.urgent = True
+
+    def _alive(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
+        if part.unclaimed:
+            self._prepare(attempt, part.unclaimed, chosen.why)
+            if chosen.state is State.HELD:
+                self._do(e.Release(chosen))
+        elif chosen.state is State.HELD:
+            self._do(e.Cancel(chosen, 0.0))  # what runs is another one of that name
+        if attempt.stop is None:
+            return
+        overdue_s = attempt.stopped_s + attempt.stop.grace_s + OBEY_S
+        for place in part.running:
+            silent = self._now.s - place.heard_s > self.terms.silence_s
+            if (silent or self._now.s > overdue_s) and self._may_cancel(place):
+                self._do(e.Cancel(chosen, attempt.stop.grace_s))
+
+    def _may_cancel(self, place: Place) -> bool:
+        due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
+        if due:
+            place.cancelled_s = self._now.s
+        return due
+
+    def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
+        """What was recorded has ended, as the scheduler says, or is not known to it any more."""
+        why = "the scheduler does not know it any more" if chosen is None else _why(chosen)
+        evicted = chosen is not None and chosen.evicted and attempt.stop is None
+        for place in part.unclaimed:
+            self._lose(attempt, place, why, evicted=evicted, blameless=True)
+        for place in part.running:
+            if self._now.s - place.heard_s <= self.terms.silence_s:
+                continue  # the runner lives, or has the time to tell more
+            truth = chosen is not None and alone and not place.doubled
+            if attempt.lease_s is None or (truth and self.hosts.answers(place.host)):
+                self._lose(attempt, place, why, evicted=evicted)
+
+    def _clear(self, name: str, listed: list[Listed]) -> None:
+        """End what the scheduler still has, or has again, of a part that is over."""
+        found = self.attempts.part(name)
+        if found is not None and not found[1].over:
+            return
+        if found is None and not self._was_ours(name):
+            return
+        part = None if found is None else found[1]
+        live = [one for one in listed if is_live(one)]
+        self._draft.actions += [e.Forget(one) for one in listed if not is_live(one)]
+        if part is not None:
+            part.lingering = part.lingering + 1 if live else 0
+        for one in live:
+            waits = one.state in (State.HELD, State.WAITING)
+            if waits or part is None or part.lingering % LINGER_LOOKS == 0:
+                self._do(e.Cancel(one, 0.0))
+
+    def _was_ours(self, name: str) -> bool:
+        """Whether it is of an attempt that was forgotten: others' parts are left alone."""
+        words = name.split("-", 2)[-1].rsplit("-", 2)
+        if len(words) != 3 or not words[1].isdecimal():
+            return False
+        return self.attempts.is_forgotten(words[0], int(words[1]))
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _check_leases(self) -> None:
+        for attempt, part in list(self.attempts.open_parts()):
+            if attempt.lease_s is None:
+                continue
+            for place in part.running:
+                if self._now.s > place.heard_s + attempt.lease_s + self.terms.margin_s:
+                    self._lose(attempt, place, f"its runner was silent for {attempt.lease_s:g} s")
+
+    def _down_hosts(self) -> None:
+        """Tell that a host is down when nothing can live there, nor start."""
+        for host in self.hosts.gone():
+            there = [(a, p.places[host]) for a, p in self.attempts.open_parts() if host in p.places]
+            if any(place.left and place.nonce for _, place in there):
+                continue  # until its runner speaks, or its lease ends
+            for attempt, place in there:
+                self._lose(attempt, place, self.hosts.DOWN)
+            self._say(self.hosts.down(host))
+
+    def _lose(
+        self, attempt: Attempt, place: Place, why: str, *, evicted: bool = False,
+        blameless: bool = False,
+    ) -> None:  # fmt: skip
+        """End the ranks of a place without an exit status. An unclaimed place starts no more."""
+        for rank in place.ranks:
+            if rank not in attempt.ends:
+                at_s = self._now.wall_s
+                end = e.Ended(*attempt.key, rank, None, at_s, why, evicted, blameless)
+                self._over(attempt, end)
+
+    def _over(self, attempt: Attempt, end: e.Ended) -> None:
+        self._note(end)
+        self._tell_end(end)
+        if attempt.over:
+            self.urgent = True
+
+    # --- news -----------------------------------------------------------------------------------
+
+    def _tell(self, attempt: Attempt) -> None:
+        """Everything that the cluster manager may have missed; a repetition is harmless."""
+        for part in attempt.parts:
+            for place in part.running:
+                for rank in place.ranks:
+                    if rank not in attempt.ends:
+                        self._say(m.TaskStarted(*attempt.key, rank, place.claimed_at_s))
+        self._tell_ends(attempt)
+
+    def _tell_ends(self, attempt: Attempt) -> None:
+        for _, end in sorted(attempt.ends.items()):
+            self._tell_end(end)
+
+    def _tell_end(self, end: e.Ended) -> None:
+        at = (end.job, end.epoch, end.rank)
+        if end.evicted:
+            self._say(m.TaskEvicted(*at, end.error))
+        elif end.code is None:
+            self._say(m.TaskLost(*at, end.error, end.blameless or UNSET))
+        else:
+            self._say(m.TaskExited(*at, end.code, end.at_s, end.report, end.error))
+
+    def _prepare(self, attempt: Attempt, places: list[Place], why: str) -> None:
+        for place in places if why else ():
+            for rank in place.ranks:
+                self._say(m.TaskPreparing(*attempt.key, rank, why))
+
+    def _ask_truth(self) -> None:
+        self._asked_s.append(self._now.s)
+        self.urgent = True
+
+    def _tell_truth(self, began_s: float) -> None:
+        """One answer to all questions of before the look: only a complete look can tell."""
+        asked = [at_s for at_s in self._asked_s if at_s <= began_s]
+        self._asked_s = [at_s for at_s in self._asked_s if at_s > began_s]
+        self.urgent = self.urgent or bool(self._asked_s)
+        if asked:
+            tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in _truth(a))
+            self._say(m.TaskList(tasks, self.hosts.down_names(), self.hosts.closed() or UNSET))
+
+
+def _truth(attempt: Attempt) -> list[m.TruthTask]:
+    """What runs and what ended, by rank; not what has not begun."""
+    found = []
+    for part in attempt.parts:
+        for place in part.places.values():
+            for rank in place.ranks:
+                end = attempt.ends.get(rank)
+                if end is not None:
+                    task = m.TruthTask(
+                        *attempt.key, rank, False, end.code, end.at_s, end.report,
+                        end.error if end.evicted else UNSET,
+                    )  # fmt: skip
+                    found.append(task)
+                elif place.nonce:
+                    found.append(m.TruthTask(*attempt.key, rank, True, at_s=place.claimed_at_s))
+    return sorted(found, key=lambda task: task.rank)
+
+
+def _why(listed: Listed) -> str:
+    return f"the scheduler ended it: {listed.why}" if listed.why else "the scheduler ended it"
