@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from topmast.adapters.engines.far.options import FarOptions
-from topmast.model.fleet import ClusterSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 
 
 class Refused(Exception):
@@ -119,12 +119,24 @@ class Launcher(ABC):
     """Whether a part may have several hosts; if not, each host of an attempt is a part."""
     exact_gpus: ClassVar[bool]
     """Whether the runner says which GPUs a task uses; if not, the scheduler does."""
+    lists_by_host: ClassVar[bool] = False
+    """Whether `list` lacks the parts of hosts that did not answer it, as the next `hosts` tells: of
+    these parts nothing is known. If not, a listing is of all hosts or none.
+    """
 
     def __init__(self, cluster: ClusterSpec, fleet: str, options: Any) -> None:
         """``fleet`` is the second word of the names of its parts; ``options`` is as declared."""
         self._cluster = cluster
         self._fleet = fleet
         self._options = options
+
+    def open(self, home: str) -> None:
+        """Called once, before all others: the engine listens at ``home``, a URL as in tickets."""
+        return
+
+    def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
+        """The cluster has these hosts from now on, and no others."""
+        return
 
     @abstractmethod
     def submit(self, part: Part) -> None:
@@ -150,8 +162,9 @@ class Launcher(ABC):
     def list(self) -> tuple[Listed, ...]:
         """All parts of this fleet on this cluster: complete, or raises `Unreachable`.
 
-        One that ended may be listed for a while. The cost does not grow with the number of calls
-        before; it is one question to the scheduler, whatever the number of parts.
+        Those of silent hosts may be missing where ``lists_by_host`` says so. One that ended may be
+        listed for a while. The cost does not grow with the number of calls before; it is one
+        question to the scheduler (or to each host), whatever the number of parts.
         """
 
     @abstractmethod
