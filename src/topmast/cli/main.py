@@ -16,6 +16,7 @@ from topmast.cli import (
     completion,
     composed,
     datasets,
+    discover,
     explain,
     fleet,
     jobs,
@@ -75,6 +76,7 @@ def build(root: Root) -> typer.Typer:
     explain.add(app)
     launch.add_watching(app)
     fleet.add(app)
+    discover.add(app)
     datasets.add(app)
     usage.add(app)
     composed.add(app, root)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from topmast.model.fleet import ClusterSpec, RegionSpec
 from topmast.policies.options import Profile
 from topmast.ports import Capability, Engine, Site
 
+Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
 ENGINES: Engines = {"local": LocalEngine}
 """By the name that a fleet file says."""
@@ -65,26 +66,31 @@ def _checked(
                 f"'{cluster.engine}' cannot",
                 field=f"{field}.engine", remedy="choose another profile (--profile)",
             )  # fmt: skip
-    return kind, _options(cluster, kind, f"{field}.options")
+    options = read_options(
+        cluster.options, kind.options_type, engine=cluster.engine, field=f"{field}.options"
+    )
+    return kind, options
 
 
 def _needs(profile: Profile) -> list[Capability]:
     return [Capability.SUSPEND] if profile.slices.layers > 1 else []
 
 
-def _options(cluster: ClusterSpec, kind: type[Engine], field: str) -> Struct:
-    """The options as the engine declares them.
+def read_options(
+    given: Mapping[str, str], options_type: type[Options], *, engine: str, field: str
+) -> Options:
+    """Options as an engine declares them. Raises InvalidInput.
 
     A mapping is filled key by key: ``gpu.H100: x`` is key ``H100`` of option ``gpu``, and without a
     key (``gpu: x``) it is the key "", the default of the others.
     """
-    known = {option.name: option.type for option in msgspec.structs.fields(kind.options_type)}
+    known = {option.name: option.type for option in msgspec.structs.fields(options_type)}
     found: dict[str, Any] = {}
-    for name, text in cluster.options.items():
+    for name, text in given.items():
         option, _, key = name.partition(".")
         if option not in known or (key and known[option] != dict[str, str]):
             raise InvalidInput(
-                f"engine '{cluster.engine}' has no such option", field=f"{field}.{name}",
+                f"engine '{engine}' has no such option", field=f"{field}.{name}",
                 remedy=f"options: {', '.join(known)}" if known else "it has no options",
             )  # fmt: skip
         if known[option] == dict[str, str]:
@@ -94,4 +100,4 @@ def _options(cluster: ClusterSpec, kind: type[Engine], field: str) -> Struct:
             found[option] = msgspec.convert(text, known[option], strict=False)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"'{text}': {error}", field=f"{field}.{name}") from None
-    return msgspec.convert(found, kind.options_type)
+    return msgspec.convert(found, options_type)

@@ -1,0 +1,101 @@
+"""`fleet discover`: a fleet file of a cluster that is there already; a command for each engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import FLEET, NOTHING, Session, command, group
+from topmast.cli.output import note, say
+from topmast.cli.text import plural
+
+if TYPE_CHECKING:
+    from topmast.adapters.engines.far.discovery import Discovered
+
+RegionOption = Annotated[
+    str | None,
+    typer.Option("--region", metavar="NAME", help="The region's name, else the cluster's."),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="The cluster's name, else what it says."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Write there, and not to stdout."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the engine; may be repeated."),
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the groups and their commands."""
+    fleet = group(
+        app, "fleet", help="Fleet files.", panel=FLEET,
+        example="topmast fleet discover slurm --out fleet.yaml",
+    )  # fmt: skip
+    discover = group(
+        fleet, "discover", help="Write a fleet file of a cluster that is there already.",
+        panel=FLEET, example="topmast fleet discover slurm --out fleet.yaml",
+    )  # fmt: skip
+    command(
+        discover, "slurm", asks=NOTHING,
+        example="topmast fleet discover slurm\n"
+        "topmast fleet discover slurm --partition gpu --region east --out fleet.yaml",
+    )(slurm)  # fmt: skip
+
+
+def slurm(
+    session: Session,
+    partition: Annotated[
+        str, typer.Option(metavar="NAME", help="Only its hosts; jobs are submitted to it.")
+    ] = "",
+    gpu: Annotated[
+        str, typer.Option(metavar="MODEL", help="The model of GPUs that Slurm gives no type.")
+    ] = "",
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+) -> None:
+    """Ask Slurm, by its own commands, for hosts, GPUs, CPUs, memory and switches."""
+    from topmast.adapters.engines.far.slurm import SlurmOptions
+    from topmast.adapters.engines.far.slurm.discover import discover
+    from topmast.adapters.engines.registry import read_options
+
+    given = values.assignments(settings or [], "--set")
+    options = read_options(given, SlurmOptions, engine="slurm", field="--set")
+    found = discover(options, partition, gpu)
+    _write(session, found, "slurm", given, region, cluster, out)
+
+
+def _write(
+    session: Session, found: Discovered, engine: str, options: dict[str, str],
+    region: str | None, cluster: str | None, out: Path | None,
+) -> None:  # fmt: skip
+    """The fleet file, once the reader of fleet files has taken it."""
+    from topmast.adapters.engines.far.discovery import fleet_document
+    from topmast.model.files.fleetfile import parse_fleet
+    from topmast.traces.machines import fleet_text, write_fleet
+
+    cluster = cluster or found.name
+    document = fleet_document(
+        found, engine, region=region or cluster, cluster=cluster, options=options
+    )
+    if out is None:
+        parse_fleet(document, where="what was found")
+        session.show(document, lambda: say(fleet_text(document).rstrip("\n")))
+    else:
+        made = write_fleet(document, out)
+        gpus = ", ".join(f"{count} {model}" for model, count in sorted(made.gpus().items()))
+        written = {"file": str(out), "hosts": len(found.hosts), "gpus": made.gpus()}
+        session.show(
+            written, lambda: say(f"wrote {out}: {plural(len(found.hosts), 'host')}, {gpus}")
+        )
+    for line in found.left_out:
+        note(f"left out: {line}")

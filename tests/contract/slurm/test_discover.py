@@ -1,0 +1,68 @@
+"""`topmast fleet discover slurm`, asked of real clusters."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
+from topmast.model.files.fleetfile import read_fleet
+
+
+def discover(lab: SlurmCluster, *options: str) -> subprocess.CompletedProcess[str]:
+    argv = [str(Path(sys.executable).with_name("topmast")), "fleet", "discover", "slurm", *options]
+    return subprocess.run(argv, env=lab.env, capture_output=True, text=True, timeout=120)
+
+
+def test_the_fleet_of_a_cluster(lab: SlurmCluster, tmp_path: Path) -> None:
+    """A file that `topmast up` can read, with the cluster's own names."""
+    file = tmp_path / "fleet.yaml"
+    done = discover(lab, "--region", "east", "--partition", "main", "--out", str(file))
+    assert (done.returncode, done.stdout) == (0, f"wrote {file}: 3 hosts, 24 H100\n"), done.stderr
+    (region,) = read_fleet(file).regions
+    (cluster,) = region.clusters
+    assert (region.name, cluster.name, cluster.engine) == ("east", "lab", "slurm")
+    assert [host.name for host in cluster.hosts] == ["lab0", "lab1", "lab2"]
+    assert cluster.hosts[0].gpus == 8
+    assert cluster.options == {
+        "partition": "main", "gpu.H100": "h100", "cpus_per_gpu": "8", "memory_mib_per_gpu": "25000",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "want"),
+    [
+        (("--partition", "nosuch"), 2, "no host in partition nosuch"),
+        (("--set", "bin=/nowhere"), 2, "/nowhere/sbatch: No such file"),
+        (("--set", "patition=x"), 2, "no such option"),
+        (("--region", "a b"), 2, "not a name"),
+        (("--out", "/nowhere/x/fleet.yaml"), 2, "/nowhere"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error(
+    lab: SlurmCluster, options: tuple[str, ...], code: int, want: str
+) -> None:
+    """One line on stderr, and nothing on stdout."""
+    done = discover(lab, *options)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.count("\n") == 1
+    assert want in done.stderr
+
+
+def test_switches_are_racks_and_pods() -> None:
+    """And GPUs without a type get the name that is given."""
+    if reason := missing():
+        pytest.skip(reason)
+    racks = {"leaf1": "Nodes=net[0-2]", "leaf2": "Nodes=net[3-4]", "top": "Switches=leaf[1-2]"}
+    with slurm_cluster("net", nodes=5, gpus=2, gpu_type="", racks=racks) as lab:
+        done = discover(lab, "--gpu", "L4", "--json", "--cluster", "net-1")
+        assert done.returncode == 0, done.stderr
+        cluster = json.loads(done.stdout)["regions"]["net-1"]["clusters"]["net-1"]
+        assert cluster["options"]["gpu.L4"] == "any"
+        assert [(e["names"], e["rack"], e["pod"]) for e in cluster["hosts"]] == [
+            (["net0", "net1", "net2"], "leaf1", "top"),
+            (["net3", "net4"], "leaf2", "top"),
+        ]
+        assert "the site does not say" in discover(lab).stderr

@@ -1,0 +1,183 @@
+"""A fleet file from what Slurm says, as recorded and made up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topmast.adapters.engines.far.discovery import Discovered, fleet_document
+from topmast.adapters.engines.far.slurm import SlurmOptions
+from topmast.adapters.engines.far.slurm.discover import (
+    describe,
+    discover,
+    read_nodes,
+    read_switches,
+)
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.fleet import HostSpec
+
+
+@pytest.mark.parametrize(
+    ("gres", "want"),
+    [
+        ("gpu:h100:8", {"h100": 8}),
+        ("gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", {"nvidia_h100_80gb_hbm3": 8}),
+        ("gpu:8", {"": 8}),
+        ("gpu:8(S:0,1),nic:2", {"": 8}),
+        ("gpu", {"": 1}),
+        ("gpu:4090:2", {"4090": 2}),
+        ("gpu:a100:4,gpu:1g.10gb:7,mps:100", {"a100": 4, "1g.10gb": 7}),
+        ("gpu:a100:2(S:0),gpu:a100:2(S:1)", {"a100": 4}),
+        ("gpu:a100:0", {}),
+        ("(null)", {}),
+        ("", {}),
+    ],
+)
+def test_gpus_of_a_host(gres: str, want: dict[str, int]) -> None:
+    """With types or without, with sockets, beside other resources."""
+    (node,) = read_nodes(f"n1|64|200000|main|{gres}\n")
+    assert node.gpus == want
+    assert (node.name, node.cpus, node.memory_mib) == ("n1", 64, 200000)
+
+
+def test_a_host_in_two_partitions_is_one_host() -> None:
+    """sinfo lists it with each."""
+    assert len(read_nodes("a|1|2|p|gpu:1\na|1|2|q|gpu:1\nb|1|2|q|gpu:1\n")) == 2
+
+
+@pytest.mark.parametrize("line", ["a|1|2|p", "a|x|2|p|gpu:1", "sinfo: error"])
+def test_an_answer_that_cannot_be_read_is_an_error(line: str) -> None:
+    """Rather than a fleet with a host less."""
+    with pytest.raises(InvalidInput, match="sinfo said"):
+        read_nodes(f"a|1|2|p|gpu:1\n{line}\n")
+
+
+def described(
+    *gres: str, switches: dict[str, tuple[str, str]] | None = None, model: str = "", **options: Any
+) -> Discovered:
+    lines = [f"n{index}|64|1000000|main|{text}" for index, text in enumerate(gres)]
+    return describe(
+        "hpc", read_nodes("\n".join(lines)), switches or {}, SlurmOptions(**options), model=model
+    )
+
+
+def fleet_hosts(found: Discovered) -> tuple[HostSpec, ...]:
+    """What the reader of fleet files makes of it."""
+    document = fleet_document(found, "slurm", region="east", cluster="hpc", options={})
+    (region,) = parse_fleet(document).regions
+    assert region.clusters[0].engine == "slurm"
+    return region.clusters[0].hosts
+
+
+def test_the_fleet_file_has_hosts_as_slurm_names_them() -> None:
+    """Alike ones in one entry, racks and pods from switches, and a short name for a long type."""
+    found = described(
+        *["gpu:nvidia_h100_80gb_hbm3:8(S:0-1)"] * 3,
+        "(null)",
+        switches={"n0": ("leaf1", "spine"), "n1": ("leaf1", "spine"), "n2": ("leaf2", "")},
+    )
+    document = fleet_document(found, "slurm", region="east", cluster="hpc", options={"bin": "/x"})
+    cluster = document["regions"]["east"]["clusters"]["hpc"]
+    assert cluster["options"] == {
+        "bin": "/x", "gpu.H100": "nvidia_h100_80gb_hbm3", "cpus_per_gpu": "8",
+        "memory_mib_per_gpu": "125000",
+    }  # fmt: skip
+    assert [entry["names"] for entry in cluster["hosts"]] == [["n0", "n1"], ["n2"], ["n3"]]
+    first, _, third, cpu = fleet_hosts(found)
+    assert (first.name, first.model, first.gpus, first.gpu_memory_bytes) == (
+        "n0",
+        "H100",
+        8,
+        80 * 10**9,
+    )
+    assert (first.rack, first.pod, first.cpus, first.memory_bytes) == (
+        "leaf1",
+        "spine",
+        64,
+        1000000 << 20,
+    )
+    assert (third.rack, third.pod) == ("leaf2", "hpc-p0")
+    assert (cpu.name, cpu.gpus, cpu.cpus) == ("n3", 0, 64)
+
+
+@pytest.mark.parametrize(
+    ("of_type", "want"),
+    [
+        ("h100", "H100"),
+        ("nvidia_a100-sxm4-80gb", "A100"),
+        ("tesla_v100s", "V100S"),
+        ("nvidia_l40s", "L40S"),
+        ("nvidia_gb200", "GB200"),
+        ("amd_instinct_mi300x", "MI300X"),
+        ("rtx_6000", "rtx_6000"),
+        ("big", "big"),
+    ],
+)
+def test_short_names_of_models(of_type: str, want: str) -> None:
+    """So that one model has one name in a fleet of many sites."""
+    found = described(f"gpu:{of_type}:2")
+    assert found.hosts[0].model == want
+    assert found.options.get(f"gpu.{want}", of_type) == of_type
+
+
+def test_types_with_one_short_name_keep_their_own() -> None:
+    """40 and 80 GB are not the same."""
+    found = described("gpu:a100_40gb:8", "gpu:a100_80gb:8")
+    assert [host.model for host in found.hosts] == ["a100_40gb", "a100_80gb"]
+    assert not [name for name in found.options if name.startswith("gpu.")]
+
+
+def test_options_that_are_given_are_kept_to() -> None:
+    """Names of models, a prefix of hosts, CPUs and memory."""
+    found = described(
+        "gpu:big:8", gpu={"B200": "big"}, host_prefix="e-", cpus_per_gpu=2.0, memory_mib_per_gpu=1
+    )
+    assert (found.hosts[0].name, found.hosts[0].model, found.options) == ("e-n0", "B200", {})
+
+
+def test_gpus_without_a_type_need_a_name() -> None:
+    """The site does not say what they are."""
+    with pytest.raises(InvalidInput, match="--gpu H100"):
+        described("gpu:8")
+    found = described("gpu:8", model="L4")
+    assert (found.hosts[0].model, found.options["gpu.L4"]) == ("L4", "any")
+    assert described("gpu:8", gpu={"L4": "any"}).hosts[0].model == "L4"
+
+
+def test_a_host_with_two_models_is_left_out_and_told() -> None:
+    """Hosts of a fleet have one."""
+    found = described("gpu:a100:4,gpu:h100:4", "gpu:a100:8")
+    assert [host.name for host in found.hosts] == ["n1"]
+    assert found.left_out == ("n0: GPUs of types a100, h100; hosts have one model",)
+
+
+def test_switches() -> None:
+    """As recorded; what is no switch is passed over."""
+    said = (
+        "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=two[0-2]\n"
+        "SwitchName=top Level=1 LinkSpeed=1 Nodes=two[0-4] Switches=leaf[1-2]\n"
+        "BlockName=b1 BlockIndex=0 Nodes=two0\nnothing\n"
+    )
+    assert list(read_switches(said)) == [("leaf1", 0, "two[0-2]"), ("top", 1, "two[0-4]")]
+
+
+@pytest.mark.parametrize(
+    ("commands", "partition", "want"),
+    [
+        ({}, "", "option `bin`"),
+        ({"sbatch": "echo slurm 22.05.1", "scontrol": "echo Unable to contact slurm controller >&2; exit 1"},
+         "", "Unable to contact"),
+        ({"sbatch": "echo slurm 22.05.1", "scontrol": "true", "sinfo": "true"}, "gpu",
+         "no host in partition gpu"),
+    ],
+)  # fmt: skip
+def test_a_site_that_does_not_answer_is_an_error(
+    tmp_path: Path, commands: dict[str, str], partition: str, want: str
+) -> None:
+    """In one line, with what to do."""
+    for name, body in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o700)
+    with pytest.raises(InvalidInput, match=want):
+        discover(SlurmOptions(bin=str(tmp_path)), partition)
