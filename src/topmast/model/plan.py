@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from topmast.model.job import MILLI, Band, Level, Resources, Topology
+from topmast.model.job import MILLI, Band, Level, Resources, TaskGroup, Topology
 
 
 class Seat(Struct, frozen=True, gc=False):
@@ -52,7 +54,7 @@ class Plan(Struct, frozen=True, gc=False):
     """Thousandths of GPUs by model, if there are several models; else empty."""
     time_slice: int | UnsetType = field(name="layer", default=UNSET)
     """The time slice, if there are several and it is not the first."""
-    beside: str | UnsetType = UNSET
+    colocated_with: str | UnsetType = field(name="beside", default=UNSET)
     """The job that runs on the same GPUs at the same time."""
 
     @property
@@ -93,6 +95,11 @@ class GroupRequest(Struct, frozen=True, gc=False):
     name: str
     count: int
     resources: Resources
+
+
+def needs_of(groups: Iterable[GroupRequest | TaskGroup]) -> dict[str, Resources]:
+    """Resources of a task by group name."""
+    return {group.name: group.resources for group in groups}
 
 
 DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (8, 0.25))

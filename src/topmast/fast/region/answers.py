@@ -86,11 +86,7 @@ class RegionAnswers(RegionState):
         search = self.search(now, ask)
         if gone:
             held = search.allocations
-            search.columns = search.columns.trial()
-            for job in gone:
-                if job in held:
-                    plan = held[job].plan
-                    search.columns.give_back(plan.seats, held[job].needs(), plan.in_slice)
+            search.columns = search.columns.without(held[job] for job in gone if job in held)
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
@@ -120,7 +116,7 @@ class RegionAnswers(RegionState):
         if kept is not None:
             return kept
         if isinstance(ask.mode, Colocate):
-            return self.sharing.offer_beside(ask, ask.mode.job)
+            return self.sharing.colocate(ask, ask.mode.job)
         ask = anywhere(ask)
         if ask.more is None:
             return self._offer(ask)

@@ -123,7 +123,7 @@ class RegionState(EventMachine):
     def held_gpus(self) -> float:
         """GPUs in attempts' hands, each counted once."""
         held = self.state.allocations.values()
-        return sum(a.plan.gpus_milli for a in held if not a.plan.beside) / MILLI
+        return sum(a.plan.gpus_milli for a in held if not a.plan.colocated_with) / MILLI
 
     def note_room(self) -> None:
         """Something held came free: the books are as they were, but not what others were told."""
@@ -138,6 +138,7 @@ class RegionState(EventMachine):
     def _columns_of(self, region: RegionSpec) -> Columns:
         columns = Columns(region, self.profile.slices.layers)
         columns.allocations, columns.closed = self.state.allocations, self.state.closed
+        columns.affinity = self.sharing.affinity
         stops = self.profile.preemption is not Preemption.NONE
         columns.watched = stops or self.profile.defragment
         return columns

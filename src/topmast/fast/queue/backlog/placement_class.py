@@ -119,9 +119,9 @@ def job_key(spec: JobSpec, placement: Key) -> Key:
     return (spec.tenant, spec.preemptible, placement)
 
 
-def beside_of(job_class: JobClass) -> str:
+def colocated_of(job_class: JobClass) -> str:
     """The job that shares its GPUs with a class's jobs in this round; empty: they share none."""
-    return job_class.grant.beside if job_class.grant is not None else ""
+    return job_class.grant.colocated_with if job_class.grant is not None else ""
 
 
 class PlacementClasses:

@@ -9,7 +9,7 @@ import numpy as np
 
 from topmast.fast.preemption_cost import gpu_seconds, points
 from topmast.fast.region.explain.space import Space
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
@@ -110,7 +110,7 @@ class Verdicts:
         return tuple(Count(r, reasons[r]) for r in sorted(r for r in reasons if r is not None))
 
     def _spares(self, allocation: Allocation) -> Rejection | None:
-        if allocation.hold not in (AllocationPhase.STARTING, AllocationPhase.RUNNING):
+        if allocation.hold not in GOING:
             return Rejection.STOPPING
         if allocation.band >= self.ask.band:
             return Rejection.BAND_NOT_LOWER

@@ -132,10 +132,8 @@ class AllocationIndex:
         stopping = allocation.hold is AllocationPhase.STOPPING
         kept_s = allocation.kept_from_s()
         kept_s = np.inf if kept_s is None else kept_s
-        going = allocation.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
-        evictable = allocation.spec.preemptible and going
-        band, start_s = int(allocation.band), allocation.start_s
-        return evictable, band, start_s, expected_s, stopping, kept_s, weight_of(band)
+        band, start_s, may_stop = int(allocation.band), allocation.start_s, allocation.may_stop
+        return may_stop, band, start_s, expected_s, stopping, kept_s, weight_of(band)
 
     def _new_row(self) -> int:
         if not self._free_rows:

@@ -6,7 +6,7 @@ each of the hosts pays an equal part of the price.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -229,9 +229,7 @@ class MixedPreemption:
         if chosen & shared:
             chosen = self._needed(domain.choice, chosen, seated)
         victims = [self.attempts.victims[n] for n in sorted(chosen)]
-        free = Overlay(self.columns)
-        for victim in victims:
-            free.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
+        free = Overlay(self.columns, victims)
         choice, hosts, tasks = domain.choice, seated.hosts, seated.tasks
         return self.plan_of(placed(free, self.ask, self.q, choice, hosts, tasks), free, victims)
 
@@ -239,7 +237,7 @@ class MixedPreemption:
         """Spare the victims without which the tasks fit on their hosts too, dearest first."""
         for attempt in sorted(chosen, key=lambda n: (-self.attempts.prices[n], n)):
             fewer = [self.attempts.victims[n] for n in sorted(chosen - {attempt})]
-            free = hosts_of(without(self.columns, fewer), self.ask)
+            free = hosts_of(self.columns.without(fewer), self.ask)
             if holds(free, self.q.gang, choice, seated.hosts, seated.tasks):
                 chosen = chosen - {attempt}
         return chosen
@@ -247,16 +245,6 @@ class MixedPreemption:
 
 def _equal(one: Prices, other: Prices) -> bool:
     return bool((one.price == other.price).all() and (one.own == other.own).all())
-
-
-def without(columns: Columns, victims: Sequence[Allocation]) -> Columns:
-    """The columns once some attempts are gone. O(slots)."""
-    if not victims:
-        return columns
-    trial = columns.trial()
-    for victim in victims:
-        trial.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
-    return trial
 
 
 def attempts_of(columns: Columns, victims: list[Allocation], costs: list[float]) -> Attempts:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.preemption_cost import stop_cost_gpu_s, weight_of
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
 from topmast.fast.region.inventory.arrays import MILLI
 from topmast.fast.region.search.kernels import INFINITE
@@ -41,8 +41,7 @@ def eligible_victims(
         a
         for a in allocations.values()
         if (a.band < band if outranked is None else a.job in named)
-        and a.spec.preemptible
-        and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
+        and a.may_stop
         and a.start_s + profile.min_runtime_s <= now
     ]
 

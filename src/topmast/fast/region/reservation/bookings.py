@@ -37,7 +37,7 @@ def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     needs, at = place.needs, plan.in_slice
     trial.give_back(plan.seats, needs, at)
     trial.take(plan.seats, needs, at)
-    return not any(trial.overdrawn(seat, needs[seat.group], at) for seat in plan.seats)
+    return not trial.is_overdrawn(plan.seats, needs, at)
 
 
 def _may_use(ask: PlacementRequest, model: str) -> bool:

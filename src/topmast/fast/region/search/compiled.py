@@ -23,7 +23,6 @@ from topmast.fast.region.search.scoring import (
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.slot_affinity import beside_twins, twin_row
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import PlacementRequest, Seat
 from topmast.policies.options import ScoreWeights
@@ -126,8 +125,8 @@ def best_seats(
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
         rows, tasks = [int(place)], [question.tasks]
-        if index.slices is not None and room is None:
-            rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
+        if room is None:
+            rows = [_host_by_affinity(index, cluster, choice, rows[0], question.tasks)]
     else:
         hosts = index.hosts_in(int(place))
         free = _free_room(index, hosts, choice) if room is None else room[at_choice]
@@ -135,16 +134,19 @@ def best_seats(
     return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
-def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
-    """Of the hosts that are as good for the gang, one where it would have a twin, if any."""
+def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
+    """Of the hosts that are as good for the gang, the one that it should have (`Affinity`)."""
     region, name, time_slice = index.clusters[cluster]
     columns, a = index.part_of[region], index.arrays
+    if columns.affinity is None:
+        return row
     alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
     own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
     outside = np.ones(len(own), np.bool_)
     outside[columns.rows_in(name, time_slice)] = False
     own[outside] = False
-    return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
+    found = columns.affinity.host(columns, own, row - columns.first_row, tasks * choice.gpus)
+    return columns.first_row + found
 
 
 def choices_in(index: Index, ask: PlacementRequest, allowed: tuple[int, ...]) -> list[Choice]:
@@ -274,8 +276,8 @@ def seated(
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
         free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
-        if columns.slices > 1:
-            free = beside_twins(columns, row, slots_of(row), free)
+        if columns.affinity is not None:
+            free = columns.affinity.slots(columns, row, slots_of(row), free)
         for first in range(0, count * gpus, gpus):
             slots = tuple(free[first : first + gpus])
             seats.append(Seat(group, len(seats), host, slots, MILLI))

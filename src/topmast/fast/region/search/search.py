@@ -112,16 +112,6 @@ class Search:
                 best = plan
         return Found(best)
 
-    def _usable(self, ask: PlacementRequest, columns: Columns) -> Columns:
-        """The columns with the hosts that the job avoids out of service."""
-        avoided = columns.rows_of(ask.avoid_hosts)
-        if not avoided:
-            return columns
-        usable = columns.trial()
-        usable.available = columns.available.copy()
-        usable.available[avoided] = False
-        return usable
-
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         """Plans, of which one has the lowest score."""
         assert not ask.preempt, "PreemptiveSearch is for requests that may stop others"
@@ -161,7 +151,7 @@ class Search:
             yield self.plan_of(ask, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        columns = self._usable(ask, self.columns)
+        columns = self.columns.avoiding(ask.avoid_hosts)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         seen: set[tuple[object, ...]] = set()
         alike = self._alike(columns, ask)

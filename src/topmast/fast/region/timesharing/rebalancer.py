@@ -33,7 +33,7 @@ from topmast.fast.region.timesharing.packing_candidates import (
     Join,
     SharingSnapshot,
     joins,
-    place_beside,
+    place_on_gpus_of,
     slots_of,
 )
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
@@ -108,7 +108,7 @@ class SharingRebalancer:
         scene = self._scene(placer)
         back = msgspec.structs.replace(allocation, plan=move.plan)
         there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
-        to = place_beside(placer.columns, allocation, back) if there <= move.sharing else None
+        to = place_on_gpus_of(placer.columns, allocation, back) if there <= move.sharing else None
         if to is None:
             return None
         part = float(view.after[0] / view.before[0])

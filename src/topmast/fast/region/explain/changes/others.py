@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
-from topmast.fast.region.explain.space import Space, fewest_gone, without_attempts
+from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
@@ -67,7 +67,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
             f"a wait of {format_duration(wait_s)}, because jobs that have run for less than "
             f"{patience} may not be preempted"
         )
-        domain = trials.holds(without_attempts(base, young[:count]))
+        domain = trials.holds(base.without(young[:count]))
         if domain is not None:
             place = Spot(trials.search.region, domain, preempting=True)
             jobs = tuple(a.job for a in young[:count])
@@ -88,7 +88,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     if count is None:
         return
     gone = _needed(trials, order[:count])
-    domain = trials.holds(without_attempts(columns, gone))
+    domain = trials.holds(columns.without(gone))
     if domain is not None:
         at_s = ends[count - 1][0]
         jobs = tuple(a.job for a in gone)
@@ -104,6 +104,6 @@ def _needed(trials: Trials, gone: list[Allocation]) -> list[Allocation]:
         return gone
     for allocation in gone[:-1]:
         others = [a for a in gone if a is not allocation]
-        if trials.holds(without_attempts(trials.search.columns, others)) is not None:
+        if trials.holds(trials.search.columns.without(others)) is not None:
             gone = others
     return gone
