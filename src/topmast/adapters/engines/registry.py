@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from topmast.adapters.engines.far.slurm import SlurmEngine
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, RegionSpec
@@ -20,7 +21,7 @@ from topmast.ports import Capability, Engine, Site
 
 Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
-ENGINES: Engines = {"local": LocalEngine}
+ENGINES: Engines = {"local": LocalEngine, "slurm": SlurmEngine}
 """By the name that a fleet file says."""
 
 

@@ -35,15 +35,15 @@ def test_every_engine_there_is_has_a_name() -> None:
     assert "local" in ENGINES
     check_engines(fleet(_cluster()).regions, PROFILE)
     with pytest.raises(InvalidInput) as caught:
-        check_engines(fleet(_cluster("slurm"), cluster("west-1")).regions, PROFILE)
+        check_engines(fleet(_cluster("nomad"), cluster("west-1")).regions, PROFILE)
     assert caught.value.field == "regions.east.clusters.east-1.engine"
     assert "local" in (caught.value.remedy or "")
 
 
 def test_no_engine_is_made_in_place_of_another(tmp_path: Path) -> None:
-    """`engine: slurm` never gives local processes."""
-    with pytest.raises(InvalidInput, match="engine 'slurm' is not available"):
-        engine_of(_cluster("slurm"), "east", tmp_path, _site(tmp_path), PROFILE)
+    """`engine: nomad` never gives local processes."""
+    with pytest.raises(InvalidInput, match="engine 'nomad' is not available"):
+        engine_of(_cluster("nomad"), "east", tmp_path, _site(tmp_path), PROFILE)
     assert list(tmp_path.iterdir()) == []
 
 

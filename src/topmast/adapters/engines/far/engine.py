@@ -85,10 +85,9 @@ class FarEngine(Engine):
         super().__init_subclass__()
         if "launcher_type" in cls.__dict__:
             cls.options_type = cls.launcher_type.options_type
-            if cls.launcher_type.exact_gpus:
-                cls.capabilities = PROCESSES
-            else:
-                cls.capabilities = frozenset({Capability.IMAGES})
+            images = {Capability.IMAGES} if cls.launcher_type.images else frozenset()
+            processes = PROCESSES if cls.launcher_type.exact_gpus else frozenset()
+            cls.capabilities = processes | images
 
     def __init__(self, cluster: ClusterSpec, folder: Path, site: Site, options: FarOptions) -> None:
         super().__init__(cluster, folder.absolute(), site, options)
