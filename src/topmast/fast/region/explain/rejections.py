@@ -141,13 +141,6 @@ def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...
     return tuple(found)
 
 
-def verdict(
-    search: PreemptiveSearch, ask: PlacementRequest, cluster: str, found: Plan | None
-) -> ClusterVerdict:
-    """What the search found in one cluster, ``found`` being its best plan. As `Verdicts.of`."""
-    return Verdicts(search, ask, preempt=True).of(cluster, found)
-
-
 def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
     """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
 
@@ -172,11 +165,6 @@ def _reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
     return PendingReason.NO_MATCHING_HARDWARE
 
 
-def fits_when_empty(columns: Columns, ask: PlacementRequest, cluster: str) -> bool:
-    """Whether some domain of the cluster could hold the gang with nothing else on it."""
-    return bool(roomy_hosts(Space(columns.empty()), ask, columns.clusters[cluster]).any())
-
-
 def roomy_hosts(space: Space, ask: PlacementRequest, rows: Ints) -> Bools:
     """Which hosts of a cluster (rows) stand in a domain that could take each group of the gang.
 
@@ -192,11 +180,6 @@ def roomy_hosts(space: Space, ask: PlacementRequest, rows: Ints) -> Bools:
                 enough &= np.bincount(numbers, weights=room) >= group.count
             roomy |= enough[numbers]
     return roomy
-
-
-def largest_gpus(columns: Columns, ask: PlacementRequest, cluster: str) -> float:
-    """The most GPUs that a gang of the hungriest group's tasks could hold, within its topology."""
-    return _largest_gpus(Space(columns.empty()), ask, columns.clusters[cluster])
 
 
 def _largest_gpus(empty: Space, ask: PlacementRequest, rows: Ints) -> float:

@@ -20,7 +20,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import plain
-from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
@@ -162,9 +162,9 @@ def _cleared(
         apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
         return apart.best(stopping).plan
     index, weights = index_of(columns), profile.score
-    costs = compiled.costs_in(columns, ask, weights, None, profile.slices.price)
+    costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
     found = plain.cheapest(
-        index, stopping, profile, weights, choices_of(ask), costs, search.now, flat=False
+        index, stopping, profile, weights, choices_of(ask), costs, search.now, MOVE
     )
     return None if found is None else search.plan_without(ask, index, found)
 
@@ -281,7 +281,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
                 job=allocation.job,
                 epoch=allocation.epoch,
                 hosts=allocation.plan.hosts,
-                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, whatever_band=True),
+                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, STOP_OUTRANKED),
                 to=to,
                 why=why,
                 may_stop=allocation.may_stop,

@@ -5,17 +5,19 @@ Everything else (shares of GPUs, several groups, no GPUs) is searched by `search
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of, level_of
-from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of, level_of
+from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import kernels, limited_kernels, loads
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import Loads
+from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
     MANY_SLOTS,
     choice_cost,
@@ -24,8 +26,8 @@ from topmast.fast.region.search.scoring import (
     stranded_table,
 )
 from topmast.model.job import MILLI, Level
-from topmast.model.plan import PlacementRequest, Seat
-from topmast.policies.options import ScoreWeights
+from topmast.model.plan import PlacementRequest, RegionTerms, Seat
+from topmast.policies.options import Profile, ScoreWeights
 
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
@@ -37,17 +39,6 @@ class Choice(Struct, frozen=True, gc=False):
     index: int
     model: int
     gpus: int
-
-
-class Seated(Struct, frozen=True, gc=False):
-    """Where the kernels put the gang."""
-
-    region: str
-    cluster: str
-    choice: int
-    level: Level
-    seats: tuple[Seat, ...]
-    time_slice: int
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -77,26 +68,24 @@ class Workspace:
         """What hosts cost the gang that is asked about; only those with room are written."""
 
 
-def costs_in(
-    columns: Columns,
-    ask: PlacementRequest,
+def costs_of(
+    index: Index,
+    terms: Mapping[str, RegionTerms],
+    profile: Profile,
     weights: ScoreWeights,
-    cluster: str | None,
-    per_slice: float = 0.0,
+    only: str | None = None,
 ) -> Floats:
-    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
-
-    ``per_slice``: what each time slice above the first costs.
-    """
-    index = index_of(columns)
-    costs = np.full(len(index.clusters), kernels.INFINITE)
-    if cluster is None:
-        first, last = index.spans[columns.region]
-        costs[first:last] = fixed_cost(ask.terms, weights)
-    else:
-        costs[index.numbers_of(columns.region, cluster)] = fixed_cost(ask.terms, weights)
+    """The cost of each cluster (C): infinite outside the regions asked, or ``only`` a cluster."""
+    costs = index.nowhere.copy()
+    for region, its in terms.items():
+        first, last = index.spans.get(region, (0, 0))
+        cost = fixed_cost(its, weights)
+        if only is None:
+            costs[first:last] = cost
+        else:
+            costs[index.numbers_of(region, only)] = cost
     if index.slices is not None:
-        costs += per_slice * index.slices
+        costs += profile.slices.price * index.slices
     return costs
 
 

@@ -24,7 +24,7 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import host_options, loads, mixed_kernels
 from topmast.fast.region.search.host_options import Bools, Gang, Hosts, Kinds, Places
 from topmast.fast.region.search.kernels import INFINITE, NOWHERE
-from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.packing import Seated, gpus_of_task
 from topmast.fast.region.search.scoring import (
     SHARE_STRANDED,
     choice_cost,
@@ -43,16 +43,6 @@ EXACT_WORK = 1 << 21
 """of which that number times the ways to fill the widest host is more than this."""
 MICRO: int = 10**CPU_DECIMALS
 UNLIMITED = 1 << 60
-
-
-class Placed(Struct, frozen=True):
-    """Where the kernels put the gang."""
-
-    cluster: str
-    choice: int
-    level: Level
-    seats: tuple[Seat, ...]
-    time_slice: int
 
 
 class Question(Struct, frozen=True):
@@ -103,7 +93,7 @@ def best_seats(
     allowed: tuple[int, ...],
     cluster: str | None,
     per_slice: float = 0.0,
-) -> Placed | None:
+) -> Seated | None:
     """The seats of least score on free GPUs, by ``allowed`` accelerators (in one ``cluster``)."""
     q = question_of(columns, ask, weights, allowed, cluster, per_slice)
     kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
@@ -287,7 +277,7 @@ def everywhere(hosts: int) -> Places:
 
 def placed(
     free: Overlay, ask: PlacementRequest, q: Question, choice: int, hosts: Ints, tasks: Ints
-) -> Placed:
+) -> Seated:
     """Seats for so many tasks of each group on each host (hosts x groups, as in the kernels)."""
     columns = free.columns
     used = np.flatnonzero(tasks.sum(axis=1)).tolist()
@@ -306,7 +296,7 @@ def placed(
             seats.append(Seat(asked.name, len(seats), name, slots, milli))
     cluster, time_slice = columns.cluster_of[rows[0]], rows[0] // columns.places
     level = level_of(columns, rows)
-    return Placed(cluster, q.choices[choice], level, tuple(seats), time_slice)
+    return Seated(columns.region, cluster, q.choices[choice], level, tuple(seats), time_slice)
 
 
 def _slots_on(

@@ -13,7 +13,7 @@ from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
-from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
+from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
 from topmast.fast.region.search.scoring import (
     accelerators_of,
     score_terms,
@@ -132,10 +132,11 @@ class Search:
 
     def _costs(self, ask: PlacementRequest, cluster: str | None) -> Floats:
         """What every plan in a cluster costs (C); infinite where the gang may not be."""
-        weights, price = self.profile.score, self.profile.slices.price
-        return compiled.costs_in(self.columns, ask, weights, cluster, price)
+        index, profile = index_of(self.columns), self.profile
+        terms = {self.columns.region: ask.terms}
+        return compiled.costs_of(index, terms, profile, profile.score, cluster)
 
-    def plan_of(self, ask: PlacementRequest, found: compiled.Seated | mixed.Placed) -> Plan:
+    def plan_of(self, ask: PlacementRequest, found: Seated) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         return self._plan(ask, self.columns, found, found.seats, ())
 
@@ -187,7 +188,7 @@ class Search:
         self,
         ask: PlacementRequest,
         columns: Columns | Overlay,
-        domain: Domain | compiled.Seated | mixed.Placed,
+        domain: Domain | Seated,
         seats: tuple[Seat, ...],
         stopped: tuple[Victim, ...],
     ) -> Plan:
