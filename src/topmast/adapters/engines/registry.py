@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.adapters.engines.far.slurm import SlurmEngine
+from topmast.adapters.engines.far.ssh import SshEngine
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, RegionSpec
@@ -21,7 +22,7 @@ from topmast.ports import Capability, Engine, Site
 
 Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
-ENGINES: Engines = {"local": LocalEngine, "slurm": SlurmEngine}
+ENGINES: Engines = {"local": LocalEngine, "slurm": SlurmEngine, "ssh": SshEngine}
 """By the name that a fleet file says."""
 
 
