@@ -18,12 +18,7 @@ from topmast.fast.region.preemption.moving import Departure, departures, room_fo
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.preemption.shrinking import room_by_shrinking
 from topmast.fast.region.reservation.bookings import suits
-from topmast.fast.region.reservation.first_starts import (
-    Ends,
-    ends_of,
-    first_start,
-    kept_out,
-)
+from topmast.fast.region.reservation.first_starts import Ends, ends_of, first_start, kept_out
 from topmast.fast.region.search.compiled import applies
 from topmast.fast.region.search.search import Found
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, launch, stop
-from topmast.fast.region.facts import (
-    PlaceGivenUp,
-    SlotsTaken,
-)
+from topmast.fast.region.facts import PlaceGivenUp, SlotsTaken
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_internal

@@ -64,7 +64,7 @@ class RegionState(EventMachine):
         self.preemption = profile.preemption
         """What may be stopped for a job."""
         self.rebalance = rebalance
-        self.sharing = SharingHooks()
+        self.sharing = self._hooks()
         """Takes part where gangs may share GPUs."""
         self.pool = pool or Pool()
         self.state = Books(RegionSpec(region, ()))
@@ -79,6 +79,10 @@ class RegionState(EventMachine):
         """What the queue was told: GPUs by model on hosts that take no work."""
         self.claims: dict[str, Allocation] = {}
         """Attempts with slots that their victims still hold."""
+
+    def _hooks(self) -> SharingHooks:
+        """None takes part, unless a subclass knows better."""
+        return SharingHooks()
 
     def search(self, now: float, ask: PlacementRequest | None = None) -> PreemptiveSearch:
         """A search over the region as it is, at the prices for one question or the usual ones."""

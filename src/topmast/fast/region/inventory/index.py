@@ -54,7 +54,8 @@ class Index:
     def __init__(self, parts: Sequence[Columns]) -> None:
         self.parts = list(parts)
         self.part_of = {p.region: p for p in parts}
-        sizes = np.stack([_joined([of(p) for p in parts], np.float64) for of in (_cpus, _memory)])
+        amounts = ([p.cpus for p in parts], [p.memory for p in parts])
+        sizes = np.stack([_joined(each, np.float64) for each in amounts])
         self.sizes = np.where(np.isfinite(sizes), sizes, 0.0)
         """(2 x H) CPUs and bytes of memory; 0 without a limit."""
         self._workspaces: dict[type[Any], Any] = {}
@@ -208,14 +209,6 @@ def index_of(columns: Columns) -> Index:
     found = columns.counts or Index([columns]) if columns.pool is None else columns.pool.index()
     assert isinstance(found, Index)
     return found
-
-
-def _cpus(columns: Columns) -> NDArray[np.float64]:
-    return columns.cpus
-
-
-def _memory(columns: Columns) -> NDArray[np.float64]:
-    return columns.memory
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:

@@ -112,9 +112,7 @@ class PreemptiveSearch(Search):
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         weights = self.profile.score
-        question = mixed.question_of(
-            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
-        )
+        question = mixed.question_of(self.columns, ask, self.profile, choices_of(ask), cluster)
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
         costs = [cost_gpu_s(attempt, self.profile, self.now, may_of(ask)) for attempt in eligible]
         prices = [points(cost, weights.preemption) for cost in costs]

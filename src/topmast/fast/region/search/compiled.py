@@ -231,12 +231,7 @@ def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Int
 
 
 def _spread(
-    index: Index,
-    question: Question,
-    room: Ints,
-    choice: Choice,
-    hosts: Ints,
-    costs: Loads,
+    index: Index, question: Question, room: Ints, choice: Choice, hosts: Ints, costs: Loads
 ) -> tuple[list[int], list[int]]:
     """Which hosts of the winning section are used, and how many tasks each takes."""
     taken: Ints = np.zeros(len(hosts), np.int64)

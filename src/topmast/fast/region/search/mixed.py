@@ -34,7 +34,7 @@ from topmast.fast.region.search.scoring import (
 )
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import GroupRequest, PlacementRequest, Seat
-from topmast.policies.options import ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 EXACT_STATES = 1 << 15
 """Gangs that can be seated in part in more ways (the product of the groups' tasks, each plus
@@ -49,7 +49,6 @@ class Question(Struct, frozen=True):
     """A question as arrays."""
 
     choices: tuple[int, ...]
-    clusters: tuple[tuple[str, int], ...]
     order: tuple[int | None, ...]
     """The groups as the kernels number them; the last may be none."""
     gang: Gang
@@ -87,15 +86,9 @@ def _most_on(columns: Columns, group: GroupRequest, choice: int) -> int:
 
 
 def best_seats(
-    columns: Columns,
-    ask: PlacementRequest,
-    weights: ScoreWeights,
-    allowed: tuple[int, ...],
-    cluster: str | None,
-    per_slice: float = 0.0,
+    columns: Columns, ask: PlacementRequest, weights: ScoreWeights, q: Question
 ) -> Seated | None:
-    """The seats of least score on free GPUs, by ``allowed`` accelerators (in one ``cluster``)."""
-    q = question_of(columns, ask, weights, allowed, cluster, per_slice)
+    """The seats of least score on free GPUs."""
     kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
         kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
@@ -109,16 +102,15 @@ def best_seats(
 def question_of(
     columns: Columns,
     ask: PlacementRequest,
-    weights: ScoreWeights,
+    profile: Profile,
     allowed: tuple[int, ...],
     cluster: str | None,
-    per_slice: float = 0.0,
 ) -> Question:
-    """What the kernels need to know; ``per_slice``: the cost of each slice above the first."""
-    clusters = tuple(part for part in columns.parts if len(columns.clusters[part[0]]))
+    """What the kernels need to know, by ``allowed`` accelerators (in one ``cluster``)."""
+    weights, clusters = profile.score, [p for p in columns.parts if len(columns.clusters[p[0]])]
     fixed = fixed_cost(ask.terms, weights)
     costs = [
-        (fixed if cluster in (None, name) else INFINITE) + per_slice * time_slice
+        (fixed if cluster in (None, name) else INFINITE) + profile.slices.price * time_slice
         for name, time_slice in clusters
     ]
     places = Places(
@@ -129,7 +121,7 @@ def question_of(
         cost=np.array(costs, np.float64),
     )
     order = _order(ask, weights)
-    return Question(allowed, clusters, order, _gang(columns, ask, weights, allowed, order), places)
+    return Question(allowed, order, _gang(columns, ask, weights, allowed, order), places)
 
 
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:

@@ -14,11 +14,7 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.region.search.scoring import (
-    accelerators_of,
-    score_terms,
-    total,
-)
+from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
@@ -145,9 +141,8 @@ class Search:
         if not mixed.applies(self.columns, ask, self.profile.score, allowed):
             yield from self._one_by_one(ask, cluster)
             return
-        found = mixed.best_seats(
-            self.columns, ask, self.profile.score, allowed, cluster, self.profile.slices.price
-        )
+        question = mixed.question_of(self.columns, ask, self.profile, allowed, cluster)
+        found = mixed.best_seats(self.columns, ask, self.profile.score, question)
         if found is not None:
             yield self.plan_of(ask, found)
 

@@ -80,7 +80,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     """Jobs that are to end, the first expected first; of a few, the needed. O(A + log A x H)."""
     now, default_s = trials.search.now, trials.search.profile.default_duration_s
     ends = sorted(
-        ((expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()),
+        (expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()
     )[:ENDS_TRIED]
     order = [trials.search.allocations[job] for _, job in ends]
     columns = trials.search.columns
