@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check -qq
 N      ?= 300
 
-PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not ssh and not frameworks"
+PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not kubernetes and not ssh and not frameworks"
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-frameworks test-slurm slurm-tools test-ssh ssh-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-frameworks test-slurm slurm-tools test-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,12 @@ ssh-tools: $(DEV) ## install an SSH server, from Debian's packages
 
 test-ssh: ssh-tools ## the tests on real hosts behind SSH, as root (SMOKE=1 for the quick ones)
 	@$(PY) -m pytest -q -m "ssh$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/ssh)
+
+kubernetes-tools: ## build a Kubernetes to test with, in the user's cache: five minutes, once
+	@tests/support/kubelab/build.sh
+
+test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root
+	@$(PY) -m pytest -q -m kubernetes $(or $(ARGS),tests/contract/kubernetes)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
