@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from topmast.adapters.engines.far.kubernetes.engine import KubernetesEngine
 from topmast.adapters.engines.far.slurm import SlurmEngine
 from topmast.adapters.engines.far.ssh import SshEngine
 from topmast.adapters.engines.local.engine import LocalEngine
@@ -22,7 +23,12 @@ from topmast.ports import Capability, Engine, Site
 
 Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
-ENGINES: Engines = {"local": LocalEngine, "slurm": SlurmEngine, "ssh": SshEngine}
+ENGINES: Engines = {
+    "local": LocalEngine,
+    "slurm": SlurmEngine,
+    "kubernetes": KubernetesEngine,
+    "ssh": SshEngine,
+}
 """By the name that a fleet file says."""
 
 
