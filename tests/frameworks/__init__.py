@@ -1,1 +1,0 @@
-"""Examples of frameworks, run with the frameworks themselves."""

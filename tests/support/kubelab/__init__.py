@@ -1,1 +1,0 @@
-"""A real Kubernetes to test with: control plane and nodes as processes of this machine."""
