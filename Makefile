@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check -qq
 N      ?= 300
 
-PYTEST := $(PY) -m pytest -q -m "not slow and not slurm"
+PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not kubernetes and not ssh and not frameworks"
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-slurm slurm-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-frameworks test-slurm slurm-tools test-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -47,11 +47,34 @@ test-all: $(DEV) ## the same, and fail if a test was skipped
 	@$(MAKE) --no-print-directory test
 	@$(PY) -m tests.support.skips --none $(SKIPS)
 
+frameworks: $(DEV)
+	@[ -x $(FRAMEWORKS)/bin/ray ] || { $(PY) -m venv $(FRAMEWORKS) && $(FRAMEWORKS)/bin/pip -qq install $(TORCH) $(RAY); }
+
+# In an environment of their own, as a user's programs are.
+FRAMEWORKS ?= $(abspath $(VENV))/frameworks
+TORCH ?= torch
+RAY ?= ray
+
+test-frameworks: frameworks ## the examples with PyTorch and Ray, which it installs
+	@TOPMAST_TEST_FRAMEWORKS=$(FRAMEWORKS)/bin $(PY) -m pytest -q -m frameworks $(or $(ARGS),tests/frameworks)
+
 slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 	@$(PY) -m tests.support.slurmlab install
 
 test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
 	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm)
+
+ssh-tools: $(DEV) ## install an SSH server, from Debian's packages
+	@$(PY) -m tests.support.sshlab install
+
+test-ssh: ssh-tools ## the tests on real hosts behind SSH, as root (SMOKE=1 for the quick ones)
+	@$(PY) -m pytest -q -m "ssh$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/ssh)
+
+kubernetes-tools: ## build a Kubernetes to test with, in the user's cache: five minutes, once
+	@tests/support/kubelab/build.sh
+
+test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root
+	@$(PY) -m pytest -q -m kubernetes $(or $(ARGS),tests/contract/kubernetes)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }

@@ -20,7 +20,7 @@ from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from topmast.fast.queue.facts import Planned
 from topmast.fast.region.explain.changes.hosts import fewest_to_gain
-from topmast.fast.region.explain.rejections import verdict
+from topmast.fast.region.explain.rejections import Verdicts
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
@@ -45,7 +45,7 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     for name, rows in columns.clusters.items():
         found = search.best(question, name).plan
-        told = verdict(search, question, name, found)
+        told = Verdicts(search, question, preempt=True).of(name, found)
         assert sum(count.count for count in told.rejections) + told.fitting_hosts == told.hosts
         assert told.hosts == len(rows)
         assert (told.fitting_hosts > 0) is (found is not None)

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.crowd import all_seated, crowded_columns, run_jobs
 from tests.support.strategies import bounded
-from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption.moving import (
-    GOING,
     as_it_runs,
     departures,
     is_worth,

@@ -20,6 +20,7 @@ CAUSES = (
     ("no strace", ("strace",)),
     ("no mounts or traces of processes", ("not permitted", "mount namespaces")),
     ("no Slurm", ("no slurm",)),
+    ("no SSH hosts", ("no ssh hosts",)),
     ("no such shell", ("there is no zsh", "there is no fish", "there is no bash")),
 )
 """Causes in a few words, by what reasons of pytest speak of; the first that fits counts."""

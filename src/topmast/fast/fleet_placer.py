@@ -19,14 +19,14 @@ import msgspec
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
 from topmast.fast.region.inventory.allocation_table import threshold_of
-from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.fast.region.preemption import plain
+from topmast.fast.region.preemption.price import may_of
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
-from topmast.fast.region.search import compiled, kernels
+from topmast.fast.region.search import compiled
 from topmast.fast.region.search.blocked_index import (
     ANY,
     FREE_ONLY,
@@ -35,7 +35,6 @@ from topmast.fast.region.search.blocked_index import (
     Where,
     regions_with_room,
 )
-from topmast.fast.region.search.scoring import fixed_cost
 from topmast.fast.region.search.search import choices_of
 from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_tasks
 from topmast.model import ids
@@ -44,7 +43,7 @@ from topmast.model.job import Level
 from topmast.model.plan import Colocate, Free, PlacementRequest, Preempt, RegionTerms, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import ScorePolicy
-from topmast.policies.options import Profile, ScoreWeights
+from topmast.policies.options import Profile
 
 
 class FleetPlacer(EventMachine):
@@ -216,9 +215,7 @@ class FleetPlacer(EventMachine):
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
-        costs = costs_of(index, weights, terms, ask.cluster)
-        if index.slices is not None:
-            costs += self.profile.slices.price * index.slices
+        costs = compiled.costs_of(index, terms, self.profile, weights, ask.cluster)
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -227,7 +224,9 @@ class FleetPlacer(EventMachine):
             own = ask.in_region(terms[found.region])
             plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
             return {found.region: m.Bid(ask.job, plan)}
-        cleared = plain.cheapest(index, ask, self.profile, weights, allowed, costs, self.now)
+        cleared = plain.cheapest(
+            index, ask, self.profile, weights, allowed, costs, self.now, may_of(ask)
+        )
         if cleared is None:
             return {}
         region = index.clusters[cleared.cluster][0]
@@ -314,21 +313,3 @@ def best_of(offers: dict[str, m.Bid]) -> dict[str, m.Bid]:
         return offers
     best = min(plans, key=lambda r: (plans[r].score, r))
     return {best: offers[best]}
-
-
-def costs_of(
-    index: Index,
-    weights: ScoreWeights,
-    terms: dict[str, RegionTerms],
-    only: str | None = None,
-) -> Floats:
-    """The cost of each cluster (C); infinite outside the request (``only``: one cluster)."""
-    costs = index.nowhere.copy()
-    for region, its in terms.items():
-        low, high = index.spans.get(region, (0, 0))
-        costs[low:high] = fixed_cost(its, weights)
-    if only is not None:
-        for number, (_, name, _) in enumerate(index.clusters):
-            if name != only:
-                costs[number] = kernels.INFINITE
-    return costs

@@ -90,7 +90,7 @@ def _kept(decided: Decided, plan: Plan) -> str:
 
 
 def _shared(decided: Decided, plan: Plan) -> str:
-    return f"it shares the GPUs of {plan.beside}"
+    return f"it shares the GPUs of {plan.colocated_with}"
 
 
 def _stops(decided: Decided, plan: Plan) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from topmast.model.engines import Capability
-from topmast.model.job import MILLI, Band, Level, Resources, Topology
+from topmast.model.job import MILLI, Band, Level, Resources, TaskGroup, Topology
 
 
 class Seat(Struct, frozen=True, gc=False):
@@ -55,7 +54,7 @@ class Plan(Struct, frozen=True, gc=False):
     """Thousandths of GPUs by model, if there are several models; else empty."""
     time_slice: int | UnsetType = field(name="layer", default=UNSET)
     """The time slice, if there are several and it is not the first."""
-    beside: str | UnsetType = UNSET
+    colocated_with: str | UnsetType = field(name="beside", default=UNSET)
     """The job that runs on the same GPUs at the same time."""
 
     @property
@@ -90,19 +89,17 @@ class Binding(Struct, frozen=True, gc=False):
     cluster: str | None = None
 
 
-def needs_of(tasks: Iterable[Resources], *, image: bool) -> tuple[Capability, ...]:
-    """What an engine must be able to do for tasks that may take these resources."""
-    shares = any(0 < a.gpus_milli < MILLI for needs in tasks for a in needs.accelerators)
-    wanted = {Capability.SHARES: shares, Capability.IMAGES: image}
-    return tuple([capability for capability, is_needed in wanted.items() if is_needed])
-
-
 class GroupRequest(Struct, frozen=True, gc=False):
     """What the search needs to know of a task group."""
 
     name: str
     count: int
     resources: Resources
+
+
+def needs_of(groups: Iterable[GroupRequest | TaskGroup]) -> dict[str, Resources]:
+    """Resources of a task by group name."""
+    return {group.name: group.resources for group in groups}
 
 
 DEFAULT_MIX: tuple[tuple[int, float], ...] = ((1, 0.25), (2, 0.25), (4, 0.25), (8, 0.25))
@@ -206,13 +203,6 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     """Sizes of recent tasks, in GPUs, with their shares."""
     cluster: str | None = None
     """The only cluster that may hold the gang; None: any."""
-    image: bool | UnsetType = UNSET
-    """Whether the tasks need a container; absent: they do not."""
-
-    @property
-    def needs(self) -> tuple[Capability, ...]:
-        """What the engine of a cluster must be able to do for the gang. O(groups x choices)."""
-        return needs_of([group.resources for group in self.groups], image=bool(self.image))
 
     @property
     def preempt(self) -> bool:

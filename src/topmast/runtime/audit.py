@@ -109,10 +109,10 @@ class AuditLog:
         self._line(now, fact.job, "resumed", f"resumed from step {fact.step}", step=fact.step)
 
     def _packed(self, fact: f.PackedWith, event: Message, now: float) -> None:
-        kind, text = "packed", f"shares its GPUs with {fact.beside}: {fact.why}"
-        if not fact.beside:
+        kind, text = "packed", f"shares its GPUs with {fact.colocated_with}: {fact.why}"
+        if not fact.colocated_with:
             kind, text = "unpacked", f"no longer shares its GPUs: {fact.why}"
-        self._line(now, fact.job, kind, text, beside=fact.beside)
+        self._line(now, fact.job, kind, text, beside=fact.colocated_with)
 
     def _copy_begun(self, fact: f.CopyBegun, event: Message, now: float) -> None:
         copy = fact.copy

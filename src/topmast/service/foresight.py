@@ -18,7 +18,7 @@ from topmast.fast.queue import (
     Phase,
     Step,
     Wait,
-    beside_of,
+    colocated_of,
     decided_by,
     first_step,
     next_step,
@@ -119,7 +119,7 @@ def pending_decision(
     return PendingDecision(
         Candidate(record.id, key, over_quota),
         {mode: queue.tenancy.choices(record.spec, mode) for mode in (False, True)},
-        "" if job_class is None else beside_of(job_class),
+        "" if job_class is None else colocated_of(job_class),
         choices, costs, list(costs),
     )  # fmt: skip
 

@@ -222,14 +222,14 @@ class Recorder:
     ) -> None:
         """Another has the same GPUs at the same time, or no more: each counts for half of them."""
         job = self.jobs.get(event.job)
-        share = 0.5 if event.beside else 1.0
+        share = 0.5 if event.colocated_with else 1.0
         if to == ids.QUEUE or job is None or job.epoch != event.epoch or job.share == share:
             return
         self.advance(now)
         if job.start_s is not None:
             self._hold(job, -1, now)
         if job.start_s is not None and job.start_s < now:
-            reason = PACKED if event.beside else UNPACKED
+            reason = PACKED if event.colocated_with else UNPACKED
             job.turns.append(TimeShare(job.start_s, now, job.share, reason))
             job.start_s = now
         job.share = share

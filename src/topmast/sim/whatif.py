@@ -217,7 +217,7 @@ class WhatIf:
         seats = tuple(task.seat for task in attempt.tasks)
         speed = self._speed(spec, seats)
         both_s, together = self.from_s, speed
-        partner = attempts.get(attempt.beside or "")
+        partner = attempts.get(attempt.colocated_with or "")
         if partner is not None and self._beside is not None:
             both_s = min(self.from_s, max(begun_s, partner.opened_s + settings.startup_s))
             together *= self._beside.factor(attempt.job, partner.job, self._model_of[seats[0].host])

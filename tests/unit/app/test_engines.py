@@ -24,7 +24,7 @@ def _fleet(engine: str = "local", **options: str) -> Fleet:
 
 @pytest.mark.parametrize("apart", [{}, {"east": NOWHERE}])
 @pytest.mark.parametrize(
-    ("bad", "want_field"), [(_fleet("slurm"), "engine"), (_fleet(account="a"), "options.account")]
+    ("bad", "want_field"), [(_fleet("nomad"), "engine"), (_fleet(account="a"), "options.account")]
 )
 def test_a_server_does_not_start_with_an_engine_that_is_not_there(
     tmp_path: Path, bad: Fleet, want_field: str, apart: dict[str, str]
@@ -35,7 +35,7 @@ def test_a_server_does_not_start_with_an_engine_that_is_not_there(
     assert caught.value.field == f"regions.east.clusters.east-1.{want_field}"
 
 
-@pytest.mark.parametrize("bad", [_fleet("slurm"), _fleet(account="a")])
+@pytest.mark.parametrize("bad", [_fleet("nomad"), _fleet(account="a")])
 def test_the_process_of_a_region_runs_nothing_for_an_engine_that_it_has_not(
     tmp_path: Path, bad: Fleet
 ) -> None:
@@ -49,7 +49,7 @@ def test_the_process_of_a_region_runs_nothing_for_an_engine_that_it_has_not(
         system._equip_as_told()
         assert system.engines == {}
         assert not (tmp_path / "engines").exists()
-        with pytest.raises(InvalidInput, match=r"slurm|account"):
+        with pytest.raises(InvalidInput, match=r"nomad|account"):
             system.open()
     finally:
         system.runtime.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.model.absent import given
 from topmast.model.job import JobSpec
@@ -135,7 +135,7 @@ class Attempt(Struct, gc=False):
     metrics: dict[str, float] = {}
     turn: Turn | UnsetType = UNSET
     """Its state among gangs that take turns."""
-    beside: str | UnsetType = UNSET
+    colocated_with: str | UnsetType = field(name="beside", default=UNSET)
     """The job that its plan puts on the same GPUs."""
 
     @property

@@ -69,7 +69,7 @@ class ClusterManager(GangLifecycle):
             self.turns.progress(event)
 
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
-        if event.beside:
+        if event.colocated_with:
             self._have_pairs()
         super()._apply_opened(fact, event)
 
@@ -81,7 +81,7 @@ class ClusterManager(GangLifecycle):
         """Take up a state written by ``snapshot``."""
         super().restore(blob)
         attempts = self.state.attempts.values()
-        if any(attempt.beside for attempt in attempts):
+        if any(attempt.colocated_with for attempt in attempts):
             self._have_pairs()
         if self.turns is not None or any(attempt.turns is not None for attempt in attempts):
             self._share_time().restored()

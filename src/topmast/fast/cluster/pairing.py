@@ -38,16 +38,22 @@ class JobPairs(GangHooks):
 
     def apply_opened(self, attempt: Attempt, event: m.LaunchGang) -> None:
         """The gang is beside the one that its plan names, if that has not ended."""
-        other = self._gangs.state.attempts.get(event.beside) if event.beside else None
+        other = (
+            self._gangs.state.attempts.get(event.colocated_with) if event.colocated_with else None
+        )
         if other is not None:
-            attempt.beside, other.beside = other.job, attempt.job
+            attempt.colocated_with, other.colocated_with = other.job, attempt.job
 
     def apply_closed(self, attempt: Attempt) -> None:
         """The other is beside none."""
         other = self._other(attempt)
         if other is not None:
-            other.beside = UNSET
+            other.colocated_with = UNSET
 
     def _other(self, attempt: Attempt) -> Attempt | None:
         """The gang that has the same GPUs by a plan."""
-        return self._gangs.state.attempts.get(attempt.beside) if attempt.beside else None
+        return (
+            self._gangs.state.attempts.get(attempt.colocated_with)
+            if attempt.colocated_with
+            else None
+        )

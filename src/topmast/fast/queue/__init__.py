@@ -9,7 +9,7 @@ from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, stem_of
 from topmast.fast.queue.backlog.placement_class import (
     NOT_TRIED,
     Verdict,
-    beside_of,
+    colocated_of,
     job_key,
     placement_key,
 )
@@ -60,8 +60,8 @@ __all__ = [
     "Verdict",
     "Wait",
     "Waiting",
-    "beside_of",
     "cannot_add",
+    "colocated_of",
     "could_hold",
     "decided_by",
     "first_step",

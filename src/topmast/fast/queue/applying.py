@@ -203,7 +203,7 @@ def _resumed(queue: QueueState, fact: f.ResumedFrom, event: m.Message) -> None:
 
 def _packed(queue: QueueState, fact: f.PackedWith, event: m.Message) -> None:
     """Told to people; and rounds count what two had together."""
-    queue.jobs.records[fact.job].beside = fact.beside or UNSET
+    queue.jobs.records[fact.job].colocated_with = fact.colocated_with or UNSET
 
 
 def _tree(queue: QueueState, fact: f.TreeTaken, event: m.TreeGrown) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from topmast.fast.machine import Fact
 from topmast.model.dataset import Copy, Deletion
@@ -107,7 +107,7 @@ class PackedWith(Fact, frozen=True):
     """The job has its GPUs at the same time as another (empty: for itself again)."""
 
     job: str
-    beside: str
+    colocated_with: str = field(name="beside")
     why: str
 
 

@@ -22,7 +22,7 @@ class Grant(Struct, frozen=True):
     """The number of a GPU model."""
     choice: int
     """Which of the job's accelerators that is."""
-    beside: str = ""
+    colocated_with: str = ""
     """The job that it shares GPUs with; empty: it has GPUs of its own."""
 
 

@@ -101,7 +101,7 @@ def continued(queue: QueueViews, event: m.AttemptContinued) -> None:
 def packed(queue: QueueViews, event: m.AttemptPacked) -> None:
     """It has its GPUs at the same time as another, or for itself again."""
     if queue.jobs.current(event.job, event.epoch):
-        queue.decide(f.PackedWith(event.job, event.beside, event.why))
+        queue.decide(f.PackedWith(event.job, event.colocated_with, event.why))
 
 
 def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:

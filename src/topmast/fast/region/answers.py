@@ -18,12 +18,7 @@ from topmast.fast.region.preemption.moving import Departure, departures, room_fo
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.preemption.shrinking import room_by_shrinking
 from topmast.fast.region.reservation.bookings import suits
-from topmast.fast.region.reservation.first_starts import (
-    Ends,
-    ends_of,
-    first_start,
-    kept_out,
-)
+from topmast.fast.region.reservation.first_starts import Ends, ends_of, first_start, kept_out
 from topmast.fast.region.search.compiled import applies
 from topmast.fast.region.search.search import Found
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
@@ -86,11 +81,7 @@ class RegionAnswers(RegionState):
         search = self.search(now, ask)
         if gone:
             held = search.allocations
-            search.columns = search.columns.trial()
-            for job in gone:
-                if job in held:
-                    plan = held[job].plan
-                    search.columns.give_back(plan.seats, held[job].needs(), plan.in_slice)
+            search.columns = search.columns.without(held[job] for job in gone if job in held)
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
@@ -120,7 +111,7 @@ class RegionAnswers(RegionState):
         if kept is not None:
             return kept
         if isinstance(ask.mode, Colocate):
-            return self.sharing.offer_beside(ask, ask.mode.job)
+            return self.sharing.colocate(ask, ask.mode.job)
         ask = anywhere(ask)
         if ask.more is None:
             return self._offer(ask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from topmast.fast.region.answers import RegionAnswers
@@ -17,9 +19,9 @@ from topmast.fast.region.facts import (
     Stopping,
     Up,
 )
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.hooks import Going
+from topmast.fast.region.inventory.allocation import GOING, Allocation, AllocationPhase
 from topmast.fast.region.inventory.pair_seats import to_external
-from topmast.fast.region.preemption.moving import GOING
 from topmast.fast.region.preemption.shrinking import larger_place
 from topmast.model import ids
 from topmast.model import messages as m
@@ -48,7 +50,7 @@ def launch(placer: RegionAnswers, allocation: Allocation) -> None:
             plan.cluster,
             plan.seats,
             allocation.time_left_s,
-            plan.beside,
+            plan.colocated_with,
         ),
     )
 
@@ -84,10 +86,8 @@ def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
     allocation = placer.held(event.job, event.epoch)
     if allocation is None or not allocation.spec.preemptible:
         return
-    if placer.columns.slices > 1:
-        going = placer.sharing.grows(allocation, event.tasks)
-        if going is not None:
-            stop(placer, allocation, Outcome.PREEMPTED, going.why, going.to)
+    if placer.sharing.in_turns:
+        _go(placer, (placer.sharing.grows(allocation, event.tasks),))
         return
     to = larger_place(placer.search(placer.now), allocation, event.tasks)
     if to is not None:
@@ -139,7 +139,7 @@ def announce(placer: RegionAnswers) -> None:
     if placer.freed:
         placer.freed = False
         drain(placer, placer.drained_hosts())
-        _rebalance(placer)
+        _go(placer, placer.sharing.moves())
         if hand_over(placer):
             placer.freed = False  # the queue is told below
         clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
@@ -155,10 +155,11 @@ def _give_up_places(placer: RegionAnswers) -> None:
             placer.decide(PlaceGivenUp(job, used=False))
 
 
-def _rebalance(placer: RegionAnswers) -> None:
-    """Move attempts that share their GPUs and had better be elsewhere."""
-    for going in placer.sharing.moves():
-        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+def _go(placer: RegionAnswers, moves: Iterable[Going | None]) -> None:
+    """Move attempts that share their GPUs and had better be elsewhere, or of another size."""
+    for going in moves:
+        if going is not None:
+            stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
 
 
 def tell_out_of_service(placer: RegionAnswers, *, again: bool = False) -> None:
@@ -242,9 +243,8 @@ def turned(placer: RegionAnswers, event: m.AttemptSuspended | m.AttemptContinued
     if placer.held(event.job, event.epoch):
         placer.send(ids.QUEUE, event)
         if placer.sharing.is_due():
-            _rebalance(placer)
-        for going in placer.sharing.gives_way():
-            stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+            _go(placer, placer.sharing.moves())
+        _go(placer, placer.sharing.gives_way())
 
 
 def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
@@ -253,24 +253,22 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
     if allocation is None:
         return
     placer.send(ids.QUEUE, event)
-    other = placer.state.allocations.get(event.beside or allocation.paired or "")
+    other = placer.state.allocations.get(event.colocated_with or allocation.paired or "")
     gain = given(event.gain, None)
     if other is not None and gain is not None:
         placer.sharing.note_gain(allocation, other, gain)
-    if placer.columns.slices == 1 or (allocation.paired or "") == event.beside:
+    if not placer.sharing.in_turns or (allocation.paired or "") == event.colocated_with:
         return
-    placer.decide(PairedWith(event.job, event.beside))
-    if not event.beside and other is not None and other.hold is AllocationPhase.RUNNING:
+    placer.decide(PairedWith(event.job, event.colocated_with))
+    if not event.colocated_with and other is not None and other.hold is AllocationPhase.RUNNING:
         placer.sharing.note_parted(event.job, other.job)
         if not other.paired:  # both were told
-            _rebalance(placer)
+            _go(placer, placer.sharing.moves())
 
 
 def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
     """The speed of a gang alone on its GPUs: a gang slower than before its move goes back."""
-    going = placer.sharing.note_rate(event)
-    if going is not None:
-        stop(placer, going.allocation, Outcome.PREEMPTED, going.why, going.to)
+    _go(placer, (placer.sharing.note_rate(event),))
 
 
 def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, launch, stop
-from topmast.fast.region.facts import (
-    PlaceGivenUp,
-    SlotsTaken,
-)
+from topmast.fast.region.facts import PlaceGivenUp, SlotsTaken
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.plan import Plan, Victim
+from topmast.model.plan import Plan, Victim, needs_of
 from topmast.model.states import Outcome
 
 
@@ -78,11 +75,11 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
             continue  # gone by itself: its slots are free
         if held.epoch != victim.epoch or held.hold is AllocationPhase.STOPPING:
             return f"victim {victim.job} is another attempt or being stopped"
-        trial.give_back(held.plan.seats, held.needs(), held.plan.in_slice)
+        trial.release([held])
     for host in plan.hosts:
         if not placer.columns.take_work((host,), plan.in_slice):
             return f"host {host} takes no work"
-    needs = {g.name: g.resources for g in event.spec.groups}
+    needs = needs_of(event.spec.groups)
     trial.take(plan.seats, needs, plan.in_slice)
     for seat in plan.seats:
         if trial.overdrawn(seat, needs[seat.group], plan.in_slice):
@@ -99,6 +96,6 @@ def _no_place_is_left(placer: RegionAnswers, victims: Iterable[Victim], trial: O
         needs, to = held.needs(), victim.to
         trial.take(to.seats, needs, to.in_slice)
         there = placer.columns.take_work(to.hosts, to.in_slice)
-        if not there or any(trial.overdrawn(s, needs[s.group], to.in_slice) for s in to.seats):
+        if not there or trial.is_overdrawn(to.seats, needs, to.in_slice):
             return f"the place for {victim.job} is not free"
     return ""

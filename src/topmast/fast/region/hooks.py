@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.columns import Affinity
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import PendingReason
@@ -24,7 +25,12 @@ class Going(Struct, frozen=True):
 class SharingHooks:
     """What is asked and told where gangs may share GPUs. As it stands here, none does."""
 
-    def offer_beside(self, ask: PlacementRequest, job: str) -> m.Bid:
+    in_turns = False
+    """Whether gangs take turns on the same GPUs."""
+    affinity: Affinity | None = None
+    """Which of equally good GPUs a gang should have, where that is not all the same."""
+
+    def colocate(self, ask: PlacementRequest, job: str) -> m.Bid:
         """The place on the GPUs of another job."""
         return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
 

@@ -13,15 +13,10 @@ from topmast.fast.machine import Fact
 from topmast.fast.region import attempts, commits, hosts, questions
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.applying import APPLIERS
-from topmast.fast.region.facts import (
-    PlaceGivenUp,
-    SuspicionOver,
-)
-from topmast.fast.region.inventory.index import Pool
+from topmast.fast.region.facts import PlaceGivenUp, SuspicionOver
+from topmast.fast.region.hooks import SharingHooks
 from topmast.fast.region.timesharing.hooks import Sharing
 from topmast.model import messages as m
-from topmast.policies.base import RebalancePolicy, ScorePolicy
-from topmast.policies.options import Profile
 
 
 class RegionalPlacer(RegionAnswers):
@@ -30,17 +25,9 @@ class RegionalPlacer(RegionAnswers):
     It alone knows what lets gangs share GPUs, in turns or in pairs.
     """
 
-    def __init__(
-        self,
-        region: str,
-        profile: Profile,
-        score: ScorePolicy,
-        pool: Pool | None = None,
-        rebalance: RebalancePolicy | None = None,
-    ) -> None:
-        super().__init__(region, profile, score, pool, rebalance)
-        if profile.slices.layers > 1 or profile.shares.pairs:
-            self.sharing = Sharing(self)
+    def _hooks(self) -> SharingHooks:
+        shared = self.profile.slices.layers > 1 or self.profile.shares.pairs
+        return Sharing(self) if shared else SharingHooks()
 
     def _recovered(self, event: m.Recovered) -> None:
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""

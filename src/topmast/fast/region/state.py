@@ -64,7 +64,7 @@ class RegionState(EventMachine):
         self.preemption = profile.preemption
         """What may be stopped for a job."""
         self.rebalance = rebalance
-        self.sharing = SharingHooks()
+        self.sharing = self._hooks()
         """Takes part where gangs may share GPUs."""
         self.pool = pool or Pool()
         self.state = Books(RegionSpec(region, ()))
@@ -79,6 +79,10 @@ class RegionState(EventMachine):
         """What the queue was told: GPUs by model on hosts that take no work."""
         self.claims: dict[str, Allocation] = {}
         """Attempts with slots that their victims still hold."""
+
+    def _hooks(self) -> SharingHooks:
+        """None takes part, unless a subclass knows better."""
+        return SharingHooks()
 
     def search(self, now: float, ask: PlacementRequest | None = None) -> PreemptiveSearch:
         """A search over the region as it is, at the prices for one question or the usual ones."""
@@ -123,7 +127,7 @@ class RegionState(EventMachine):
     def held_gpus(self) -> float:
         """GPUs in attempts' hands, each counted once."""
         held = self.state.allocations.values()
-        return sum(a.plan.gpus_milli for a in held if not a.plan.beside) / MILLI
+        return sum(a.plan.gpus_milli for a in held if not a.plan.colocated_with) / MILLI
 
     def note_room(self) -> None:
         """Something held came free: the books are as they were, but not what others were told."""
@@ -138,6 +142,7 @@ class RegionState(EventMachine):
     def _columns_of(self, region: RegionSpec) -> Columns:
         columns = Columns(region, self.profile.slices.layers)
         columns.allocations, columns.closed = self.state.allocations, self.state.closed
+        columns.affinity = self.sharing.affinity
         stops = self.profile.preemption is not Preemption.NONE
         columns.watched = stops or self.profile.defragment
         return columns

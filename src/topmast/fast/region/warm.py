@@ -15,6 +15,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.branching import PREEMPT
 from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
+from topmast.fast.region.preemption.price import STOP
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.search import host_options
@@ -92,7 +93,7 @@ def _load_what_seldom_happens(
     index = index_of(columns)
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
-    terms = terms_of(index, ask, profile, profile.score, 0.0)
+    terms = terms_of(index, ask, profile, profile.score, 0.0, STOP)
     choices = choices_in(index, ask, (0,))
     question = question_of(index, ask, profile.score, choices, cost)
     branching = PlainPreemption(index, question, terms, choices)

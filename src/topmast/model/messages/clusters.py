@@ -29,7 +29,7 @@ class LaunchGang(Message, frozen=True):
     cluster: str
     seats: tuple[Seat, ...]
     time_left_s: float | None = None
-    beside: str | UnsetType = UNSET
+    colocated_with: str | UnsetType = field(name="beside", default=UNSET)
     """The job that runs on the same GPUs at the same time."""
 
 
@@ -87,7 +87,7 @@ class AttemptPacked(Message, frozen=True):
 
     job: str
     epoch: int
-    beside: str
+    colocated_with: str = field(name="beside")
     """That job; empty: it shares no longer."""
     why: str
     """The reason, in words."""

@@ -85,10 +85,9 @@ class FarEngine(Engine):
         super().__init_subclass__()
         if "launcher_type" in cls.__dict__:
             cls.options_type = cls.launcher_type.options_type
-            if cls.launcher_type.exact_gpus:
-                cls.capabilities = PROCESSES
-            else:
-                cls.capabilities = frozenset({Capability.IMAGES})
+            images = {Capability.IMAGES} if cls.launcher_type.images else frozenset()
+            processes = PROCESSES if cls.launcher_type.exact_gpus else frozenset()
+            cls.capabilities = processes | images
 
     def __init__(self, cluster: ClusterSpec, folder: Path, site: Site, options: FarOptions) -> None:
         super().__init__(cluster, folder.absolute(), site, options)
@@ -117,6 +116,7 @@ class FarEngine(Engine):
         self._facts.rewrite(self._protocol.attempts.facts())
         self._listen()
         self._launcher = self.launcher_type(self._cluster, self._identity.fleet, self._options)
+        self._launcher.open(self._url)
         self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix=f"calls of {self._cluster.name}")
         self._carry_out(self._protocol.recover(self._now()))
         for work in (self._run, self._look):
@@ -126,8 +126,8 @@ class FarEngine(Engine):
 
     def _listen(self) -> None:
         options = self._options
-        sock = bind(options.listen, self._folder / "port")
-        self._url = url_of(sock, options.listen, options.advertise)
+        sock = bind(options.listen, self._folder)
+        self._url = url_of(sock, options.advertise)
         today = datetime.datetime.fromtimestamp(self._site.clock.now(), datetime.UTC)
         certificate = None if self._url.startswith("unix:") else Certificate(self._folder, today)
         self._ca = "" if certificate is None else certificate.pem
@@ -162,6 +162,7 @@ class FarEngine(Engine):
 
     def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         self._hosts = {host.name: host for host in hosts}
+        self._launcher_().set_hosts(tuple(hosts))
         self._tell(e.SetHosts(tuple(self._hosts)))
 
     def admits(self, leader: int) -> bool:
@@ -363,7 +364,10 @@ class FarEngine(Engine):
                 return
             began_s = time.monotonic()
             try:
-                self._tell(e.Looked(began_s, launcher.list(), launcher.hosts()))
+                listed, hosts = launcher.list(), launcher.hosts()
+                silent = [host.name for host in hosts if not host.answers]
+                unlisted = tuple(silent) if launcher.lists_by_host else ()
+                self._tell(e.Looked(began_s, listed, hosts, unlisted))
             except Exception as error:
                 if not isinstance(error, Unreachable | Refused):
                     log.exception("launcher", cluster=self._cluster.name)

@@ -74,6 +74,8 @@ class Looked(Struct, frozen=True):
     """On the monotonic clock."""
     listed: tuple[Listed, ...]
     hosts: tuple[Host, ...]
+    unlisted: tuple[str, ...] = ()
+    """Hosts whose parts it does not show: nothing is known of them."""
 
 
 class LookFailed(Struct, frozen=True):

@@ -119,6 +119,8 @@ class Launcher(ABC):
     """Whether a part may have several hosts; if not, each host of an attempt is a part."""
     exact_gpus: ClassVar[bool]
     """Whether the runner says which GPUs a task uses; if not, the scheduler does."""
+    images: ClassVar[bool] = False
+    """Whether runners can be started in a container image."""
     lists_by_host: ClassVar[bool] = False
     """Whether `list` lacks the parts of hosts that did not answer it, as the next `hosts` tells: of
     these parts nothing is known. If not, a listing is of all hosts or none.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import socket
 import ssl
 import threading
@@ -31,6 +32,7 @@ LIVE_TIMEOUT_S = 3600
 """Between two requests of one connection: `Connections` has stricter limits of its own."""
 OPEN_S = 10.0
 UNIX = "unix:"
+SOCKET_PATH_BYTES = 107
 
 log = structlog.get_logger(__name__)
 
@@ -130,16 +132,17 @@ class Listener:
         return await self._handler(Call(part, name, query, body))
 
 
-def bind(listen: str, remembered: Path) -> socket.socket:
-    """The socket of ``ADDRESS:PORT`` or ``unix:/path``; port 0 takes that of the last time.
+def bind(listen: str, folder: Path) -> socket.socket:
+    """The socket of ``ADDRESS:PORT``, ``unix:/path``, or of ``unix:`` for one in ``folder``.
 
-    Raises Unavailable.
+    Port 0 takes that of the last time. Raises Unavailable.
     """
     try:
         if listen.startswith(UNIX):
-            return _bind_unix(Path(listen[len(UNIX) :]))
+            path = listen[len(UNIX) :]
+            return _bind_unix(Path(path) if path else _short(folder) / "home")
         address, _, port = listen.rpartition(":")
-        return _bind_port(address.strip("[]"), int(port), remembered)
+        return _bind_port(address.strip("[]"), int(port), folder / "port")
     except (OSError, ValueError) as error:
         raise Unavailable(f"option listen: cannot listen on {listen}: {error}") from None
 
@@ -151,6 +154,13 @@ def _bind_unix(path: Path) -> socket.socket:
     path.chmod(0o600)
     listener.listen(1024)
     return listener
+
+
+def _short(folder: Path) -> Path:
+    """A path of a folder, for this process, in which the name of a socket fits."""
+    if len(os.fsencode(folder)) + len("/home") <= SOCKET_PATH_BYTES:
+        return folder
+    return Path("/proc/self/fd") / str(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 def _bind_port(address: str, port: int, remembered: Path) -> socket.socket:
@@ -176,10 +186,10 @@ def _bind_port(address: str, port: int, remembered: Path) -> socket.socket:
     raise AssertionError
 
 
-def url_of(listener: socket.socket, listen: str, advertise: str) -> str:
+def url_of(listener: socket.socket, advertise: str) -> str:
     """How runners reach a listening socket."""
-    if listen.startswith(UNIX):
-        return listen
+    if listener.family == socket.AF_UNIX:
+        return f"{UNIX}{listener.getsockname()}"
     address, port = listener.getsockname()[:2]
     host = advertise or (socket.getfqdn() if address in ("0.0.0.0", "::") else address)  # noqa: S104
     host = f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host

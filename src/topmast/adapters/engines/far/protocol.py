@@ -286,6 +286,8 @@ class Protocol:
             by_name.setdefault(one.name, []).append(one)
         self._say(*self.hosts.look(event.hosts))
         for attempt, part in list(self.attempts.open_parts()):
+            if any(host in part.places for host in event.unlisted):
+                continue
             if event.began_s >= part.since_s and not part.submitting:
                 self._look_at(attempt, part, by_name.get(part.name, []))
             else:

@@ -43,6 +43,8 @@ from typing import Any, NoReturn
 
 MARK = "TOPMAST_TASK"
 """The variable by which processes of a task are known that lost their supervisor."""
+ADDRESS = "TOPMAST_ADDRESS"
+"""The variable in which a launcher may say how other hosts reach this one."""
 TURN_S = 0.5
 """How often keeper and caller look at each other at least."""
 RETRY_S = 0.05
@@ -608,7 +610,7 @@ class Home:
     def address(self) -> str:
         """Ours, on the way to home."""
         if self.ticket["url"].startswith("unix:"):
-            return "127.0.0.1"
+            return os.environ.get(ADDRESS, "127.0.0.1")
         self.line = self.line or self._connect()
         if self.line.sock is None:
             self.line.connect()

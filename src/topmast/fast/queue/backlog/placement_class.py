@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.hooks import Grant
 from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
-from topmast.model.job import Band, JobSpec, Topology, has_image
+from topmast.model.job import Band, JobSpec, Topology
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
 
@@ -106,7 +106,6 @@ def placement_key(
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
         wanted_of(spec),
-        has_image(spec),
         topology,
         spec.datasets,
         avoid_hosts,
@@ -120,9 +119,9 @@ def job_key(spec: JobSpec, placement: Key) -> Key:
     return (spec.tenant, spec.preemptible, placement)
 
 
-def beside_of(job_class: JobClass) -> str:
+def colocated_of(job_class: JobClass) -> str:
     """The job that shares its GPUs with a class's jobs in this round; empty: they share none."""
-    return job_class.grant.beside if job_class.grant is not None else ""
+    return job_class.grant.colocated_with if job_class.grant is not None else ""
 
 
 class PlacementClasses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topmast.fast.queue.backlog.blocked import Candidate
-from topmast.fast.queue.backlog.placement_class import Verdict, beside_of
+from topmast.fast.queue.backlog.placement_class import Verdict, colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision, earliest, no_region
 from topmast.fast.queue.cycle.pipeline import first_step
 from topmast.fast.queue.cycle.requests import put
@@ -28,7 +28,7 @@ OTHER_MODE = Verdict(PendingReason.WAITING_FOR_QUOTA)
 def try_admit(queue: QueueViews, candidate: Candidate) -> None:
     """Ask the regions about a candidate if it passes all checks; else block its class."""
     record, job_class = queue.jobs.records[candidate.job], queue.backlog.job_class(candidate.job)
-    decision = PendingDecision(candidate, queue.choices_of(job_class), beside_of(job_class))
+    decision = PendingDecision(candidate, queue.choices_of(job_class), colocated_of(job_class))
     for check in CHECKS:
         verdict = check(queue, record, decision)
         if verdict is None:
@@ -102,7 +102,7 @@ def no_room_for_class(
     queue: QueueViews, record: JobRecord, decision: PendingDecision
 ) -> Verdict | None:
     """The verdict on another job of its placement class holds for it."""
-    if decision.beside:
+    if decision.colocated_with:
         return None
     return verdict_of_class(queue, record, decision.candidate, decision.choices)
 
@@ -116,7 +116,7 @@ def far_from_data(
     """
     costs = decision.costs = decision.costs or queue.costs_of(record)
     decision.regions = [region for region, cost in costs.items() if cost.barred is None]
-    if decision.beside:
+    if decision.colocated_with:
         return _far_from_pair(queue, decision)
     if decision.regions:
         return None
@@ -128,14 +128,14 @@ def far_from_data(
 
 def _far_from_pair(queue: QueueViews, decision: PendingDecision) -> Verdict | None:
     """The other job of its pair has no place yet; then it is asked about again."""
-    other = queue.jobs.placed.get(decision.beside)
+    other = queue.jobs.placed.get(decision.colocated_with)
     there = None if other is None or other.plan is None else other.plan.region
     costs = decision.costs
     decision.regions = [r for r in decision.regions if r == there and not costs[r].missing]
     if decision.regions:
         return None
-    detail = f"it shares the GPUs of {decision.beside} in this round"
-    return Verdict(FULL, f"{detail}, and {decision.beside} is not placed yet")
+    detail = f"it shares the GPUs of {decision.colocated_with} in this round"
+    return Verdict(FULL, f"{detail}, and {decision.colocated_with} is not placed yet")
 
 
 Check = Callable[[QueueViews, JobRecord, PendingDecision], Verdict | None]

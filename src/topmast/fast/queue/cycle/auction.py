@@ -47,7 +47,7 @@ class PendingDecision(Struct, gc=False):
     candidate: Candidate
     by_mode: dict[bool, tuple[int, ...]]
     """By mode, the accelerators that its quota allows."""
-    beside: str = ""
+    colocated_with: str = ""
     """The job that it is to share GPUs with in this round."""
 
     # What the checks of `admission` find:
@@ -139,7 +139,7 @@ def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bo
     if bid is not None and bid.plan is plan and bid.kept:
         return Rule.KEPT_PLACE
     rule = RULE_OF.get(decision.phase_of(plan))
-    if rule is not None and (plan.victims or plan.beside):
+    if rule is not None and (plan.victims or plan.colocated_with):
         return rule
     if winner([plan, *others], elastic) is not plan:
         return Rule.HAS_DATA  # for nothing else passes over a better plan

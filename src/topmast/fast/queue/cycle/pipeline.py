@@ -110,7 +110,7 @@ def waits_near(queue: QueueViews, record: JobRecord, decision: PendingDecision) 
 
 
 def _is_alone(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
-    return not decision.beside
+    return not decision.colocated_with
 
 
 def _free(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:
@@ -129,11 +129,11 @@ def _best_with_data(queue: QueueViews, record: JobRecord, decision: PendingDecis
 
 
 def _is_paired(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
-    return bool(decision.beside)
+    return bool(decision.colocated_with)
 
 
 def _beside(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:
-    return Colocate(decision.beside)
+    return Colocate(decision.colocated_with)
 
 
 # --- near the data --------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _shrink(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> 
 
 def _may_preempt(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> bool:
     over_quota = decision.candidate.over_quota
-    alone = not decision.beside
+    alone = not decision.colocated_with
     return alone and may_preempt(queue, record, over_quota, decision.costs)
 
 
@@ -240,7 +240,7 @@ def may_preempt(
 
 def _is_full(queue: QueueViews, decision: PendingDecision) -> bool:
     """Whether a region was full, and one could be asked again that has the data."""
-    if decision.beside or not with_data(queue, decision.costs):
+    if decision.colocated_with or not with_data(queue, decision.costs):
         return False
     full = PendingReason.INSUFFICIENT_CAPACITY
     return any(bid.reason is full for bid in decision.bids.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from topmast.fast.queue.backlog.placement_class import beside_of
+from topmast.fast.queue.backlog.placement_class import colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.pipeline import (
     Step,
@@ -106,7 +106,7 @@ def _upcoming(
         if not choices or queue.data.catalogue.unknown(record.spec.datasets):
             continue
         costs = queue.costs_of(record)
-        decision = PendingDecision(candidate, {}, beside_of(job_class), choices, costs)
+        decision = PendingDecision(candidate, {}, colocated_of(job_class), choices, costs)
         request = request_of(queue, record, decision, first_step(queue, record, decision))
         if _is_alone(record, request):
             break

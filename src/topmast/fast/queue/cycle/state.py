@@ -153,7 +153,7 @@ class QueueState(EventMachine):
             hook.on_unbooked(record.id)
         if plan is not None:
             self.tenancy.unbook(record.spec.tenant, plan, record.over_quota)
-            record.plan, record.beside, record.decided = None, UNSET, UNSET
+            record.plan, record.colocated_with, record.decided = None, UNSET, UNSET
 
     # --- copies -----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.model.decided import Decided
 from topmast.model.job import MILLI, Band, JobSpec, speed_of_size
@@ -73,7 +73,7 @@ class JobRecord(Struct, gc=False):
     """How often it came back with another number of tasks."""
     extra_gpu_s: float = 0.0
     """What finished attempts took beyond the GPUs of its request."""
-    beside: str | UnsetType = UNSET
+    colocated_with: str | UnsetType = field(name="beside", default=UNSET)
     """The job that has the same GPUs at the same time."""
     size_cause: str | UnsetType = UNSET
     """Why it came back with another number of tasks last."""

@@ -60,8 +60,8 @@ def account_for(queue: QueueViews, own: RoundState, records: list[JobRecord]) ->
 
 def partner_of(queue: QueueViews, record: JobRecord) -> JobRecord | None:
     """The job that has the same GPUs now."""
-    other = queue.jobs.placed.get(record.beside) if record.beside else None
-    return other if other is not None and other.beside == record.id else None
+    other = queue.jobs.placed.get(record.colocated_with) if record.colocated_with else None
+    return other if other is not None and other.colocated_with == record.id else None
 
 
 def _pairs(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate]) -> Pairs | None:

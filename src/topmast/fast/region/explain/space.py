@@ -11,8 +11,10 @@ import numpy as np
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints, tasks_per_host
+from topmast.fast.region.inventory.leaving import Leaving
 from topmast.fast.region.search.packing import seat_gang
 from topmast.fast.region.search.search import Domain, choices_of, domains
+from topmast.model.bisection import fewest_that
 from topmast.model.job import Resources
 from topmast.model.plan import PlacementRequest
 
@@ -21,15 +23,10 @@ DOMAINS_SEATED = 8
 
 
 class Space:
-    """Columns, without some rows, and what each host could take of tasks seen before."""
+    """Columns, without hosts to avoid, and what each host could take of tasks seen before."""
 
-    def __init__(self, columns: Columns, without: Sequence[int] = ()) -> None:
-        if without:
-            available = columns.available.copy()
-            available[without] = False
-            columns = columns.trial()
-            columns.available = available
-        self.columns = columns
+    def __init__(self, columns: Columns, avoid_hosts: Sequence[str] = ()) -> None:
+        self.columns = columns.avoiding(avoid_hosts)
         self._room: dict[tuple[Resources, int], Ints] = {}
 
     def room(self, resources: Resources, choice: int) -> Ints:
@@ -57,35 +54,12 @@ class Space:
         return None
 
 
-def emptied(columns: Columns, ask: PlacementRequest) -> Space:
-    """The hosts that could ever run the gang, with nothing on them and all of them healthy."""
-    return Space(columns.empty(), columns.unfit(ask))
-
-
 def fewest_gone(
     columns: Columns, order: Sequence[Allocation], fits: Callable[[Columns], bool]
 ) -> int | None:
     """How many attempts must go, from the first on, until ``fits``; None if all are too few.
 
-    A bisection that gives back only the difference between two trials: O(attempts) givings back,
-    O(log attempts) trials.
+    O(attempts) givings back, O(log attempts) trials.
     """
-    if not order or not fits(without_attempts(columns, order)):
-        return None
-    low, high = 0, len(order)
-    while high - low > 1:
-        middle = (low + high) // 2
-        trial = without_attempts(columns, order[low:middle])
-        if fits(trial):
-            high = middle
-        else:
-            low, columns = middle, trial
-    return high
-
-
-def without_attempts(columns: Columns, gone: Sequence[Allocation]) -> Columns:
-    """The columns once some attempts have let go."""
-    trial = columns.trial()
-    for allocation in gone:
-        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
-    return trial
+    leaving = Leaving(columns, order)
+    return fewest_that(lambda count: fits(leaving.after(count)), len(order))

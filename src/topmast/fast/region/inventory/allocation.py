@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.job import Band, JobSpec, Resources
-from topmast.model.plan import Plan
+from topmast.model.plan import Plan, needs_of
 from topmast.model.states import Outcome
 
 
@@ -19,6 +19,10 @@ class AllocationPhase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
+"""In another phase an attempt is about to leave its slots, or has not got them yet."""
 
 
 class Allocation(Struct, gc=False):
@@ -51,7 +55,12 @@ class Allocation(Struct, gc=False):
 
     def needs(self) -> dict[str, Resources]:
         """Resources of a task by group name."""
-        return {group.name: group.resources for group in self.spec.groups}
+        return needs_of(self.spec.groups)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether it may be stopped for others, once it is old enough."""
+        return self.spec.preemptible and self.hold in GOING
 
     def kept_from_s(self) -> float | None:
         """Up to when its work is kept: the last checkpoint; None while it has not begun to run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +12,11 @@ from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of
+from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import MILLI
 
 SPARE = 256
 """Rows and entries to begin with."""
-
-
-class Part(Protocol):
-    """The hosts of one region, as far as entries need to know them (see `columns.Columns`)."""
-
-    region: str
-    gpus: I64
-    """(hosts)"""
-    first_row: int
-    """The number of the first host in the index."""
-
-    def find(self, host: str, time_slice: int) -> int | None:
-        """The row of a host in a slice."""
 
 
 class AllocationIndex:
@@ -49,7 +36,7 @@ class AllocationIndex:
         self._gone: I64 = np.zeros(SPARE, np.int64)
         """Room for the entries that an attempt gives back."""
 
-    def enter(self, columns: Part, region: int, allocation: Allocation) -> None:
+    def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
         row = self._new_row()
         key = (columns.region, allocation.job)
@@ -75,7 +62,7 @@ class AllocationIndex:
     def _refresh(self, row: int) -> None:
         holdings.refresh_all_of(*self.counted, *self.held, row)
 
-    def _entries(self, columns: Part, row: int, allocation: Allocation) -> list[int]:
+    def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
         """An entry for each host, followed by those of its shares."""
         needs = allocation.needs()
         mains: dict[int, int] = {}
@@ -132,10 +119,8 @@ class AllocationIndex:
         stopping = allocation.hold is AllocationPhase.STOPPING
         kept_s = allocation.kept_from_s()
         kept_s = np.inf if kept_s is None else kept_s
-        going = allocation.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
-        evictable = allocation.spec.preemptible and going
-        band, start_s = int(allocation.band), allocation.start_s
-        return evictable, band, start_s, expected_s, stopping, kept_s, weight_of(band)
+        band, start_s, may_stop = int(allocation.band), allocation.start_s, allocation.may_stop
+        return may_stop, band, start_s, expected_s, stopping, kept_s, weight_of(band)
 
     def _new_row(self) -> int:
         if not self._free_rows:

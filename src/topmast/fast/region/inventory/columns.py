@@ -12,7 +12,7 @@ no other attempt can take it when it comes free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 import numpy as np
@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
-from topmast.model.engines import Capability
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
-from topmast.model.plan import PlacementRequest, Seat
+from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 
@@ -66,12 +65,78 @@ class CountsOfPool(Protocol):
         """The counts of all of them; made anew after a change of configuration."""
 
 
-class Columns:
+class Affinity(Protocol):
+    """Which of equally good GPUs a gang should have (see timesharing.slot_affinity)."""
+
+    def host(self, columns: Columns, alike: Bools, row: int, count: int) -> int:
+        """One of ``alike`` hosts for a gang with so many GPUs; ``row`` if it is all the same."""
+
+    def slots(self, columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
+        """As many free slots of a host as ``lowest``."""
+
+
+class Amounts:
+    """What is free on hosts, from which seats are taken."""
+
+    def slots(self, row: int) -> Ints:
+        """The free thousandths of the GPUs of one host."""
+        raise NotImplementedError
+
+    def _other_than_gpus(self, row: int) -> tuple[float, float]:
+        """Free CPUs and memory of a host."""
+        raise NotImplementedError
+
+    def row(self, host: str, time_slice: int) -> int:
+        """The row of a host in a slice."""
+        raise NotImplementedError
+
+    def _move(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
+    ) -> None:
+        raise NotImplementedError
+
+    def take(self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0) -> None:
+        """Subtract what the seats hold in a slice; ``needs`` by group name. O(slots held)."""
+        self._move(seats, needs, time_slice, -1)
+
+    def give_back(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0
+    ) -> None:
+        """Add what the seats held in a slice. O(slots held)."""
+        self._move(seats, needs, time_slice, +1)
+
+    def release(self, gone: Iterable[Allocation]) -> Self:
+        """Give back what attempts hold; returns itself. O(slots held)."""
+        for allocation in gone:
+            self.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
+        return self
+
+    def is_overdrawn(
+        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0
+    ) -> bool:
+        """Whether more is taken than is there, of what any of the seats uses. O(their slots)."""
+        return any(self.overdrawn(seat, needs[seat.group], time_slice) for seat in seats)
+
+    def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
+        """Whether more is taken than is there, of what the seat uses. O(slots of the seat)."""
+        row = self.row(seat.host, time_slice)
+        free, (cpus, memory) = self.slots(row), self._other_than_gpus(row)
+        return (
+            any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
+            or (needs.cpus > 0 and cpus < 0)
+            or (needs.memory_bytes > 0 and memory < 0)
+        )
+
+
+class Columns(Amounts):
     """Arrays over the hosts of a region, ordered by slice, then as its configuration has them.
 
     ``domain[level]`` (5 x hosts) numbers the host's domain at each level; ``free_milli`` (slots)
     holds every GPU of every host, host h owning ``free_milli[offset[h]:offset[h + 1]]``.
     """
+
+    affinity: Affinity | None = None
+    """What chooses among equally good GPUs; None: the first are taken."""
 
     def __init__(self, region: RegionSpec, slices: int = 1) -> None:
         """``slices``: how often each host stands here, once for every time slice."""
@@ -107,8 +172,8 @@ class Columns:
         self.parts = [(name, number) for name in sorted(self.clusters) for number in range(slices)]
         """Each cluster in each slice, in the order of the index."""
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
-        self.free_cpus, self.free_memory = self.cpus.copy(), self.memory.copy()
-        self.unable = self._unable(region)
+        self.free_cpus = self.cpus.copy()
+        self.free_memory = self.memory.copy()
         self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
         self.sections = Sections(
@@ -159,14 +224,6 @@ class Columns:
                 domain[level, i] = numbers.setdefault(key, len(numbers))
         return domain
 
-    def _unable(self, region: RegionSpec) -> dict[Capability, list[int]]:
-        """By capability, the rows of the hosts of clusters without it."""
-        found: dict[Capability, list[int]] = {}
-        for capability in Capability:
-            names = {c.name for c in region.clusters if not c.can(capability)}
-            found[capability] = [i for i, name in enumerate(self.cluster_of) if name in names]
-        return found
-
     def known(self, host: str) -> HostSpec:
         """A host as the fleet file has it, with all of its memory."""
         return self._known[self.index[host]]
@@ -179,14 +236,6 @@ class Columns:
         """The rows of these hosts in every slice, of those that are there. O(hosts x slices)."""
         known = [self.index[host] for host in hosts if host in self.index]
         return [row + number * self.places for row in known for number in range(self.slices)]
-
-    def unfit(self, ask: PlacementRequest) -> list[int]:
-        """The rows of hosts in clusters with an engine that cannot run the gang. O(these)."""
-        return [row for capability in ask.needs for row in self.unable[capability]]
-
-    def excluded(self, ask: PlacementRequest) -> list[int]:
-        """The rows of hosts that the gang avoids, and of those that cannot run it. O(these)."""
-        return self.rows_of(ask.avoid_hosts) + self.unfit(ask)
 
     def row(self, host: str, time_slice: int) -> int:
         """The row of a host in a slice."""
@@ -221,16 +270,6 @@ class Columns:
                 self.available[row] = state is HostState.HEALTHY
         if state is HostState.HEALTHY:
             self.grown[self.cluster_of[self.index[host]]] = None
-
-    def take(self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0) -> None:
-        """Subtract what the seats hold in a slice; ``needs`` by group name. O(slots held)."""
-        self._move(seats, needs, time_slice, -1)
-
-    def give_back(
-        self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int = 0
-    ) -> None:
-        """Add what the seats held in a slice. O(slots held)."""
-        self._move(seats, needs, time_slice, +1)
 
     def hold(self, allocation: Allocation) -> None:
         """An attempt takes its seats; it is in ``allocations`` already. O(slots of its hosts)."""
@@ -290,22 +329,15 @@ class Columns:
             rows[row] = None
         return list(rows)
 
-    def overdrawn(self, seat: Seat, needs: Resources, time_slice: int = 0) -> bool:
-        """Whether more is taken than is there, of what the seat uses. O(slots of the seat)."""
-        row = self.row(seat.host, time_slice)
-        free = self.slots(row)
-        return (
-            any(slot >= len(free) or free[slot] < 0 for slot in seat.slots)
-            or (needs.cpus > 0 and bool(self.free_cpus[row] < 0))
-            or (needs.memory_bytes > 0 and bool(self.free_memory[row] < 0))
-        )
+    def _other_than_gpus(self, row: int) -> tuple[float, float]:
+        return float(self.free_cpus[row]), float(self.free_memory[row])
 
     def free_gpus_milli(self, rows: Ints) -> int:
         """Thousandths held in no slice, on hosts that take work; ``rows``: of the first slice."""
         return int(self.unheld_by_host()[rows][self.available[rows]].sum())
 
     def slots(self, row: int) -> Ints:
-        """A view of the free thousandths of one host."""
+        """A view of the free thousandths of the GPUs of one host."""
         return self.free_milli[self._first_slot[row] : self._first_slot[row + 1]]
 
     def whole_free(self) -> Ints:
@@ -327,29 +359,42 @@ class Columns:
 
     def empty(self) -> Columns:
         """The same hosts with nothing allocated and all of them healthy."""
-        twin = self._twin()
-        twin.free_milli = np.full_like(self.free_milli, MILLI)
-        twin.free_cpus = self.cpus.copy()
-        twin.free_memory = self.memory.copy()
-        twin.available = np.ones(len(self.hosts), dtype=np.bool_)
-        return twin
+        copy = self._copy()
+        copy.free_milli = np.full_like(self.free_milli, MILLI)
+        copy.free_cpus = self.cpus.copy()
+        copy.free_memory = self.memory.copy()
+        copy.available = np.ones(len(self.hosts), dtype=np.bool_)
+        return copy
 
     def trial(self) -> Columns:
         """A copy with free amounts of its own."""
-        twin = self._twin()
-        twin.free_milli = self.free_milli.copy()
-        twin.free_cpus = self.free_cpus.copy()
-        twin.free_memory = self.free_memory.copy()
-        twin.available = self.available.copy()
-        return twin
+        copy = self._copy()
+        copy.free_milli = self.free_milli.copy()
+        copy.free_cpus = self.free_cpus.copy()
+        copy.free_memory = self.free_memory.copy()
+        copy.available = self.available.copy()
+        return copy
 
-    def _twin(self) -> Columns:
+    def without(self, gone: Iterable[Allocation]) -> Columns:
+        """A copy once some attempts are gone. O(slots)."""
+        return self.trial().release(gone)
+
+    def avoiding(self, hosts: Iterable[str]) -> Columns:
+        """The columns with some hosts out of service; itself for none. O(slots)."""
+        rows = self.rows_of(hosts)
+        if not rows:
+            return self
+        copy = self.trial()
+        copy.available[rows] = False
+        return copy
+
+    def _copy(self) -> Columns:
         """The same hosts, in no pool."""
-        twin = Columns.__new__(Columns)
-        twin.__dict__.update(self.__dict__)
-        twin.pool, twin.counts, twin.first_row = None, None, 0
-        twin.allocations = {}
-        return twin
+        copy = Columns.__new__(Columns)
+        copy.__dict__.update(self.__dict__)
+        copy.pool, copy.counts, copy.first_row = None, None, 0
+        copy.allocations = {}
+        return copy
 
 
 def _ints(values: Ints) -> list[int]:

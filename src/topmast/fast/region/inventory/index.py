@@ -18,7 +18,6 @@ from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of, recount
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Band
-from topmast.model.plan import PlacementRequest
 
 Workspace = TypeVar("Workspace")
 
@@ -55,7 +54,8 @@ class Index:
     def __init__(self, parts: Sequence[Columns]) -> None:
         self.parts = list(parts)
         self.part_of = {p.region: p for p in parts}
-        sizes = np.stack([_joined([of(p) for p in parts], np.float64) for of in (_cpus, _memory)])
+        amounts = ([p.cpus for p in parts], [p.memory for p in parts])
+        sizes = np.stack([_joined(each, np.float64) for each in amounts])
         self.sizes = np.where(np.isfinite(sizes), sizes, 0.0)
         """(2 x H) CPUs and bytes of memory; 0 without a limit."""
         self._workspaces: dict[type[Any], Any] = {}
@@ -121,11 +121,11 @@ class Index:
         a = self.arrays
         return a.members[a.member_start[section] : a.member_start[section + 1]]
 
-    def excluded(self, ask: PlacementRequest) -> list[int]:
-        """The rows that the gang may not use, as `Columns.excluded`. O(names * regions + these)."""
-        if not ask.avoid_hosts and not ask.needs:
+    def rows_of(self, hosts: Sequence[str]) -> list[int]:
+        """The rows of these hosts, in every slice. O(names * regions)."""
+        if not hosts:
             return []  # as for most jobs: not one look for each region
-        return [p.first_row + row for p in self.parts for row in p.excluded(ask)]
+        return [p.first_row + row for p in self.parts for row in p.rows_of(hosts)]
 
     def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:
         models = _joined([p.models for p in self.parts], object)
@@ -209,14 +209,6 @@ def index_of(columns: Columns) -> Index:
     found = columns.counts or Index([columns]) if columns.pool is None else columns.pool.index()
     assert isinstance(found, Index)
     return found
-
-
-def _cpus(columns: Columns) -> NDArray[np.float64]:
-    return columns.cpus
-
-
-def _memory(columns: Columns) -> NDArray[np.float64]:
-    return columns.memory
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:

@@ -11,17 +11,17 @@ from topmast.model.plan import Plan, Seat
 
 def to_internal(plan: Plan) -> Plan:
     """A plan as the region keeps it. O(seats); the same plan for one that is no secondary's."""
-    return _with_milli(plan, 0) if plan.beside else plan
+    return _with_milli(plan, 0) if plan.colocated_with else plan
 
 
 def to_external(plan: Plan) -> Plan:
     """A plan as it leaves the region. O(seats)."""
-    return _with_milli(plan, MILLI) if plan.beside else plan
+    return _with_milli(plan, MILLI) if plan.colocated_with else plan
 
 
 def bid_to_external(bid: m.Bid) -> m.Bid:
     """A bid as it leaves the region."""
-    if bid.plan is None or not bid.plan.beside:
+    if bid.plan is None or not bid.plan.colocated_with:
         return bid
     return replace(bid, plan=to_external(bid.plan))
 

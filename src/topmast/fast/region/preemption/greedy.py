@@ -8,7 +8,7 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.search.packing import seat_gang
 from topmast.model.bisection import fewest_with
-from topmast.model.plan import GroupRequest, Seat, Victim
+from topmast.model.plan import GroupRequest, Seat, Victim, needs_of
 
 SPARED_ANEW = 32
 """For so many of a set of victims the gang is seated once more, to see whether they could stay."""
@@ -50,7 +50,7 @@ class Chooser:
         here = self._in_order(rows)
 
         def seats_without(count: int) -> tuple[Seat, ...] | None:
-            return seat_gang(self._cleared(here[:count]), rows, groups, choice)
+            return seat_gang(self._without(here[:count]), rows, groups, choice)
 
         seats = seats_without(0)
         if seats is not None:
@@ -77,12 +77,8 @@ class Chooser:
             ),
         )
 
-    def _cleared(self, gone: Sequence[int]) -> Columns:
-        trial = self.columns.trial()
-        for number in gone:
-            victim = self.victims[number]
-            trial.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
-        return trial
+    def _without(self, gone: Sequence[int]) -> Columns:
+        return self.columns.without(self.victims[number] for number in gone)
 
     def _spare(
         self,
@@ -93,21 +89,21 @@ class Chooser:
         choice: int,
     ) -> tuple[list[int], tuple[Seat, ...]]:
         """Spare unused victims; of the others, try the dearest with the gang seated anew."""
-        trial = self._cleared(gone)
+        trial = self._without(gone)
         at = int(rows[0]) // trial.places
-        trial.take(seats, {group.name: group.resources for group in groups}, at)
+        trial.take(seats, needs_of(groups), at)
         for number in sorted(gone, key=lambda n: (-self.cost[n], n)):
             needs = self.victims[number].needs()
             held, own = self.victims[number].plan.seats, self.victims[number].plan.in_slice
             trial.take(held, needs, own)
             here = [seat for seat in held if trial.find(seat.host, own) is not None]
-            if any(trial.overdrawn(seat, needs[seat.group], own) for seat in here):
+            if trial.is_overdrawn(here, needs, own):
                 trial.give_back(held, needs, own)
             else:
                 gone = [other for other in gone if other != number]
         for number in sorted(gone, key=lambda n: (-self.cost[n], n))[:SPARED_ANEW]:
             fewer = [other for other in gone if other != number]
-            anew = seat_gang(self._cleared(fewer), rows, groups, choice)
+            anew = seat_gang(self._without(fewer), rows, groups, choice)
             if anew is not None:
                 gone, seats = fewer, anew
         return gone, seats

@@ -6,7 +6,7 @@ each of the hosts pays an equal part of the price.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -28,7 +28,6 @@ from topmast.fast.region.search import host_options, mixed_kernels
 from topmast.fast.region.search.host_options import Kinds
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.mixed import (
-    Placed,
     Question,
     everywhere,
     holds,
@@ -37,11 +36,12 @@ from topmast.fast.region.search.mixed import (
     placed,
     tasks_on,
 )
+from topmast.fast.region.search.packing import Seated
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.policies.options import ScoreWeights
 
-PlanOf = Callable[[Placed, Overlay, list[Allocation]], Plan]
+PlanOf = Callable[[Seated, Overlay, list[Allocation]], Plan]
 """The plan for seats, on hosts from which the victims are gone, with its score."""
 
 
@@ -55,7 +55,7 @@ class Attempts(Struct, frozen=True):
     """(entries)"""
 
 
-class Seated(Struct, frozen=True):
+class Cheapest(Struct, frozen=True):
     """The least cost of a node, and which tasks and victims on which hosts it takes."""
 
     cost: float
@@ -190,7 +190,7 @@ class MixedPreemption:
         branch = None if agreed else self._contested(domain, seated)
         return Offer(bound, plan.score, branch, lambda: plan)
 
-    def _seat(self, domain: Domain, prices: Prices) -> Seated:
+    def _seat(self, domain: Domain, prices: Prices) -> Cheapest:
         kinds, seen = self._kinds(domain.hosts, prices)
         of_host = kinds.of_host[domain.choice]
         useful = domain.hosts[of_host[domain.hosts] >= 0]
@@ -204,9 +204,9 @@ class MixedPreemption:
             entries = seen.entry[seen.entry_start[at[host]] :]
             taken = [int(entries[i]) for i in range(mask.bit_length()) if mask >> i & 1]
             gone += [(int(self.attempts.held.attempt[entry]), host) for entry in taken]
-        return Seated(float(cost), useful, tasks, gone)
+        return Cheapest(float(cost), useful, tasks, gone)
 
-    def _contested(self, domain: Domain, seated: Seated) -> int | None:
+    def _contested(self, domain: Domain, seated: Cheapest) -> int | None:
         """The open victim of which most was not paid: it is wanted on some of its hosts alone."""
         wanted: dict[int, int] = {}
         for attempt, _ in seated.gone:
@@ -221,7 +221,7 @@ class MixedPreemption:
                 worst = (unpaid, attempt)
         return None if worst is None else worst[1]
 
-    def _priced(self, domain: Domain, going: list[int], seated: Seated, prices: Prices) -> Plan:
+    def _priced(self, domain: Domain, going: list[int], seated: Cheapest, prices: Prices) -> Plan:
         """The plan without all that a seating wants gone, except attempts that it does not need."""
         chosen = {attempt for attempt, _ in seated.gone}
         chosen |= set(going)
@@ -229,17 +229,15 @@ class MixedPreemption:
         if chosen & shared:
             chosen = self._needed(domain.choice, chosen, seated)
         victims = [self.attempts.victims[n] for n in sorted(chosen)]
-        free = Overlay(self.columns)
-        for victim in victims:
-            free.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
+        free = Overlay(self.columns, victims)
         choice, hosts, tasks = domain.choice, seated.hosts, seated.tasks
         return self.plan_of(placed(free, self.ask, self.q, choice, hosts, tasks), free, victims)
 
-    def _needed(self, choice: int, chosen: set[int], seated: Seated) -> set[int]:
+    def _needed(self, choice: int, chosen: set[int], seated: Cheapest) -> set[int]:
         """Spare the victims without which the tasks fit on their hosts too, dearest first."""
         for attempt in sorted(chosen, key=lambda n: (-self.attempts.prices[n], n)):
             fewer = [self.attempts.victims[n] for n in sorted(chosen - {attempt})]
-            free = hosts_of(without(self.columns, fewer), self.ask)
+            free = hosts_of(self.columns.without(fewer), self.ask)
             if holds(free, self.q.gang, choice, seated.hosts, seated.tasks):
                 chosen = chosen - {attempt}
         return chosen
@@ -247,16 +245,6 @@ class MixedPreemption:
 
 def _equal(one: Prices, other: Prices) -> bool:
     return bool((one.price == other.price).all() and (one.own == other.own).all())
-
-
-def without(columns: Columns, victims: Sequence[Allocation]) -> Columns:
-    """The columns once some attempts are gone. O(slots)."""
-    if not victims:
-        return columns
-    trial = columns.trial()
-    for victim in victims:
-        trial.give_back(victim.plan.seats, victim.needs(), victim.plan.in_slice)
-    return trial
 
 
 def attempts_of(columns: Columns, victims: list[Allocation], costs: list[float]) -> Attempts:

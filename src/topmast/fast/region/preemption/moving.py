@@ -20,20 +20,19 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import plain
-from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import choices_of
-from topmast.model.job import MILLI, Accelerator, Resources, has_image
-from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat
+from topmast.model.job import MILLI, Accelerator, Resources
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat, needs_of
 from topmast.policies.options import Profile
 
 SETS_TRIED = 16
 """Sets of movers to seek places for, each the cheapest without those that found none before."""
 SINGLES_TRIED = 64
 """Attempts of which each is tried as the only mover, the cheapest first."""
-GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 
 
 class Departure(Struct, frozen=True):
@@ -102,8 +101,7 @@ def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
     return [
         a
         for a in search.allocations.values()
-        if a.spec.preemptible
-        and a.hold in GOING
+        if a.may_stop
         and a.start_s + profile.min_runtime_s <= now
         and cost_gpu_s(a, profile, now) * profile.defragment_gain < worth_gpu_s
         and is_whole(search.columns, a)
@@ -124,9 +122,7 @@ def _may_make_room(columns: Columns, ask: PlacementRequest, allocation: Allocati
     needs = ask.groups[0].resources
     if not compiled.is_plain(ask) or needs.cpus > 0 or needs.memory_bytes > 0:
         return True
-    overlay = Overlay(columns)
-    plan = allocation.plan
-    overlay.give_back(plan.seats, allocation.needs(), plan.in_slice)
+    overlay, plan = Overlay(columns, [allocation]), allocation.plan
     for host in plan.hosts:
         row = columns.row(host, plan.in_slice)
         before = int((columns.slots(row) == MILLI).sum())
@@ -166,9 +162,9 @@ def _cleared(
         apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
         return apart.best(stopping).plan
     index, weights = index_of(columns), profile.score
-    costs = compiled.costs_in(columns, ask, weights, None, profile.slices.price)
+    costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
     found = plain.cheapest(
-        index, stopping, profile, weights, choices_of(ask), costs, search.now, flat=False
+        index, stopping, profile, weights, choices_of(ask), costs, search.now, MOVE
     )
     return None if found is None else search.plan_without(ask, index, found)
 
@@ -179,8 +175,7 @@ def _with_places(
     """The plan with a place for each that moves, the largest first; or the job that finds none."""
     profile, now = search.profile, search.now
     trial = search.columns.trial()
-    needs = {group.name: group.resources for group in ask.groups}
-    trial.take(cleared.seats, needs, cleared.in_slice)
+    trial.take(cleared.seats, needs_of(ask.groups), cleared.in_slice)
     moves, change = [], 0.0
     for victim in sorted(cleared.victims, key=lambda v: size_of(search.allocations[v.job])):
         allocation = search.allocations[victim.job]
@@ -237,9 +232,7 @@ def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
         for g in allocation.spec.groups
     )
     spec = allocation.spec
-    return PlacementRequest(
-        allocation.job, groups, spec.topology, allocation.band, image=has_image(spec)
-    )
+    return PlacementRequest(allocation.job, groups, spec.topology, allocation.band)
 
 
 def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat) -> Resources:
@@ -254,9 +247,8 @@ def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat
 
 def _score_now(search: PreemptiveSearch, allocation: Allocation) -> float:
     """The score of the place that an attempt has, as `place_for` would see it."""
-    there = search.columns.trial()
+    there = Overlay(search.columns, [allocation])
     ask, plan = as_it_runs(search.columns, allocation), allocation.plan
-    there.give_back(plan.seats, allocation.needs(), plan.in_slice)
     weights, level, at = search.profile.score, plan.level, plan.in_slice
     terms = score_terms(ask, weights, there, plan.seats, level, 0, 0.0, at)
     return total(terms)
@@ -278,7 +270,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
         why = _stays(allocation)
         to = None
         if not why:
-            trial = trial or _without_hosts(search.columns, emptied)
+            trial = trial or search.columns.trial().avoiding(sorted(emptied))
             to = place_for(search, trial, allocation)
             if to is None:
                 why = f"no other hosts in region {search.region} have room for it now"
@@ -289,10 +281,10 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
                 job=allocation.job,
                 epoch=allocation.epoch,
                 hosts=allocation.plan.hosts,
-                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, whatever_band=True),
+                cost_gpu_s=cost_gpu_s(allocation, search.profile, search.now, STOP_OUTRANKED),
                 to=to,
                 why=why,
-                may_stop=allocation.spec.preemptible and allocation.hold in GOING,
+                may_stop=allocation.may_stop,
             )
         )
     return tuple(found)
@@ -307,10 +299,3 @@ def _stays(allocation: Allocation) -> str:
     if allocation.hold is AllocationPhase.CLAIMED:
         return "it has not started, so it goes back to the queue"
     return ""
-
-
-def _without_hosts(columns: Columns, hosts: set[str]) -> Columns:
-    """A copy of the columns with these hosts out of service."""
-    trial = columns.trial()
-    trial.available[columns.rows_of(sorted(hosts))] = False
-    return trial

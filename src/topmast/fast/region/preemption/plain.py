@@ -26,7 +26,7 @@ from topmast.fast.region.preemption.branching import (
     Offer,
 )
 from topmast.fast.region.preemption.host_offers import OPEN_LIMIT, Scratch
-from topmast.fast.region.preemption.price import Terms, price_of
+from topmast.fast.region.preemption.price import STOP, Terms, price_of
 from topmast.fast.region.search.compiled import Choice, choices_in, question_of
 from topmast.fast.region.search.kernels import EPSILON, NOWHERE, Question
 from topmast.model.job import Band
@@ -52,20 +52,16 @@ def cheapest(
     allowed: tuple[int, ...],
     cluster_cost: Floats,
     now: float,
-    *,
-    flat: bool = True,
+    may: int,
 ) -> Cleared | None:
-    """The place of least score, victims included, in all clusters of finite cost (C).
-
-    ``flat``: the outranked count as if they were of the lowest band, where some are named.
-    """
+    """The place of least score, victims included, in all clusters of finite cost (C)."""
     if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
         return None
     choices = choices_in(index, ask, allowed)
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    terms = terms_of(index, ask, profile, weights, now, flat=flat)
+    terms = terms_of(index, ask, profile, weights, now, may)
     return PlainPreemption(index, question, terms, choices).best()
 
 
@@ -75,26 +71,22 @@ def terms_of(
     profile: Profile,
     weights: ScoreWeights,
     now: float,
-    *,
-    flat: bool = True,
+    may: int,
 ) -> Terms:
     """On which terms attempts may be stopped for this gang."""
     usable = index.arrays.available
-    excluded = index.excluded(ask)
-    if excluded:
+    if ask.avoid_hosts:
         usable = usable.copy()
-        usable[excluded] = False
-    by_name = ask.outranked is not None
+        usable[index.rows_of(ask.avoid_hosts)] = False
     needs = ask.groups[0].resources
     return Terms(
-        threshold=len(THRESHOLDS) - 1 if by_name else threshold_of(ask.band),
+        threshold=threshold_of(ask.band) if may == STOP else len(THRESHOLDS) - 1,
         now=now,
         min_runtime_s=profile.min_runtime_s,
         restart_s=profile.restart_cost_s,
         per_gpu_s=points(1.0, weights.preemption),
-        by_name=by_name,
+        may=may,
         named=index.holders.named(ask.outranked or ()),
-        flat=flat and by_name,
         usable=usable,
         cpus=cpus_of(needs),
         memory=float(needs.memory_bytes),

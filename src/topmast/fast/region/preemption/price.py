@@ -14,13 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.preemption_cost import stop_cost_gpu_s, weight_of
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
 from topmast.fast.region.inventory.arrays import MILLI
 from topmast.fast.region.search.kernels import INFINITE
 from topmast.jit import inner, kernel
 from topmast.model.job import Band
+from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile
+
+STOP, STOP_OUTRANKED, MOVE = range(3)
+"""What may happen to attempts for a gang. Those of lower bands are stopped, at prices that rise
+with the band; or those named are stopped, at one price for all bands; or those named are moved, at
+prices that rise with the band."""
 
 # --- in Python ------------------------------------------------------------------------------------
 
@@ -32,7 +38,7 @@ def eligible_victims(
     now: float,
     outranked: Sequence[str] | None = None,
 ) -> list[Allocation]:
-    """Running attempts, preemptible and old enough, of a lower effective band. O(attempts).
+    """Running attempts that may be stopped and are old enough: of a lower effective band. O(A).
 
     ``outranked``: of these jobs instead, whatever their bands.
     """
@@ -41,17 +47,19 @@ def eligible_victims(
         a
         for a in allocations.values()
         if (a.band < band if outranked is None else a.job in named)
-        and a.spec.preemptible
-        and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
+        and a.may_stop
         and a.start_s + profile.min_runtime_s <= now
     ]
 
 
-def cost_gpu_s(
-    allocation: Allocation, profile: Profile, now: float, whatever_band: bool = False
-) -> float:
-    """What stopping an attempt costs; ``whatever_band``: as if it were of the lowest."""
-    weight = weight_of(0 if whatever_band else int(allocation.band))
+def may_of(ask: PlacementRequest) -> int:
+    """What a request that may stop jobs allows."""
+    return STOP if ask.outranked is None else STOP_OUTRANKED
+
+
+def cost_gpu_s(allocation: Allocation, profile: Profile, now: float, may: int = STOP) -> float:
+    """What it costs that an attempt stops, for good or to move."""
+    weight = weight_of(0 if may == STOP_OUTRANKED else int(allocation.band))
     gpus = allocation.plan.gpus_milli / MILLI
     return stop_cost_gpu_s(weight, allocation.lost_s(now), profile.restart_cost_s, gpus)
 
@@ -73,11 +81,10 @@ class Terms(NamedTuple):
     restart_s: float
     per_gpu_s: float
     """Points of a GPU-second lost."""
-    by_name: bool
-    """Whether only those ``named`` (A) may be stopped, whatever their bands."""
+    may: int
+    """STOP, STOP_OUTRANKED or MOVE."""
     named: NDArray[np.bool_]
-    flat: bool
-    """Whether all count as if they were of the lowest band."""
+    """(A) unless `STOP`: the only ones."""
     usable: NDArray[np.bool_]
     """(H) hosts that may be used."""
     cpus: float
@@ -92,12 +99,12 @@ def price_of(h: AllocationTable, p: Terms, v: int) -> float:
     """The points that stopping an attempt costs; infinite if it may not be stopped."""
     if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:
         return INFINITE
-    if p.by_name:
+    if p.may != STOP:
         if not p.named[v]:
             return INFINITE
     elif h.attempts[v].band >= THRESHOLDS[p.threshold]:
         return INFINITE
-    weight = 1.0 if p.flat else h.attempts[v].weight
+    weight = 1.0 if p.may == STOP_OUTRANKED else h.attempts[v].weight
     lost_s = max(0.0, p.now - h.attempts[v].kept_s)
     gpus = h.attempts[v].gpus
     price: float = p.per_gpu_s * _stop_cost_gpu_s(weight, lost_s, p.restart_s, gpus)
@@ -108,7 +115,7 @@ def price_of(h: AllocationTable, p: Terms, v: int) -> float:
 def floor_of(h: AllocationTable, p: Terms, host: int, gpus: int) -> float:
     """A price that freeing so many more GPUs on the host cannot be below. O(1)."""
     lightest = h.hosts[host].lightest
-    if p.flat:
+    if p.may == STOP_OUTRANKED:
         lightest /= HEAVIEST  # an attempt may weigh so much less than it would by its band
     if lightest == np.inf:
         return INFINITE
@@ -122,7 +129,9 @@ def rate_of(h: AllocationTable, p: Terms, host: int) -> float:
     weight = h.hosts[host].weight
     if weight == np.inf:
         return INFINITE
-    return _least_price(h, p, host, min(1.0, weight) if p.flat else weight, 1.0)
+    if p.may == STOP_OUTRANKED:
+        weight = min(1.0, weight)
+    return _least_price(h, p, host, weight, 1.0)
 
 
 @inner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
@@ -11,9 +11,9 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import mixed as displacement
 from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.greedy import Chooser
-from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
+from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
 from topmast.fast.region.search import compiled, mixed
-from topmast.fast.region.search.packing import capacity_by_group
+from topmast.fast.region.search.packing import Seated, capacity_by_group
 from topmast.fast.region.search.scoring import (
     choice_cost,
     fixed_cost,
@@ -46,14 +46,11 @@ class PreemptiveSearch(Search):
         return self.columns.allocations is self.allocations
 
     def _cheapest(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        index, weights, costs = (
-            index_of(self.columns),
-            self.profile.score,
-            self._costs(ask, cluster),
-        )
+        index, costs = index_of(self.columns), self._costs(ask, cluster)
         cleared = plain.cheapest(
-            index, ask, self.profile, weights, choices_of(ask), costs, self.now
-        )
+            index, ask, self.profile, self.profile.score, choices_of(ask), costs, self.now,
+            may_of(ask),
+        )  # fmt: skip
         if cleared is not None:
             yield self.plan_without(ask, index, cleared)
 
@@ -61,21 +58,14 @@ class PreemptiveSearch(Search):
         """The plan that sits where the kernels found that these victims make room."""
         jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
         gone = [self.allocations[job] for job in jobs]
-        columns = self._without(gone)
+        columns = Overlay(self.columns, gone)
         found = compiled.seated(
             index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
         )
         stopped = tuple(
-            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, ask.outranked is not None))
-            for a in gone
+            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, may_of(ask))) for a in gone
         )
         return self._plan(ask, columns, found, found.seats, stopped)
-
-    def _without(self, gone: Iterable[Allocation]) -> Overlay:
-        overlay = Overlay(self.columns)
-        for allocation in gone:
-            overlay.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
-        return overlay
 
     def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
         """The attempts that may be stopped for the gang at a time."""
@@ -94,13 +84,10 @@ class PreemptiveSearch(Search):
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         """A plan per domain that may hold the gang without its victims, and may be the best."""
-        columns, weights = self._usable(ask, self.columns), self.profile.score
-        by_name = ask.outranked is not None
-        costs = [cost_gpu_s(a, self.profile, self.now, by_name) for a in eligible]
-        chooser = Chooser(columns, eligible, costs, by_band=not by_name)
-        cleared = columns.trial()
-        for allocation in eligible:
-            cleared.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
+        columns, weights = self.columns.avoiding(ask.avoid_hosts), self.profile.score
+        costs = [cost_gpu_s(a, self.profile, self.now, may_of(ask)) for a in eligible]
+        chooser = Chooser(columns, eligible, costs, by_band=may_of(ask) == STOP)
+        cleared = columns.without(eligible)
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
         table = stranded_table(ask.mix, columns.width)
         tasks = sum(group.count for group in ask.groups)
@@ -116,7 +103,7 @@ class PreemptiveSearch(Search):
             chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
             if chosen is not None:
                 seats, stopped = chosen
-                gone = self._without(self.allocations[v.job] for v in stopped)
+                gone = Overlay(self.columns, [self.allocations[v.job] for v in stopped])
                 plan = self._plan(ask, gone, domain, seats, stopped)
                 best = min(best, plan.score)
                 yield plan
@@ -124,16 +111,14 @@ class PreemptiveSearch(Search):
     def _displacing(
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
-        weights, by_name = self.profile.score, ask.outranked is not None
-        question = mixed.question_of(
-            self.columns, ask, weights, choices_of(ask), cluster, self.profile.slices.price
-        )
+        weights = self.profile.score
+        question = mixed.question_of(self.columns, ask, self.profile, choices_of(ask), cluster)
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
-        costs = [cost_gpu_s(attempt, self.profile, self.now, by_name) for attempt in eligible]
+        costs = [cost_gpu_s(attempt, self.profile, self.now, may_of(ask)) for attempt in eligible]
         prices = [points(cost, weights.preemption) for cost in costs]
         cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
 
-        def plan_of(found: mixed.Placed, columns: Overlay, gone: list[Allocation]) -> Plan:
+        def plan_of(found: Seated, columns: Overlay, gone: list[Allocation]) -> Plan:
             stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
             return self._plan(ask, columns, found, found.seats, stopped)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase, expected_end_s
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.preemption.moving import GOING, as_it_runs, is_whole, size_of
+from topmast.fast.region.preemption.moving import as_it_runs, is_whole, size_of
 from topmast.fast.region.preemption.price import cost_gpu_s
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import total
@@ -23,7 +23,7 @@ from topmast.fast.region.search.search import Search, choices_of
 from topmast.fast.region.search.sizes import largest
 from topmast.model.bisection import fewest_with
 from topmast.model.job import Band, TaskGroup, speed_of_size
-from topmast.model.plan import Free, More, PlacementRequest, Plan, Victim
+from topmast.model.plan import Free, More, PlacementRequest, Plan, Victim, needs_of
 from topmast.policies.options import Profile
 
 SINGLES_TRIED = 32
@@ -70,10 +70,9 @@ def _lacking_milli(columns: Columns, ask: PlacementRequest) -> int:
 
 def _spare_milli(allocation: Allocation, band: Band) -> int:
     """Thousandths of GPUs that an attempt may give to work of a band. O(seats)."""
-    elastic, plan = allocation.spec.elastic, allocation.plan
-    assert elastic is not None
-    tasks = plan.tasks_of(elastic.name) - least_tasks(elastic, allocation.band, band)
-    return tasks * plan.milli_per_task(elastic.name)
+    elastic = elastic_of(allocation)
+    tasks = tasks_of(allocation) - least_tasks(elastic, allocation.band, band)
+    return tasks * allocation.plan.milli_per_task(elastic.name)
 
 
 def least_tasks(group: TaskGroup, own: Band, other: Band) -> int:
@@ -86,11 +85,10 @@ def least_tasks(group: TaskGroup, own: Band, other: Band) -> int:
 
 def _may_shrink(search: Search, band: Band, allocation: Allocation) -> bool:
     elastic = allocation.spec.elastic
-    if elastic is None or not allocation.spec.preemptible or allocation.hold not in GOING:
+    if elastic is None or not allocation.may_stop:
         return False
-    tasks = allocation.plan.tasks_of(elastic.name)
     settled = allocation.start_s + search.profile.elastic.settle_s <= search.now
-    spare = tasks > least_tasks(elastic, allocation.band, band)
+    spare = tasks_of(allocation) > least_tasks(elastic, allocation.band, band)
     return settled and spare and is_whole(search.columns, allocation)
 
 
@@ -98,19 +96,17 @@ def _with_smaller(
     search: Search, ask: PlacementRequest, among: Sequence[Allocation]
 ) -> Plan | None:
     """The gang's best plan once these have given tasks away, each as few as need be, if any."""
-    trial = search.columns.trial()
-    for allocation in among:
-        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
+    trial = search.columns.without(among)
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
     found = there.best(replace(ask, mode=Free())).plan
     if found is None:
         return None
-    needs = {group.name: group.resources for group in ask.groups}
-    trial.take(found.seats, needs, found.in_slice)
+    trial.take(found.seats, needs_of(ask.groups), found.in_slice)
     places: dict[str, Plan] = {}
     ordered = sorted(among, key=size_of)
     for allocation in ordered:
-        place = there.best(_sized(search.columns, allocation, ask.band)).plan
+        least = least_tasks(elastic_of(allocation), allocation.band, ask.band)
+        place = there.best(of_size(search.columns, allocation, least)).plan
         if place is None:
             return None
         trial.take(place.seats, allocation.needs(), place.in_slice)
@@ -118,7 +114,8 @@ def _with_smaller(
     for allocation in ordered:
         place = places[allocation.job]
         trial.give_back(place.seats, allocation.needs(), place.in_slice)
-        kept = _sized(search.columns, allocation, ask.band, up_to_now=True)
+        least = least_tasks(elastic_of(allocation), allocation.band, ask.band)
+        kept = of_size(search.columns, allocation, least, tasks_of(allocation))
         place = largest(kept, lambda question: there.best(question).plan)
         assert place is not None, "what it sat on is free"
         trial.take(place.seats, allocation.needs(), place.in_slice)
@@ -126,16 +123,15 @@ def _with_smaller(
     return _priced(search, found, among, places)
 
 
-def _sized(
-    columns: Columns, allocation: Allocation, band: Band, up_to_now: bool = False
+def of_size(
+    columns: Columns, allocation: Allocation, fewest: int, most: int | None = None
 ) -> PlacementRequest:
-    """The question about a place with an attempt's fewest tasks; ``up_to_now``: or with more."""
+    """The question about a place like an attempt's, with so many elastic tasks."""
     ask, elastic = as_it_runs(columns, allocation), allocation.spec.elastic
-    assert elastic is not None
-    at = allocation.spec.groups.index(elastic)
-    groups, tasks = list(ask.groups), ask.groups[at].count
-    groups[at] = replace(groups[at], count=least_tasks(elastic, allocation.band, band))
-    more = More(at, ((0, tasks),)) if up_to_now else None
+    assert elastic is not None, allocation.job
+    at, groups = allocation.spec.groups.index(elastic), list(ask.groups)
+    groups[at] = replace(groups[at], count=fewest)
+    more = None if most is None else More(at, ((0, most),))
     return replace(ask, groups=tuple(groups), mode=Free(more))
 
 
@@ -171,16 +167,12 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
         return None
     if not is_whole(search.columns, allocation):
         return None
-    ask = as_it_runs(search.columns, allocation)
-    at = allocation.spec.groups.index(elastic)
-    groups, tasks = list(ask.groups), ask.groups[at].count
-    if most <= tasks:
+    fewest = tasks_of(allocation) + 1
+    if most < fewest:
         return None
-    groups[at] = replace(groups[at], count=tasks + 1)
-    trial = search.columns.trial()
-    trial.give_back(allocation.plan.seats, allocation.needs())
+    trial = search.columns.without((allocation,))
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
-    larger = replace(ask, groups=tuple(groups), mode=Free(More(at, ((0, most),))))
+    larger = of_size(search.columns, allocation, fewest, most)
     plan = largest(larger, lambda question: there.best(question).plan)
     if plan is None or not is_worth(search.profile, allocation, plan, search.now):
         return None
@@ -189,13 +181,25 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
 
 def is_worth(profile: Profile, allocation: Allocation, to: Plan, now: float) -> bool:
     """Whether the time that more tasks save is worth the restart and the work that it loses."""
-    elastic = allocation.spec.elastic
-    assert elastic is not None
-    efficiency = profile.elastic.efficiency
-    before = speed_of_size(elastic, allocation.plan.tasks_of(elastic.name), efficiency)
-    after = speed_of_size(elastic, to.tasks_of(elastic.name), efficiency)
     left_s = expected_end_s(allocation, profile.default_duration_s, now) - now
-    kept_from_s = allocation.kept_from_s()
-    lost_s = 0.0 if kept_from_s is None else max(0.0, now - kept_from_s)
-    saved_s = left_s * (1.0 - before / after)
-    return saved_s > profile.elastic.gain * (profile.restart_cost_s + lost_s)
+    saved_s = left_s * (1.0 - speed(profile, allocation) / speed(profile, allocation, to))
+    return saved_s > profile.elastic.gain * (profile.restart_cost_s + allocation.lost_s(now))
+
+
+def elastic_of(allocation: Allocation) -> TaskGroup:
+    """The elastic group of an elastic gang."""
+    elastic = allocation.spec.elastic
+    assert elastic is not None, allocation.job
+    return elastic
+
+
+def tasks_of(allocation: Allocation) -> int:
+    """How many elastic tasks a gang has."""
+    return allocation.plan.tasks_of(elastic_of(allocation).name)
+
+
+def speed(profile: Profile, allocation: Allocation, to: Plan | None = None) -> float:
+    """The expected speed of a gang with its tasks, or with those of another plan."""
+    elastic = elastic_of(allocation)
+    tasks = (to or allocation.plan).tasks_of(elastic.name)
+    return speed_of_size(elastic, tasks, profile.elastic.efficiency)

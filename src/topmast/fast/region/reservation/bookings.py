@@ -29,8 +29,7 @@ def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     plan = place.plan
     if not columns.take_work(plan.hosts, plan.in_slice):
         return False
-    excluded = set(columns.excluded(ask))
-    if not excluded.isdisjoint(columns.rows_of(plan.hosts)) or not _may_use(ask, plan.model):
+    if any(host in ask.avoid_hosts for host in plan.hosts) or not _may_use(ask, plan.model):
         return False
     if ask.held is not None and _overlap(ask.held, plan):
         return False
@@ -38,7 +37,7 @@ def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     needs, at = place.needs, plan.in_slice
     trial.give_back(plan.seats, needs, at)
     trial.take(plan.seats, needs, at)
-    return not any(trial.overdrawn(seat, needs[seat.group], at) for seat in plan.seats)
+    return not trial.is_overdrawn(plan.seats, needs, at)
 
 
 def _may_use(ask: PlacementRequest, model: str) -> bool:

@@ -13,8 +13,9 @@ from msgspec import Struct
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import index_of
+from topmast.fast.region.inventory.leaving import Leaving
 from topmast.model.bisection import fewest_with
-from topmast.model.plan import PlacementRequest, Plan, Reservation
+from topmast.model.plan import PlacementRequest, Plan, Reservation, needs_of
 
 KEPT = 64
 """First starts of so many questions are kept."""
@@ -27,7 +28,7 @@ Find = Callable[[Columns], Plan | None]
 def without(columns: Columns, held: Reservation) -> Columns:
     """The columns for jobs that must leave the reserved seats alone. O(slots)."""
     trial = columns.trial()
-    trial.take(held.seats, {group.name: group.resources for group in held.groups})
+    trial.take(held.seats, needs_of(held.groups))
     return trial
 
 
@@ -48,7 +49,7 @@ def _aside(columns: Columns, held: Reservation) -> Aside:
     known = columns.aside
     if isinstance(known, Aside) and known.held is held:
         return known
-    needs = {group.name: group.resources for group in held.groups}
+    needs = needs_of(held.groups)
     milli, cpus, memory = dict[int, int](), dict[int, float](), dict[int, int]()
     for seat in held.seats:
         row = columns.index.get(seat.host)
@@ -140,24 +141,10 @@ def first_start(
     are let go or put back in one trial, O(attempts) in all. None is earlier than ``not_before_s``,
     and most often the place is there then: that is tried first.
     """
-    trial, gone = columns.trial(), 0
-    trial.watched = False  # nothing is stopped for it: holders need not be kept
-
-    def plan_after(count: int) -> Plan | None:
-        """The plan once the first ``count`` attempts have ended."""
-        nonlocal gone
-        for _, job in ends[gone:count]:
-            plan = allocations[job].plan
-            trial.give_back(plan.seats, allocations[job].needs(), plan.in_slice)
-        for _, job in ends[count:gone]:
-            plan = allocations[job].plan
-            trial.take(plan.seats, allocations[job].needs(), plan.in_slice)
-        gone = count
-        return find(trial)
-
+    leaving = Leaving(columns, [allocations[job] for _, job in ends])
     too_few = bisect_left(ends, not_before_s, key=lambda end: end[0])
     guess = bisect_right(ends, not_before_s, key=lambda end: end[0])
-    found = fewest_with(plan_after, len(ends), too_few, guess)
+    found = fewest_with(lambda n: find(leaving.after(n)), len(ends), too_few, guess)
     if found is None:
         return None
     count, best = found

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Resources
-from topmast.model.plan import PlacementRequest, Plan
+from topmast.model.plan import PlacementRequest, Plan, needs_of
 
 
 class _Held(Struct, frozen=True):
@@ -36,7 +36,7 @@ class OfferLeases:
         self, columns: Columns, hold_id: str, ask: PlacementRequest, plan: Plan, expires_s: float
     ) -> None:
         """Keep the seats of a plan for its job until ``expires_s``. O(slots)."""
-        needs = {group.name: group.resources for group in ask.groups}
+        needs = needs_of(ask.groups)
         victims = tuple(victim.job for victim in plan.victims)
         self._held[ask.job] = _Held(hold_id, plan, needs, victims, expires_s)
         columns.take(plan.seats, needs, plan.in_slice)

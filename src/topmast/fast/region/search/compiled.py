@@ -5,17 +5,19 @@ Everything else (shares of GPUs, several groups, no GPUs) is searched by `search
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of, level_of
-from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of, level_of
+from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import kernels, limited_kernels, loads
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import Loads
+from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
     MANY_SLOTS,
     choice_cost,
@@ -23,10 +25,9 @@ from topmast.fast.region.search.scoring import (
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.slot_affinity import beside_twins, twin_row
 from topmast.model.job import MILLI, Level
-from topmast.model.plan import PlacementRequest, Seat
-from topmast.policies.options import ScoreWeights
+from topmast.model.plan import PlacementRequest, RegionTerms, Seat
+from topmast.policies.options import Profile, ScoreWeights
 
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
@@ -38,17 +39,6 @@ class Choice(Struct, frozen=True, gc=False):
     index: int
     model: int
     gpus: int
-
-
-class Seated(Struct, frozen=True, gc=False):
-    """Where the kernels put the gang."""
-
-    region: str
-    cluster: str
-    choice: int
-    level: Level
-    seats: tuple[Seat, ...]
-    time_slice: int
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -78,26 +68,24 @@ class Workspace:
         """What hosts cost the gang that is asked about; only those with room are written."""
 
 
-def costs_in(
-    columns: Columns,
-    ask: PlacementRequest,
+def costs_of(
+    index: Index,
+    terms: Mapping[str, RegionTerms],
+    profile: Profile,
     weights: ScoreWeights,
-    cluster: str | None,
-    per_slice: float = 0.0,
+    only: str | None = None,
 ) -> Floats:
-    """The cost of each cluster of the index (C): infinite outside the region, or the ``cluster``.
-
-    ``per_slice``: what each time slice above the first costs.
-    """
-    index = index_of(columns)
-    costs = np.full(len(index.clusters), kernels.INFINITE)
-    if cluster is None:
-        first, last = index.spans[columns.region]
-        costs[first:last] = fixed_cost(ask.terms, weights)
-    else:
-        costs[index.numbers_of(columns.region, cluster)] = fixed_cost(ask.terms, weights)
+    """The cost of each cluster (C): infinite outside the regions asked, or ``only`` a cluster."""
+    costs = index.nowhere.copy()
+    for region, its in terms.items():
+        first, last = index.spans.get(region, (0, 0))
+        cost = fixed_cost(its, weights)
+        if only is None:
+            costs[first:last] = cost
+        else:
+            costs[index.numbers_of(region, only)] = cost
     if index.slices is not None:
-        costs += per_slice * index.slices
+        costs += profile.slices.price * index.slices
     return costs
 
 
@@ -126,8 +114,8 @@ def best_seats(
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
         rows, tasks = [int(place)], [question.tasks]
-        if index.slices is not None and room is None:
-            rows = [_with_twin(index, cluster, choice, rows[0], question.tasks)]
+        if room is None:
+            rows = [_host_by_affinity(index, cluster, choice, rows[0], question.tasks)]
     else:
         hosts = index.hosts_in(int(place))
         free = _free_room(index, hosts, choice) if room is None else room[at_choice]
@@ -135,16 +123,19 @@ def best_seats(
     return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
-def _with_twin(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
-    """Of the hosts that are as good for the gang, one where it would have a twin, if any."""
+def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
+    """Of the hosts that are as good for the gang, the one that it should have (`Affinity`)."""
     region, name, time_slice = index.clusters[cluster]
     columns, a = index.part_of[region], index.arrays
+    if columns.affinity is None:
+        return row
     alike = (a.whole >= tasks * choice.gpus) & a.available & index.of_model[choice.model]
     own = alike[columns.first_row : columns.first_row + len(columns.hosts)].copy()
     outside = np.ones(len(own), np.bool_)
     outside[columns.rows_in(name, time_slice)] = False
     own[outside] = False
-    return columns.first_row + twin_row(columns, own, row - columns.first_row, tasks * choice.gpus)
+    found = columns.affinity.host(columns, own, row - columns.first_row, tasks * choice.gpus)
+    return columns.first_row + found
 
 
 def choices_in(index: Index, ask: PlacementRequest, allowed: tuple[int, ...]) -> list[Choice]:
@@ -197,7 +188,7 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
 def _is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
-    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts or ask.needs)
+    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts)
 
 
 def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
@@ -208,7 +199,7 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     for at, choice in enumerate(choices):
         of_model = index.of_model[choice.model]
         limited_kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
-    room[:, index.excluded(ask)] = 0
+    room[:, index.rows_of(ask.avoid_hosts)] = 0
     return room
 
 
@@ -240,12 +231,7 @@ def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Int
 
 
 def _spread(
-    index: Index,
-    question: Question,
-    room: Ints,
-    choice: Choice,
-    hosts: Ints,
-    costs: Loads,
+    index: Index, question: Question, room: Ints, choice: Choice, hosts: Ints, costs: Loads
 ) -> tuple[list[int], list[int]]:
     """Which hosts of the winning section are used, and how many tasks each takes."""
     taken: Ints = np.zeros(len(hosts), np.int64)
@@ -274,8 +260,8 @@ def seated(
     seats: list[Seat] = []
     for row, count in zip(own, tasks, strict=True):
         free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
-        if columns.slices > 1:
-            free = beside_twins(columns, row, slots_of(row), free)
+        if columns.affinity is not None:
+            free = columns.affinity.slots(columns, row, slots_of(row), free)
         for first in range(0, count * gpus, gpus):
             slots = tuple(free[first : first + gpus])
             seats.append(Seat(group, len(seats), host, slots, MILLI))

@@ -30,21 +30,18 @@ are filled up by the cheapest hosts first and the rest exactly."""
 
 
 class Question(NamedTuple):
-    """One gang of ``tasks`` equal tasks; a choice is a GPU model with a count and a price.
-
-    ``level_cost`` (5) is the locality term of a plan that spans a level, infinite where not
-    allowed. ``cluster_cost`` (C) is what is the same for all plans of a cluster (data, balance),
-    infinite for one that may not be used. ``stranded`` (W) is the expected number of stranded GPUs
-    on a host with f free ones, times its weight.
-    """
+    """One gang of ``tasks`` equal tasks; a choice is a GPU model with a count and a price."""
 
     tasks: int
     choice_model: I64
     choice_gpus: I64
     choice_cost: F64
     level_cost: F64
+    """(5) the locality term of a plan that spans a level; infinite where not allowed."""
     cluster_cost: F64
+    """(C) what is the same for all plans of a cluster (data, balance); infinite: not to be used."""
     stranded: F64
+    """(W) the expected number of stranded GPUs on a host with f free ones, times its weight."""
 
 
 @inner

@@ -24,7 +24,7 @@ from topmast.fast.region.search.kernels import NOWHERE
 from topmast.fast.region.search.knapsack import Options
 from topmast.fast.region.search.limited_kernels import STEPS
 from topmast.model.job import MILLI
-from topmast.model.plan import PlacementRequest, Seat
+from topmast.model.plan import PlacementRequest, Seat, needs_of
 from topmast.policies.options import ScoreWeights
 
 MICRO = 10**CPU_DECIMALS
@@ -93,7 +93,7 @@ def allocation_cost(
     if isinstance(columns, Overlay):
         columns = columns.columns
     prices = prices_of(ask, weights)
-    needs = {group.name: group.resources for group in ask.groups}
+    needs = needs_of(ask.groups)
     added: dict[int, list[float]] = {}
     for seat in seats:
         on = added.setdefault(columns.row(seat.host, time_slice), [0.0, 0.0, 0.0, 0.0])

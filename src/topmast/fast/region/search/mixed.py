@@ -24,7 +24,7 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import host_options, loads, mixed_kernels
 from topmast.fast.region.search.host_options import Bools, Gang, Hosts, Kinds, Places
 from topmast.fast.region.search.kernels import INFINITE, NOWHERE
-from topmast.fast.region.search.packing import gpus_of_task
+from topmast.fast.region.search.packing import Seated, gpus_of_task
 from topmast.fast.region.search.scoring import (
     SHARE_STRANDED,
     choice_cost,
@@ -34,7 +34,7 @@ from topmast.fast.region.search.scoring import (
 )
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import GroupRequest, PlacementRequest, Seat
-from topmast.policies.options import ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 EXACT_STATES = 1 << 15
 """Gangs that can be seated in part in more ways (the product of the groups' tasks, each plus
@@ -45,21 +45,10 @@ MICRO: int = 10**CPU_DECIMALS
 UNLIMITED = 1 << 60
 
 
-class Placed(Struct, frozen=True):
-    """Where the kernels put the gang."""
-
-    cluster: str
-    choice: int
-    level: Level
-    seats: tuple[Seat, ...]
-    time_slice: int
-
-
 class Question(Struct, frozen=True):
     """A question as arrays."""
 
     choices: tuple[int, ...]
-    clusters: tuple[tuple[str, int], ...]
     order: tuple[int | None, ...]
     """The groups as the kernels number them; the last may be none."""
     gang: Gang
@@ -97,15 +86,9 @@ def _most_on(columns: Columns, group: GroupRequest, choice: int) -> int:
 
 
 def best_seats(
-    columns: Columns,
-    ask: PlacementRequest,
-    weights: ScoreWeights,
-    allowed: tuple[int, ...],
-    cluster: str | None,
-    per_slice: float = 0.0,
-) -> Placed | None:
-    """The seats of least score on free GPUs, by ``allowed`` accelerators (in one ``cluster``)."""
-    q = question_of(columns, ask, weights, allowed, cluster, per_slice)
+    columns: Columns, ask: PlacementRequest, weights: ScoreWeights, q: Question
+) -> Seated | None:
+    """The seats of least score on free GPUs."""
     kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
         kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
@@ -119,16 +102,15 @@ def best_seats(
 def question_of(
     columns: Columns,
     ask: PlacementRequest,
-    weights: ScoreWeights,
+    profile: Profile,
     allowed: tuple[int, ...],
     cluster: str | None,
-    per_slice: float = 0.0,
 ) -> Question:
-    """What the kernels need to know; ``per_slice``: the cost of each slice above the first."""
-    clusters = tuple(part for part in columns.parts if len(columns.clusters[part[0]]))
+    """What the kernels need to know, by ``allowed`` accelerators (in one ``cluster``)."""
+    weights, clusters = profile.score, [p for p in columns.parts if len(columns.clusters[p[0]])]
     fixed = fixed_cost(ask.terms, weights)
     costs = [
-        (fixed if cluster in (None, name) else INFINITE) + per_slice * time_slice
+        (fixed if cluster in (None, name) else INFINITE) + profile.slices.price * time_slice
         for name, time_slice in clusters
     ]
     places = Places(
@@ -139,7 +121,7 @@ def question_of(
         cost=np.array(costs, np.float64),
     )
     order = _order(ask, weights)
-    return Question(allowed, clusters, order, _gang(columns, ask, weights, allowed, order), places)
+    return Question(allowed, order, _gang(columns, ask, weights, allowed, order), places)
 
 
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
@@ -217,12 +199,12 @@ def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...
 
 
 def hosts_of(columns: Columns, ask: PlacementRequest) -> Hosts:
-    """What is free, in whole numbers; hosts that the gang may not use are out of service."""
+    """What is free, in whole numbers; hosts that the job avoids are out of service."""
     usable = columns.available
-    excluded = columns.excluded(ask)
-    if excluded:
+    avoided = columns.rows_of(ask.avoid_hosts)
+    if avoided:
         usable = usable.copy()
-        usable[excluded] = False
+        usable[avoided] = False
     return Hosts(
         columns.free_milli,
         columns.offset,
@@ -287,7 +269,7 @@ def everywhere(hosts: int) -> Places:
 
 def placed(
     free: Overlay, ask: PlacementRequest, q: Question, choice: int, hosts: Ints, tasks: Ints
-) -> Placed:
+) -> Seated:
     """Seats for so many tasks of each group on each host (hosts x groups, as in the kernels)."""
     columns = free.columns
     used = np.flatnonzero(tasks.sum(axis=1)).tolist()
@@ -306,7 +288,7 @@ def placed(
             seats.append(Seat(asked.name, len(seats), name, slots, milli))
     cluster, time_slice = columns.cluster_of[rows[0]], rows[0] // columns.places
     level = level_of(columns, rows)
-    return Placed(cluster, q.choices[choice], level, tuple(seats), time_slice)
+    return Seated(columns.region, cluster, q.choices[choice], level, tuple(seats), time_slice)
 
 
 def _slots_on(

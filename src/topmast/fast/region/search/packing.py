@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import (
     CPU_DECIMALS,
@@ -12,8 +13,19 @@ from topmast.fast.region.inventory.columns import (
     cpus_of,
     tasks_per_host,
 )
-from topmast.model.job import MILLI, Resources
+from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import GroupRequest, Seat
+
+
+class Seated(Struct, frozen=True, gc=False):
+    """Where the kernels put a gang."""
+
+    region: str
+    cluster: str
+    choice: int
+    level: Level
+    seats: tuple[Seat, ...]
+    time_slice: int
 
 
 def gpus_of_task(resources: Resources, choice: int) -> int:

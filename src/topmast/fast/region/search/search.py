@@ -13,12 +13,8 @@ from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
-from topmast.fast.region.search.packing import capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.region.search.scoring import (
-    accelerators_of,
-    score_terms,
-    total,
-)
+from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
+from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
@@ -112,16 +108,6 @@ class Search:
                 best = plan
         return Found(best)
 
-    def _usable(self, ask: PlacementRequest, columns: Columns) -> Columns:
-        """The columns with the hosts that the gang may not use out of service."""
-        excluded = columns.excluded(ask)
-        if not excluded:
-            return columns
-        usable = columns.trial()
-        usable.available = columns.available.copy()
-        usable.available[excluded] = False
-        return usable
-
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         """Plans, of which one has the lowest score."""
         assert not ask.preempt, "PreemptiveSearch is for requests that may stop others"
@@ -142,10 +128,11 @@ class Search:
 
     def _costs(self, ask: PlacementRequest, cluster: str | None) -> Floats:
         """What every plan in a cluster costs (C); infinite where the gang may not be."""
-        weights, price = self.profile.score, self.profile.slices.price
-        return compiled.costs_in(self.columns, ask, weights, cluster, price)
+        index, profile = index_of(self.columns), self.profile
+        terms = {self.columns.region: ask.terms}
+        return compiled.costs_of(index, terms, profile, profile.score, cluster)
 
-    def plan_of(self, ask: PlacementRequest, found: compiled.Seated | mixed.Placed) -> Plan:
+    def plan_of(self, ask: PlacementRequest, found: Seated) -> Plan:
         """The plan that sits where the kernels found the gang its seats."""
         return self._plan(ask, self.columns, found, found.seats, ())
 
@@ -154,14 +141,13 @@ class Search:
         if not mixed.applies(self.columns, ask, self.profile.score, allowed):
             yield from self._one_by_one(ask, cluster)
             return
-        found = mixed.best_seats(
-            self.columns, ask, self.profile.score, allowed, cluster, self.profile.slices.price
-        )
+        question = mixed.question_of(self.columns, ask, self.profile, allowed, cluster)
+        found = mixed.best_seats(self.columns, ask, self.profile.score, question)
         if found is not None:
             yield self.plan_of(ask, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        columns = self._usable(ask, self.columns)
+        columns = self.columns.avoiding(ask.avoid_hosts)
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         seen: set[tuple[object, ...]] = set()
         alike = self._alike(columns, ask)
@@ -197,7 +183,7 @@ class Search:
         self,
         ask: PlacementRequest,
         columns: Columns | Overlay,
-        domain: Domain | compiled.Seated | mixed.Placed,
+        domain: Domain | Seated,
         seats: tuple[Seat, ...],
         stopped: tuple[Victim, ...],
     ) -> Plan:

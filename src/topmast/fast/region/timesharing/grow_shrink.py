@@ -14,14 +14,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.preemption.moving import GOING, as_it_runs
+from topmast.fast.region.preemption.shrinking import elastic_of, of_size, speed, tasks_of
 from topmast.fast.region.search.search import Search
 from topmast.fast.region.search.sizes import largest
 from topmast.fast.region.timesharing.packing_candidates import SharingSnapshot, Slot, slots_of
-from topmast.model.job import MILLI, TaskGroup, speed_of_size
-from topmast.model.plan import Free, More, Plan
+from topmast.model.job import MILLI, speed_of_size
+from topmast.model.plan import Plan
 from topmast.policies.base import SizesView
 from topmast.policies.options import Profile
 
@@ -48,7 +48,7 @@ def idle_only(columns: Columns, allocation: Allocation | None = None) -> Columns
     """
     trial = columns.trial()
     if allocation is not None:
-        trial.give_back(allocation.plan.seats, allocation.needs(), allocation.plan.in_slice)
+        trial.release((allocation,))
     free = trial.free_milli.reshape(columns.slices, -1)
     idle = (free == MILLI).all(axis=0)
     free[0] = np.where(idle, MILLI, 0)
@@ -62,12 +62,7 @@ def place_of_size(
     search: Search, allocation: Allocation, sizes: tuple[int, int], avoid: tuple[str, ...] = ()
 ) -> Plan | None:
     """The place for the most tasks within bounds, in a search's columns. O(log tasks) searches."""
-    elastic = elastic_of(allocation)
-    ask = as_it_runs(search.columns, allocation)
-    at, (fewest, most) = allocation.spec.groups.index(elastic), sizes
-    groups = list(ask.groups)
-    groups[at] = replace(groups[at], count=fewest)
-    ask = replace(ask, groups=tuple(groups), mode=Free(More(at, ((0, most),))), avoid_hosts=avoid)
+    ask = replace(of_size(search.columns, allocation, *sizes), avoid_hosts=avoid)
     return largest(ask, lambda one: search.best(one).plan)
 
 
@@ -101,7 +96,7 @@ def smaller(
     It gives up tasks beyond its request to any gang; of the others as many as leave it no slower
     than turns do. O(gangs x slots), and log tasks searches.
     """
-    others = _those_beside(scene, allocation, held)
+    others = _others_on_gpus_of(scene, allocation, held)
     if not others:
         return None
     tasks, crowd = tasks_of(allocation), scene.crowd(allocation)
@@ -131,10 +126,8 @@ def view_of(found: list[Resize], profile: Profile) -> SizesView:
 
 def why_resized(resize: Resize) -> str:
     """Why a gang goes on with another number of tasks, in words."""
-    before, after = (
-        tasks_of(resize.allocation),
-        resize.to.tasks_of(elastic_of(resize.allocation).name),
-    )
+    name = elastic_of(resize.allocation).name
+    before, after = tasks_of(resize.allocation), resize.to.tasks_of(name)
     if after > before:
         return f"grows from {before} to {after} tasks"
     rest = ", ".join(resize.others[:3]) + (", ..." if len(resize.others) > 3 else "")
@@ -147,25 +140,6 @@ def keeps_size(resize: Resize) -> bool:
     """Whether a gang moves with all of its tasks."""
     elastic = elastic_of(resize.allocation)
     return resize.to.tasks_of(elastic.name) == tasks_of(resize.allocation)
-
-
-def elastic_of(allocation: Allocation) -> TaskGroup:
-    """The elastic group of an elastic gang."""
-    elastic = allocation.spec.elastic
-    assert elastic is not None, allocation.job
-    return elastic
-
-
-def tasks_of(allocation: Allocation) -> int:
-    """How many elastic tasks a gang has."""
-    return allocation.plan.tasks_of(elastic_of(allocation).name)
-
-
-def speed(profile: Profile, allocation: Allocation, to: Plan | None = None) -> float:
-    """The expected speed of a gang with its tasks, or with those of another plan."""
-    elastic = elastic_of(allocation)
-    tasks = (to or allocation.plan).tasks_of(elastic.name)
-    return speed_of_size(elastic, tasks, profile.elastic.efficiency)
 
 
 def gpus_of(allocation: Allocation) -> float:
@@ -187,7 +161,7 @@ def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:
     return next(enough, min(elastic.count, tasks))
 
 
-def _those_beside(
+def _others_on_gpus_of(
     scene: SharingSnapshot, allocation: Allocation, held: Iterable[Allocation]
 ) -> list[tuple[Allocation, int]]:
     """The gangs on GPUs of one, each with its most crowded GPU's number of gangs without it.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from topmast.fast.region.hooks import SharingHooks
+from topmast.fast.region.state import RegionState
 from topmast.fast.region.timesharing import pairs
 from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
+from topmast.fast.region.timesharing.slot_affinity import SlotAffinity
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan
 
@@ -12,7 +14,12 @@ from topmast.model.plan import PlacementRequest, Plan
 class Sharing(SharingRebalancer, SharingHooks):
     """Gangs that share GPUs: the rebalancer of those that take turns, and the pairs of plans."""
 
-    def offer_beside(self, ask: PlacementRequest, job: str) -> m.Bid:
+    def __init__(self, placer: RegionState) -> None:
+        super().__init__(placer)
+        self.in_turns = placer.profile.slices.layers > 1
+        self.affinity = SlotAffinity() if self.in_turns else None
+
+    def colocate(self, ask: PlacementRequest, job: str) -> m.Bid:
         """The seats of the other job, if the gang can have them now."""
         return pairs.offer(self._placer, ask, job)
 

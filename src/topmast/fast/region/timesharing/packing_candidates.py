@@ -116,13 +116,13 @@ def _best_for(
         if any(host in slow for host in other.plan.hosts):
             continue
         if (best is None or speed > best[0]) and scene.may_try(mover, other):
-            to = place_beside(scene.columns, mover, other)
+            to = place_on_gpus_of(scene.columns, mover, other)
             if to is not None:
                 best = speed, Join(mover, other, to, sharing, expected)
     return None if best is None else best[1]
 
 
-def place_beside(columns: Columns, mover: Allocation, other: Allocation) -> Plan | None:
+def place_on_gpus_of(columns: Columns, mover: Allocation, other: Allocation) -> Plan | None:
     """The other's seats in a time slice where they are free and memory lasts. O(slices x seats)."""
     resources = mover.spec.groups[0].resources
     listed = {a.model: a.gpus_milli // MILLI for a in resources.accelerators}
@@ -137,7 +137,7 @@ def place_beside(columns: Columns, mover: Allocation, other: Allocation) -> Plan
         if _is_free(columns, seats, number, mover):
             return replace(
                 other.plan, job=mover.job, seats=seats, score=0.0, terms={}, victims=(),
-                data_s=0.0, data_bytes=0, time_slice=number or UNSET, beside=UNSET,
+                data_s=0.0, data_bytes=0, time_slice=number or UNSET, colocated_with=UNSET,
             )  # fmt: skip
     return None
 
@@ -147,7 +147,7 @@ def _is_free(columns: Columns, seats: tuple[Seat, ...], time_slice: int, mover: 
         return False
     trial, needs = Overlay(columns), mover.needs()
     trial.take(seats, needs, time_slice)
-    return not any(trial.overdrawn(seat, needs[seat.group], time_slice) for seat in seats)
+    return not trial.is_overdrawn(seats, needs, time_slice)
 
 
 def _is_plain(allocation: Allocation) -> bool:

@@ -1,84 +1,78 @@
-"""Guests: a gang on the GPUs of another, its host, at the same time; the books count those once.
+"""Job pairs: a secondary on the GPUs of its primary, at the same time; the books count those once.
 
-A guest takes CPUs and memory of its own and, in the columns, nothing of the GPUs: its seats bear 0
-thousandths there. When its host ends, the GPUs are its own. Whatever leaves the placer has the
-seats as they are. The question names the host; pairs are not chosen here.
+A secondary takes CPUs and memory of its own and, in the columns, nothing of the GPUs: its seats
+bear 0 thousandths there. When its primary ends, the GPUs are its own. Whatever leaves the placer
+has the seats as they are. The request names the primary; pairs are not chosen here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
-from topmast.model.plan import PlacementRequest, Plan, Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat, needs_of
 from topmast.model.reason import PendingReason
 
-ABLE = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
-"""An attempt in another phase is about to leave its GPUs, or has not got them yet."""
+
+def offer(placer: RegionState, ask: PlacementRequest, job: str) -> m.Bid:
+    """The place on the GPUs of the job, if the gang can have it now. O(attempts + seats)."""
+    primary = placer.state.allocations.get(job)
+    plan = None if primary is None else _plan_on(placer, primary, ask)
+    if plan is not None and not _why_not(placer, plan, ask.avoid_hosts):
+        trial, needs = Overlay(placer.columns), needs_of(ask.groups)
+        trial.take(plan.seats, needs, plan.in_slice)
+        if not trial.is_overdrawn(plan.seats, needs, plan.in_slice):
+            return m.Bid(ask.job, plan)
+    return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
 
 
-def offer(placer: RegionState, ask: PlacementRequest, beside: str) -> m.Bid:
-    """The place beside the job named, if the gang can have it now. O(attempts + seats)."""
-    host = placer.state.allocations.get(beside)
-    plan = None if host is None else _plan_on(placer, host, ask)
-    if plan is None or _why_not(placer, plan, placer.columns.excluded(ask)):
-        return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
-    trial = Overlay(placer.columns)
-    needs = {group.name: group.resources for group in ask.groups}
-    trial.take(plan.seats, needs, plan.in_slice)
-    if any(trial.overdrawn(seat, needs[seat.group], plan.in_slice) for seat in plan.seats):
-        return m.Bid(ask.job, None, PendingReason.INSUFFICIENT_CAPACITY)
-    return m.Bid(ask.job, plan)
-
-
-def _plan_on(placer: RegionState, host: Allocation, ask: PlacementRequest) -> Plan | None:
-    """The seats of the host, rank by rank; None where the gangs are not of one form."""
-    group, seats = ask.groups[0], host.plan.seats
+def _plan_on(placer: RegionState, primary: Allocation, ask: PlacementRequest) -> Plan | None:
+    """The seats of the primary, rank by rank; None where the gangs are not of one form."""
+    group, seats = ask.groups[0], primary.plan.seats
     if len(ask.groups) != 1 or len(seats) != group.count:
         return None
     own = tuple(Seat(group.name, rank, s.host, s.slots, 0) for rank, s in enumerate(seats))
     return replace(
-        host.plan, job=ask.job, seats=own, score=0.0, terms={}, victims=(), data_s=0.0,
-        data_bytes=0, region_version=placer.state.version, beside=host.job,
+        primary.plan, job=ask.job, seats=own, score=0.0, terms={}, victims=(), data_s=0.0,
+        data_bytes=0, region_version=placer.state.version, colocated_with=primary.job,
     )  # fmt: skip
 
 
 def why_not(placer: RegionState, plan: Plan) -> str:
-    """Why a guest cannot have its place; empty if it can, or if it is no guest. O(attempts)."""
-    return _why_not(placer, plan, ()) if plan.beside else ""
+    """Why a secondary cannot have its place; empty if it can, or for any other. O(attempts)."""
+    return _why_not(placer, plan, ()) if plan.colocated_with else ""
 
 
-def _why_not(placer: RegionState, plan: Plan, excluded: Collection[int]) -> str:
-    host = placer.state.allocations.get(plan.beside or "")
-    if host is None or host.hold not in ABLE:
-        return f"{plan.beside} does not run there"
-    if host.plan.beside:
-        return f"{plan.beside} is a guest itself"
-    if any(a.plan.beside == host.job for a in placer.state.allocations.values()):
-        return f"{plan.beside} shares its GPUs with another"
-    if [(s.host, s.slots) for s in host.plan.seats] != [(s.host, s.slots) for s in plan.seats]:
-        return f"{plan.beside} has other GPUs"
-    if any(row in excluded for row in placer.columns.rows_of(plan.hosts)):
-        return f"{plan.beside} is on a host that the job may not use"
+def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
+    job = plan.colocated_with or ""
+    primary = placer.state.allocations.get(job)
+    if primary is None or primary.hold not in GOING:
+        return f"{job} does not run there"
+    if primary.plan.colocated_with:
+        return f"{job} is the secondary of a pair itself"
+    if any(a.plan.colocated_with == job for a in placer.state.allocations.values()):
+        return f"{job} shares its GPUs with another"
+    if [(s.host, s.slots) for s in primary.plan.seats] != [(s.host, s.slots) for s in plan.seats]:
+        return f"{job} has other GPUs"
+    if any(seat.host in avoided for seat in plan.seats):
+        return f"{job} is on a host to be avoided"
     there = placer.columns.take_work(plan.hosts, plan.in_slice)
-    return "" if there else f"a host of {plan.beside} takes no work"
+    return "" if there else f"a host of {job} takes no work"
 
 
 def inherit(placer: RegionState, gone: str) -> None:
-    """The guest of a gone job has the GPUs for itself: the same whenever it is replayed.
+    """The secondary of a gone job has the GPUs for itself: the same whenever it is replayed.
 
     O(attempts), where pairs are shared.
     """
-    for guest in placer.state.allocations.values():
-        if guest.plan.beside == gone:
-            placer.columns.give_back(guest.plan.seats, guest.needs())
-            guest.plan = replace(to_external(guest.plan), beside=UNSET)
-            placer.columns.take(guest.plan.seats, guest.needs())
+    for secondary in placer.state.allocations.values():
+        if secondary.plan.colocated_with == gone:
+            placer.columns.give_back(secondary.plan.seats, secondary.needs())
+            secondary.plan = replace(to_external(secondary.plan), colocated_with=UNSET)
+            placer.columns.take(secondary.plan.seats, secondary.needs())
             return

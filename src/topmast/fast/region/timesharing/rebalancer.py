@@ -8,7 +8,7 @@ attempt with a booked place (see moving).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
 from topmast.fast.region.hooks import Going
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.preemption.moving import as_it_runs
 from topmast.fast.region.search.search import Search
 from topmast.fast.region.state import RegionState
@@ -33,12 +33,12 @@ from topmast.fast.region.timesharing.packing_candidates import (
     Join,
     SharingSnapshot,
     joins,
-    place_beside,
+    place_on_gpus_of,
     slots_of,
 )
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
-from topmast.model.job import MILLI, Resources, has_image
+from topmast.model.job import MILLI, Resources
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
@@ -108,7 +108,7 @@ class SharingRebalancer:
         scene = self._scene(placer)
         back = msgspec.structs.replace(allocation, plan=move.plan)
         there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
-        to = place_beside(placer.columns, allocation, back) if there <= move.sharing else None
+        to = place_on_gpus_of(placer.columns, allocation, back) if there <= move.sharing else None
         if to is None:
             return None
         part = float(view.after[0] / view.before[0])
@@ -205,14 +205,18 @@ class SharingRebalancer:
         view = self._view(placer, scene, idle)
         # A gang too young to be worth a move now will be old enough.
         grown_old = msgspec.structs.replace(view, age_s=np.full(len(scene.able), np.inf))
-        found = []
-        for row in placer.rebalance.moves(grown_old)[:TRIED_AT_ONCE].tolist():
-            mover, sharing = scene.able[row], int(view.sharing[row])
-            to = _place(placer, idle, mover, sharing, self._moves.slow_hosts(mover.job))
+        found = self._faster_on(placer, scene, idle, placer.rebalance.moves(grown_old))
+        return [(to, mover.needs()) for mover, to in found]
+
+    def _faster_on(
+        self, placer: RegionState, scene: SharingSnapshot, idle: Columns, rows: Ints
+    ) -> Iterator[tuple[Allocation, Plan]]:
+        """Of gangs (rows), those that would be faster on idle GPUs, which they take; and where."""
+        for mover in [scene.able[row] for row in rows[:TRIED_AT_ONCE].tolist()]:
+            to = _place(placer, idle, mover, scene.crowd(mover), self._moves.slow_hosts(mover.job))
             if to is not None:
                 idle.take(to.seats, mover.needs(), to.in_slice)
-                found.append((to, mover.needs()))
-        return found
+                yield mover, to
 
     def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
         """Worthwhile sizes, at most one for each gang concerned, on GPUs that no other goes to."""
@@ -240,15 +244,12 @@ class SharingRebalancer:
         idle = idle_only(placer.columns)
         if placer.rebalance is None or not int(idle.free_milli.sum()):
             return []
-        view = self._view(placer, scene, idle)
+        rows = placer.rebalance.moves(self._view(placer, scene, idle))
         found = []
-        for row in placer.rebalance.moves(view)[:TRIED_AT_ONCE].tolist():
-            allocation, sharing = scene.able[row], int(view.sharing[row])
-            to = _place(placer, idle, allocation, sharing, self._moves.slow_hosts(allocation.job))
-            if to is not None:
-                idle.take(to.seats, allocation.needs(), to.in_slice)
-                self._note(placer, allocation, sharing, 1)
-                found.append(Going(allocation, to, TO_IDLE if sharing > 1 else TO_FASTER))
+        for mover, to in self._faster_on(placer, scene, idle, rows):
+            sharing = scene.crowd(mover)
+            self._note(placer, mover, sharing, 1)
+            found.append(Going(mover, to, TO_IDLE if sharing > 1 else TO_FASTER))
         return found
 
     def _to_join(
@@ -409,7 +410,6 @@ def _place(
     groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)
     ask = PlacementRequest(
         allocation.job, groups, spec.topology, allocation.band, avoid_hosts=tuple(slow),
-        image=has_image(spec),
     )  # fmt: skip
     search = _search(placer, idle)
     to = search.best(ask).plan

@@ -132,7 +132,7 @@ def test_a_pair_takes_the_gpus_of_one() -> None:
     stage = RoundCapacity(MODELS, gpus, gpus * 1000, np.ones(1), lambda: pairs)
     granted = rounds.begin(contenders, (), stage, 0.0)
     assert granted == dict.fromkeys(("j0", "j1", "j2"), V100)
-    assert [grant and grant.beside for grant in map(rounds.grant, ("j0", "j1", "j2"))] == [
+    assert [grant and grant.colocated_with for grant in map(rounds.grant, ("j0", "j1", "j2"))] == [
         "",
         "",
         "j0",

@@ -5,17 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.build import ask, cluster, gang, job, needs, profile
-from topmast.fast.region.explain.rejections import (
-    fits_when_empty,
-    largest_gpus,
-    pending_reason,
-    verdict,
-)
+from topmast.fast.region.explain.rejections import Verdicts, pending_reason
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import JobSpec, Level, Topology
-from topmast.model.plan import Seat
+from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.reason import ClusterVerdict, PendingReason, Rejection
 from topmast.model.states import HostState
 
@@ -33,6 +28,12 @@ def _columns(used: dict[str, Seat], states: dict[str, HostState]) -> Columns:
     for host, state in states.items():
         columns.set_state(host, state)
     return columns
+
+
+def verdict(columns: Columns, question: PlacementRequest, found: Plan | None) -> ClusterVerdict:
+    """What there is to say of cluster c-1."""
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
+    return Verdicts(search, question, preempt=True).of("c-1", found)
 
 
 @dataclass
@@ -119,7 +120,7 @@ def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     question = ask(case.spec, avoid_hosts=case.avoid_hosts, models=case.models)
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     found = search.best(question).plan
-    told = verdict(search, question, "c-1", found)
+    told = verdict(columns, question, found)
     assert {count.reason: count.count for count in told.rejections} == case.want
     assert told.ever is case.want_ever
     assert (told.score is None) == (found is None)
@@ -130,7 +131,7 @@ def test_a_verdict_counts_what_is_there_and_what_is_free() -> None:
     columns = _columns({"a": _slots("a", 3)}, {"b": HostState.DOWN})
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     question = ask(job())
-    told = verdict(search, question, "c-1", search.best(question).plan)
+    told = verdict(columns, question, search.best(question).plan)
     assert isinstance(told, ClusterVerdict)
     assert (told.free_gpus, told.total_gpus) == (13.0, 24.0)
 
@@ -149,7 +150,7 @@ def test_a_verdict_counts_what_is_there_and_what_is_free() -> None:
 )
 def test_the_largest_gang_that_would_fit(spec: JobSpec, want: float) -> None:
     """What people should ask for instead: whole GPUs in one domain of the level required."""
-    assert largest_gpus(_columns({}, {}), ask(spec), "c-1") == want
+    assert verdict(_columns({}, {}), ask(spec), None).largest_gpus == want
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_why_no_plan_exists(story: str, spec: JobSpec, want: PendingReason) -> N
 def test_what_is_down_now_would_fit_when_it_is_up() -> None:
     """An outage is not a lack of hardware."""
     columns = _columns({}, {"a": HostState.DOWN, "b": HostState.DOWN})
-    assert fits_when_empty(columns, ask(job(gpus=8)), "c-1")
+    assert verdict(columns, ask(job(gpus=8)), None).ever
     assert pending_reason(columns, ask(job(gpus=8))) is PendingReason.INSUFFICIENT_CAPACITY
 
 
@@ -182,6 +183,6 @@ def test_a_cluster_without_hosts_fits_nothing() -> None:
     columns = Columns(RegionSpec("east", (cluster("c-1", hosts=0), cluster("c-2"))))
     question = ask(job())
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
-    told = verdict(search, question, "c-1", None)
+    told = verdict(columns, question, None)
     assert (told.ever, told.total_gpus, told.largest_gpus) == (False, 0.0, 0.0)
     assert search.best(question).plan is not None

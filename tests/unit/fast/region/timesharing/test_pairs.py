@@ -62,7 +62,11 @@ def test_two_run_on_the_same_gpus_and_the_books_count_them_once() -> None:
     host, guest = (world.jobs[name] for name in (first, second))
     assert host.plan is not None
     assert guest.plan is not None
-    assert (guest.plan.beside, guest.beside, host.beside) == (first, first, second)
+    assert (guest.plan.colocated_with, guest.colocated_with, host.colocated_with) == (
+        first,
+        first,
+        second,
+    )
     assert [s.slots for s in guest.plan.seats] == [s.slots for s in host.plan.seats]
     assert {s.slot_milli for s in guest.plan.seats} == {1000}
     assert free(world) == [0] * SLOTS
@@ -78,7 +82,7 @@ def test_who_is_left_has_the_gpus_for_itself() -> None:
     world.finish(first)
     world.advance(1)
     assert world.state(second) is JobState.RUNNING
-    assert not world.jobs[second].beside
+    assert not world.jobs[second].colocated_with
     assert free(world) == [0] * SLOTS
     assert world.placer("lab").held_gpus() == SLOTS
     check_rebuilt(world)
@@ -96,7 +100,7 @@ def test_the_guest_ends_first() -> None:
     world.finish(second)
     world.advance(1)
     assert world.state(first) is JobState.RUNNING
-    assert not world.jobs[first].beside
+    assert not world.jobs[first].colocated_with
     assert free(world) == [0] * SLOTS
     check_rebuilt(world)
 
@@ -117,13 +121,13 @@ def test_a_host_that_is_lost_takes_both_with_it() -> None:
     world.advance(1)
     world.lose("lab-1-0")
     world.advance(1)
-    assert not any(record.plan or record.beside for record in world.jobs.values())
+    assert not any(record.plan or record.colocated_with for record in world.jobs.values())
     assert free(world) == [1000] * SLOTS
     check_rebuilt(world)
     world.revive("lab-1-0")
     world.advance(800)
     running = [r for r in world.jobs.values() if r.state is JobState.RUNNING]
-    assert {r.beside for r in running} == {r.id for r in running} == world.jobs.keys()
+    assert {r.colocated_with for r in running} == {r.id for r in running} == world.jobs.keys()
     check_rebuilt(world)
 
 
@@ -137,7 +141,7 @@ def test_a_crash_at_any_time_loses_nobody() -> None:
     assert set(world.states().values()) == {"RUNNING"}
     world.finish(first)
     world.advance(1)
-    assert not world.jobs[second].beside
+    assert not world.jobs[second].colocated_with
     assert free(world) == [0] * SLOTS
     check_rebuilt(world)
 
@@ -151,8 +155,10 @@ def test_a_guest_whose_host_is_gone_is_refused() -> None:
     assert plan is not None
     other = replace(plan, job="j9")
     assert "with another" in guests.why_not(placer, other)
-    assert "a guest itself" in guests.why_not(placer, replace(other, beside=second))
-    assert "does not run" in guests.why_not(placer, replace(other, beside="j8"))
+    assert "the secondary of a pair itself" in guests.why_not(
+        placer, replace(other, colocated_with=second)
+    )
+    assert "does not run" in guests.why_not(placer, replace(other, colocated_with="j8"))
     world.finish(second)
     world.advance(1)
     assert guests.why_not(placer, other) == ""
@@ -181,5 +187,5 @@ def test_people_are_told() -> None:
     world.advance(1)
     world.finish(first)
     world.advance(1)
-    told = [(fact.job, fact.beside) for fact in world.facts(PackedWith)]
+    told = [(fact.job, fact.colocated_with) for fact in world.facts(PackedWith)]
     assert told == [(second, first), (first, second), (second, "")]

@@ -5,7 +5,14 @@
 a plugin, or more rights than those of the account that submits.
 """
 
+from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.slurm.launcher import SlurmLauncher
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
 
-__all__ = ["SlurmLauncher", "SlurmOptions"]
+__all__ = ["SlurmEngine", "SlurmLauncher", "SlurmOptions"]
+
+
+class SlurmEngine(FarEngine):
+    """Gangs on a Slurm cluster."""
+
+    launcher_type = SlurmLauncher

@@ -26,7 +26,7 @@ from topmast.adapters.engines.far.slurm.listings import (
     read_jobs,
 )
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
-from topmast.model.fleet import ClusterSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 
 _GONE = ("invalid job id", "already finished", "already completing", "job has finished")
 """What Slurm says of a job for which there is nothing left to do."""
@@ -43,11 +43,14 @@ class SlurmLauncher(Launcher):
         super().__init__(cluster, fleet, options)
         self._options: SlurmOptions = options
         self._commands = Commands(options)
-        self._names = {self._called(host.name): host.name for host in cluster.hosts}
+        self.set_hosts(cluster.hosts)
         self._lock = threading.Lock()
         self._told: dict[tuple[str, float], float] = {}
         """When each part was first sent SIGTERM, by our monotonic clock."""
         self._timers: dict[tuple[str, float], threading.Timer] = {}
+
+    def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
+        self._names = {self._called(host.name): host.name for host in hosts}
 
     def submit(self, part: Part) -> None:
         hosts = [self._called(host) for host in part.hosts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
-from topmast.fast.region.explain.space import Space, fewest_gone, without_attempts
+from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
@@ -29,7 +29,7 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
     held = trials.ask.held
     if held is None or trials.unheld is None:
         return
-    domain = Space(trials.unheld, trials.unheld.excluded(trials.ask)).place_for(trials.ask)
+    domain = Space(trials.unheld, trials.ask.avoid_hosts).place_for(trials.ask)
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         wait_s = max(0.0, held.from_s - trials.search.now)
@@ -43,8 +43,7 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
 def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     """The hosts on which the job failed would do. O(H)."""
     here = tuple(h for h in trials.ask.avoid_hosts if h in trials.search.columns.index)
-    columns, ask = trials.search.columns, trials.ask
-    domain = Space(columns, columns.unfit(ask)).place_for(ask) if here else None
+    domain = Space(trials.search.columns).place_for(trials.ask) if here else None
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"
@@ -68,7 +67,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
             f"a wait of {format_duration(wait_s)}, because jobs that have run for less than "
             f"{patience} may not be preempted"
         )
-        domain = trials.holds(without_attempts(base, young[:count]))
+        domain = trials.holds(base.without(young[:count]))
         if domain is not None:
             place = Spot(trials.search.region, domain, preempting=True)
             jobs = tuple(a.job for a in young[:count])
@@ -81,7 +80,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     """Jobs that are to end, the first expected first; of a few, the needed. O(A + log A x H)."""
     now, default_s = trials.search.now, trials.search.profile.default_duration_s
     ends = sorted(
-        ((expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()),
+        (expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()
     )[:ENDS_TRIED]
     order = [trials.search.allocations[job] for _, job in ends]
     columns = trials.search.columns
@@ -89,7 +88,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     if count is None:
         return
     gone = _needed(trials, order[:count])
-    domain = trials.holds(without_attempts(columns, gone))
+    domain = trials.holds(columns.without(gone))
     if domain is not None:
         at_s = ends[count - 1][0]
         jobs = tuple(a.job for a in gone)
@@ -105,6 +104,6 @@ def _needed(trials: Trials, gone: list[Allocation]) -> list[Allocation]:
         return gone
     for allocation in gone[:-1]:
         others = [a for a in gone if a is not allocation]
-        if trials.holds(without_attempts(trials.search.columns, others)) is not None:
+        if trials.holds(trials.search.columns.without(others)) is not None:
             gone = others
     return gone

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from topmast.fast.region.explain.space import Space, without_attempts
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.explain.space import Space
+from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.search import Domain
@@ -51,14 +51,10 @@ class Trials:
         self.preempt = preempt and ask.band > Band.OPPORTUNISTIC
         self.unheld = unheld
 
-    @property
-    def _excluded(self) -> list[int]:
-        return self.search.columns.excluded(self.ask)
-
     @cached_property
     def space(self) -> Space:
         """The region as it is."""
-        return Space(self.search.columns, self._excluded)
+        return Space(self.search.columns, self.ask.avoid_hosts)
 
     def place(self, ask: PlacementRequest) -> Spot | None:
         """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
@@ -71,23 +67,19 @@ class Trials:
 
     def holds(self, columns: Columns) -> Domain | None:
         """Where the gang would sit in other columns, on free GPUs. O(H)."""
-        return Space(columns, self._excluded).place_for(self.ask)
+        return Space(columns, self.ask.avoid_hosts).place_for(self.ask)
 
     @cached_property
     def without_victims(self) -> Space:
         """The region once everything is gone that may be stopped for the gang. O(A) once."""
         now = self.search.now
         gone = [a for a in self.lower() if self.old_at_s(a) <= now]
-        return Space(without_attempts(self.search.columns, gone), self._excluded)
+        return Space(self.search.columns.without(gone), self.ask.avoid_hosts)
 
     def lower(self) -> list[Allocation]:
         """Attempts that may be stopped for the gang, at once or when they are old enough. O(A)."""
         return [
-            a
-            for a in self.search.allocations.values()
-            if a.band < self.ask.band
-            and a.spec.preemptible
-            and a.hold in (AllocationPhase.STARTING, AllocationPhase.RUNNING)
+            a for a in self.search.allocations.values() if a.band < self.ask.band and a.may_stop
         ]
 
     def old_at_s(self, allocation: Allocation) -> float:

@@ -14,51 +14,48 @@ from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints
 from topmast.model.job import MILLI
 
-GROWN, TWIN, PLAIN = range(3)
+GROWN, SAME_SIZE, ANY = range(3)
 """Of equally crowded GPUs: those that a gang grew onto, those of one of the same size, any."""
 
 
-def twin_row(columns: Columns, alike: Bools, row: int, count: int) -> int:
-    """Of ``alike`` hosts one where others could give up so many GPUs, or with a twin; or ``row``.
+class SlotAffinity:
+    """The choice of a host, and of slots on it, among those that are equally good for a gang."""
 
-    O(attempts + slices x slots of the hosts of twins).
-    """
-    first = row - row % columns.places
-    best = (_crowd_of(columns, row, count), PLAIN, row)
-    for place, rank, slots in _liked(columns, count):
-        there = first + place
-        if alike[there] and bool((columns.slots(there)[slots] == MILLI).all()):
-            crowd = _crowd(columns, place)
-            best = min(best, (max(crowd[slot] for slot in slots), rank, there))
-    return best[2]
+    def host(self, columns: Columns, alike: Bools, row: int, count: int) -> int:
+        """Of ``alike`` hosts one where gangs could give up so many GPUs, or have as many.
 
+        ``row`` where there is none such. O(attempts + slices x slots of the hosts of such gangs).
+        """
+        first = row - row % columns.places
+        own, crowd = self.slots(columns, row, columns.slots(row), [0] * count), _crowd(columns, row)
+        best = (max((crowd[slot] for slot in own), default=0), ANY, row)
+        for place, rank, slots in _liked(columns, count):
+            there = first + place
+            if alike[there] and bool((columns.slots(there)[slots] == MILLI).all()):
+                crowd = _crowd(columns, place)
+                best = min(best, (max(crowd[slot] for slot in slots), rank, there))
+        return best[2]
 
-def _crowd_of(columns: Columns, row: int, count: int) -> int:
-    slots = beside_twins(columns, row, columns.slots(row), [0] * count)
-    crowd = _crowd(columns, row % columns.places)
-    return max((crowd[slot] for slot in slots), default=0)
+    def slots(self, columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
+        """As many wholly free slots as ``lowest``, with the fewest gangs in any slice.
 
-
-def beside_twins(columns: Columns, row: int, free_milli: Ints, lowest: list[int]) -> list[int]:
-    """As many wholly free slots as ``lowest``, with the fewest gangs in any slice.
-
-    Of equally crowded ones those that a gang grew onto, then those of a single gang of this size.
-    O(attempts + slices x slots).
-    """
-    count, place = len(lowest), row % columns.places
-    crowd = _crowd(columns, place)
-    free = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
-    plain = sorted(sorted(free, key=lambda slot: (crowd[slot], slot))[:count])
-    choices = [(max((crowd[slot] for slot in plain), default=0), PLAIN, plain)]
-    for at, rank, slots in _liked(columns, count):
-        if at == place and set(slots) <= set(free):
-            choices.append((max(crowd[slot] for slot in slots), rank, slots))
-    return min(choices)[2]
+        Of equally crowded ones those that a gang grew onto, then those of a single gang of this
+        size. O(attempts + slices x slots).
+        """
+        count, place = len(lowest), row % columns.places
+        crowd = _crowd(columns, row)
+        free = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]
+        plain = sorted(sorted(free, key=lambda slot: (crowd[slot], slot))[:count])
+        choices = [(max((crowd[slot] for slot in plain), default=0), ANY, plain)]
+        for at, rank, slots in _liked(columns, count):
+            if at == place and set(slots) <= set(free):
+                choices.append((max(crowd[slot] for slot in slots), rank, slots))
+        return min(choices)[2]
 
 
-def _crowd(columns: Columns, place: int) -> list[int]:
+def _crowd(columns: Columns, row: int) -> list[int]:
     """By slot of a host, in how many slices it is taken."""
-    rows = range(place, len(columns.hosts), columns.places)
+    rows = range(row % columns.places, len(columns.hosts), columns.places)
     taken = [(columns.slots(row) != MILLI).tolist() for row in rows]
     return [sum(each) for each in zip(*taken, strict=True)]
 
@@ -66,7 +63,7 @@ def _crowd(columns: Columns, place: int) -> list[int]:
 def _liked(columns: Columns, count: int) -> Iterator[tuple[int, int, list[int]]]:
     """Hosts, and so many of their GPUs, on which a gang had better be, and how much so."""
     for place, slots in _gangs_of(columns, count):
-        yield place, TWIN, slots
+        yield place, SAME_SIZE, slots
     for place, slots in _grown_onto(columns, count):
         yield place, GROWN, slots
 

@@ -1,0 +1,343 @@
+"""One connection to each host: kept up, forwarded through, and asked by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import structlog
+
+from topmast.adapters.engines.far.launcher import Refused, Unreachable
+from topmast.adapters.engines.far.ssh.options import SshOptions
+
+KEEPALIVE_S = 3
+KEEPALIVES = 3
+"""So often a host may leave a keepalive unanswered: a cut is noticed after nine seconds."""
+BACKOFF_S = 0.5
+BACKOFF_MOST_S = 30.0
+STEADY_S = 10.0
+"""A connection that held for so long was good: the next is tried at once."""
+NOISE_MOST_LINES = 200
+"""Of what a login shell may print before our program speaks."""
+ANSWER_MOST_BYTES = 64 << 20
+HELLO = b"topmast is here\n"
+BOOT = (
+    "import sys; "
+    "sys.exit('Python %d.%d is too old' % sys.version_info[:2]) "
+    "if sys.version_info < (3, 8) else None; "
+    f"sys.stdout.write({HELLO.decode()!r}); sys.stdout.flush(); "
+    "text = sys.stdin.buffer.read(int(sys.stdin.buffer.readline())); "
+    'exec(compile(text, "topmast", "exec"))'
+)
+"""Runs what it is sent."""
+USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+
+INSTANCE = secrets.token_hex(8)
+"""Of this process: a new connection of its own replaces an older one on the host."""
+
+log = structlog.get_logger(__name__)
+
+
+class NotUsable(Exception):
+    """A connection cannot be made, or is of no use; the text says why, and what to do."""
+
+
+class Line:
+    """A host, asked over a connection that is made anew when it breaks."""
+
+    def __init__(self, name: str, options: SshOptions, fleet: str, home: str) -> None:
+        """``home`` is the path of the socket that the host's is forwarded to; empty: none."""
+        self.name = name
+        self._options = options
+        self._fleet = fleet
+        self._home = home
+        self._asking = asyncio.Lock()
+        self._channel: _Channel | None = None
+        self._tried = asyncio.Event()
+        self.why = "not connected yet"
+        """Why there is no connection; empty: there is one."""
+        self._silent = ""
+        """Why it did not answer the last listing; empty: it did."""
+        self.home_there = ""
+        """The path by which runners on the host reach home."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the host cannot be asked, or did not answer the last listing; empty: neither."""
+        return self.why or self._silent
+
+    async def keep(self, slots: asyncio.Semaphore) -> None:
+        """Keep a connection up until cancelled."""
+        pause_s = BACKOFF_S
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            why = await self._use(slots)
+            if why != self.why:
+                log.warning("a host is cut off", host=self.name, why=why)
+            self.why = why
+            self._tried.set()
+            steady = loop.time() - began_s > STEADY_S
+            pause_s = BACKOFF_S if steady else min(2 * pause_s, BACKOFF_MOST_S)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+
+    async def _use(self, slots: asyncio.Semaphore) -> str:
+        """Connect, and wait until the connection is over; why it is."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with slots, asyncio.timeout(self._options.connect_s):
+                    channel = await stack.enter_async_context(_connected(self._where()))
+                    await self._begin(channel)
+                self._channel = channel
+                self.why = ""
+                self._tried.set()
+                log.info("a host is connected", host=self.name)
+                return await channel.over()
+        except TimeoutError:
+            return f"no connection within {self._options.connect_s:g} s"
+        except (Refused, Unreachable, NotUsable) as error:
+            return str(error)
+        except (OSError, asyncssh.Error) as error:
+            return self._where().explain(error)
+        except Exception as error:
+            log.exception("a connection failed", host=self.name)
+            return repr(error)
+        finally:
+            self._channel = None
+
+    def _where(self) -> Where:
+        return Where(self._options.address.get(self.name, self.name), self._options)
+
+    async def _begin(self, channel: _Channel) -> None:
+        options = self._options
+        await channel.ask(op="begin", folder=options.folder, fleet=self._fleet, host=self.name)
+        place = await channel.ask(op="open", instance=INSTANCE)
+        self.home_there = place["home"]
+        if self._home:
+            await channel.forward(place["socket"], self._home)
+            await channel.ask(op="home", socket=place["socket"])
+
+    async def ask(self, **request: Any) -> Any:
+        """What the host answers. Raises `Refused`, `Unreachable`."""
+        limit_s = self._options.command_s
+        try:
+            async with asyncio.timeout(limit_s):
+                async with self._asking:
+                    if self._channel is None:
+                        raise Unreachable(f"{self.name}: {self.why}")
+                    return await self._channel.ask(**request)
+        except TimeoutError:
+            # An answer that comes later would be taken for that to the next question.
+            if self._channel is not None:
+                self._channel.abort(f"it did not answer within {limit_s:g} s")
+            raise Unreachable(f"{self.name} did not answer within {limit_s:g} s") from None
+
+    async def listed(self) -> list[Any]:
+        """The parts on the host; none when it does not answer, which ``trouble`` tells."""
+        await self._tried.wait()
+        try:
+            found: list[Any] = (await self.ask(op="list"))["parts"]
+        except (Refused, Unreachable) as error:
+            self._silent = str(error)
+            return []
+        self._silent = ""
+        return found
+
+
+class Where:
+    """Where a host is, and how to get in."""
+
+    def __init__(self, address: str, options: SshOptions) -> None:
+        self.address = address
+        self.options = options
+        files = [options.known_hosts] if options.known_hosts else USUAL_KNOWN_HOSTS
+        self._known_files = [Path(file).expanduser() for file in files]
+
+    def arguments(self) -> dict[str, Any]:
+        """For `asyncssh.connect`, whatever the host: nothing of ``~/.ssh/config`` is used."""
+        options = self.options
+        given: dict[str, Any] = {
+            "known_hosts": self._known_hosts(),
+            "config": None,
+            "preferred_auth": "publickey",
+            "agent_forwarding": False,
+            "keepalive_interval": KEEPALIVE_S,
+            "keepalive_count_max": KEEPALIVES,
+            "login_timeout": options.connect_s,
+        }
+        if options.user:
+            given["username"] = options.user
+        if options.identity:
+            given["client_keys"] = [str(Path(options.identity).expanduser())]
+            given["agent_path"] = None
+        return given
+
+    def _known_hosts(self) -> asyncssh.SSHKnownHosts:
+        """Never nothing, which would be taken for any key."""
+        texts = [file.read_text() for file in self._known_files if file.exists()]
+        if self.options.known_hosts and not texts:
+            raise NotUsable(f"option known_hosts: there is no file {self.options.known_hosts}")
+        return asyncssh.import_known_hosts("\n".join(texts))
+
+    def jumps(self) -> list[tuple[str, dict[str, Any]]]:
+        """The hosts on the way, with what differs there."""
+        found = []
+        for hop in self.options.jump.split(",") if self.options.jump else ():
+            user, _, place = hop.strip().rpartition("@")
+            host, _, port = place.partition(":")
+            if not host or (port and not port.isdecimal()):
+                raise NotUsable(f"option jump: {hop!r} is not [USER@]HOST[:PORT]")
+            given: dict[str, Any] = {"port": int(port or 22)}
+            found.append((host, {**given, "username": user} if user else given))
+        return found
+
+    def explain(self, error: Exception) -> str:
+        """Why a connection failed, and what to do."""
+        options, name = self.options, self.address
+        port = f"-p {options.port} " if options.port != 22 else ""
+        login = f"{options.user}@{name}" if options.user else name
+        files = " and ".join(str(file) for file in self._known_files)
+        match error:
+            case asyncssh.HostKeyNotVerifiable() if self._is_known():
+                return (
+                    f"the key of {name} is not the one in {files}: the host was installed anew, or "
+                    f"another one answers for it. Ask its people, and replace the line"
+                )
+            case asyncssh.HostKeyNotVerifiable():
+                return (
+                    f"{error.reason}. Compare it with what the host's people say, and add it to "
+                    f"{files}: `ssh {port}{login}` asks and does it"
+                )
+            case asyncssh.PermissionDenied():
+                return (
+                    f"{login} does not accept our key: add the public key to its "
+                    f"~/.ssh/authorized_keys, and see options `user` and `identity`"
+                )
+            case asyncssh.KeyEncryptionError():
+                return (
+                    f"the key {options.identity or 'in ~/.ssh'} has a passphrase: use an agent, "
+                    f"or a key without one that only Topmast can read"
+                )
+            case asyncssh.KeyImportError():
+                return f"option identity: {options.identity} is not a private key"
+            case FileNotFoundError() if options.identity and error.filename:
+                return f"option identity: there is no file {error.filename}"
+            case asyncssh.ChannelListenError():
+                return "its sshd does not forward sockets: set AllowStreamLocalForwarding to yes"
+            case asyncssh.Error():
+                return f"{name}: {error.reason}"
+            case OSError():
+                return f"{name}, port {options.port}: {error.strerror or error}"
+        return f"{name}: {error}"
+
+    def _is_known(self) -> bool:
+        """Whether there is a key for the host, though not the one that it shows."""
+        port = self.options.port
+        return any(self._known_hosts().match(self.address, "", port if port != 22 else None)[:2])
+
+
+@asynccontextmanager
+async def _connected(where: Where) -> AsyncIterator[_Channel]:
+    """A connection to a host, with our program on it."""
+    async with AsyncExitStack() as stack:
+        shared, tunnel = where.arguments(), None
+        for host, own in [*where.jumps(), (where.address, {"port": where.options.port})]:
+            connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
+            stack.callback(connection.abort)
+            tunnel = connection
+        command = f"exec {shlex.quote(where.options.python)} -I -u -c {shlex.quote(BOOT)}"
+        process = await connection.create_process(command, encoding=None)
+        channel = _Channel(connection, process, where.options.python)
+        await channel.greet()
+        yield channel
+
+
+class _Channel:
+    """Our program on a host."""
+
+    def __init__(
+        self, connection: asyncssh.SSHClientConnection, process: Any, python: str
+    ) -> None:  # fmt: skip
+        self._connection = connection
+        self._process = process
+        self._python = python
+        self._aborted = ""
+
+    async def greet(self) -> None:
+        """Send the program, once the interpreter says that it is there."""
+        for _ in range(NOISE_MOST_LINES):
+            line = await self._process.stdout.readline()
+            if line == HELLO:
+                break
+            if not line:
+                raise NotUsable(await self._complaint())
+        else:
+            raise NotUsable("its login shell prints too much")
+        self._send(_program())
+
+    async def _complaint(self) -> str:
+        said = (await self._process.stderr.read(2000)).decode(errors="replace").strip()
+        last = said.splitlines()[-1] if said else "the login shell ended"
+        return f"{last} (is there Python 3.8 or newer? Set option `python`, now {self._python})"
+
+    def _send(self, body: bytes) -> None:
+        self._process.stdin.write(b"%d\n" % len(body) + body)
+
+    async def ask(self, **request: Any) -> Any:
+        """One request and its answer; the caller sees to it that they do not overlap."""
+        try:
+            self._send(json.dumps(request).encode())
+            await self._process.stdin.drain()
+            size = int(await self._process.stdout.readline() or 0)
+            if not 0 < size < ANSWER_MOST_BYTES:
+                raise Unreachable(self._aborted or "the connection broke")
+            reply = json.loads(await self._process.stdout.readexactly(size))
+        except (OSError, asyncssh.Error, ValueError, asyncio.IncompleteReadError) as error:
+            self._connection.abort()
+            raise Unreachable(self._aborted or f"the connection broke: {error}") from None
+        if "refused" in reply:
+            raise Refused(reply["refused"])
+        if "failed" in reply:
+            raise Unreachable(reply["failed"])
+        return reply["ok"]
+
+    async def forward(self, there: str, here: str) -> None:
+        """Whatever connects to a socket on the host is connected to one here."""
+        await self._connection.forward_remote_path(there, here)
+
+    def abort(self, why: str) -> None:
+        """Give the connection up."""
+        self._aborted = why
+        self._connection.abort()
+
+    async def over(self) -> str:
+        """Wait until the connection or the program ends; why."""
+        ends = [self._connection.wait_closed(), self._process.wait_closed()]
+        tasks = [asyncio.ensure_future(end) for end in ends]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return self._aborted or "the connection broke"
+
+
+def _program() -> bytes:
+    package = resources.files("topmast.adapters.engines.far.ssh")
+    return package.joinpath("remote.py").read_bytes()
+
+
+def local_socket(home: str) -> str:
+    """The path in the URL of a unix socket here; empty for any other URL."""
+    prefix = "unix:"
+    return os.path.abspath(home[len(prefix) :]) if home.startswith(prefix) else ""  # noqa: PTH100

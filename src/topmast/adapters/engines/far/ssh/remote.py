@@ -1,0 +1,473 @@
+"""Keeps the parts of one fleet on a host, for as long as one SSH connection lasts.
+
+One file, standard library only, Python 3.8 or newer, no import of Topmast: it is sent over the
+connection and is never installed. It reads requests from standard input and answers each; a message
+is its length in bytes, a line end, and that many bytes of JSON.
+
+What it knows is in a private folder of the account on the host, so that the next connection finds
+the same, and neither a crash nor a reboot makes a part start twice::
+
+    FOLDER/runner-DIGEST.py
+    FOLDER/FLEET/HOST/home          a link to the socket of the newest connection
+    FOLDER/FLEET/HOST/parts/NAME/   part.json, ticket.json, lock, errors; later released, ...
+
+A part is *held* until there is a file ``released``, which says in which boot it was started. The
+runner holds a lock on ``lock`` while it lives. When the lock is free, the part has ended once no
+process of this boot bears its name in the environment: a number of a process alone proves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+Json = Any
+PROC = "/proc"
+MARK = "TOPMAST_PART"
+"""Names a part in the environment of all its processes."""
+ADDRESS = "TOPMAST_ADDRESS"
+"""By which other hosts reach this one: the address that the connection came to."""
+LONGEST_SOCKET_BYTES = 107
+KILL_ROUNDS = 50
+SETTLE_S = 0.02
+SMI_S = 20.0
+TAIL_BYTES = 400
+_SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
+
+
+class Refused(Exception):
+    """Nothing was made; the text says why."""
+
+
+def boot_id() -> str:
+    """Of the time since the machine was started."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def boot_s() -> float:
+    """A clock that nobody sets, and that begins anew with each boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that only this account can use. Raises Refused when others can write there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seen = folder.stat()
+    if seen.st_uid != os.getuid() or seen.st_mode & 0o022:
+        raise Refused(f"{folder} can be changed by others: `chmod 700` it, or set option `folder`")
+    return folder
+
+
+def write(file: Path, text: str) -> None:
+    """A new file, as a whole and durably, for our eyes only."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.replace(file)
+    sync(file.parent)
+
+
+def sync(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def read(file: Path) -> str:
+    """What a file says; empty without the file."""
+    try:
+        return file.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+@contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Nothing else that takes the same lock runs meanwhile: connections may overlap."""
+    number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def lock(part: Path) -> int | None:
+    """A descriptor that holds the lock of a part; None when its runner holds it."""
+    number = os.open(part / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        return None
+    return number
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def processes() -> dict[str, list[int]]:
+    """Those of parts, by the name of the part."""
+    found: dict[str, list[int]] = {}
+    for name in os.listdir(PROC):  # noqa: PTH208
+        if not name.isdigit():
+            continue
+        try:
+            variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        for variable in variables:
+            if variable.startswith(f"{MARK}=".encode()):
+                part = os.fsdecode(variable).partition("=")[2]
+                found.setdefault(part, []).append(int(name))
+    return found
+
+
+def parents() -> dict[int, int]:
+    """The parent of each process that is not dead."""
+    found = {}
+    for name in os.listdir(PROC):  # noqa: PTH208
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{name}/stat").read_bytes()
+                fields = text[text.rindex(b")") + 2 :].split()
+                if fields[0] not in b"ZX":
+                    found[int(name)] = int(fields[1])
+    return found
+
+
+def send(pids: list[int], number: int) -> None:
+    """Signal each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def kill(name: str) -> None:
+    """End everything of a part: the tasks first, the runner that would lose sight of them last."""
+    for round_ in range(KILL_ROUNDS):
+        parent_of = parents()
+        own = set(processes().get(name, ()))
+        tree = {pid for pid in parent_of if own.intersection(_line(pid, parent_of))}
+        if not tree:
+            return
+        runners = {pid for pid in tree if b"/runner-" in _command(pid)}
+        tasks = sorted(tree - runners)
+        if not tasks or round_ > KILL_ROUNDS // 2:
+            tasks = sorted(tree)
+        send(tasks, signal.SIGKILL)
+        time.sleep(SETTLE_S)
+
+
+def _line(pid: int, parent_of: dict[int, int]) -> Iterator[int]:
+    while pid in parent_of:
+        yield pid
+        pid = parent_of[pid]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _began(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    return text[text.rindex(b")") + 2 :].split()[19].decode()
+
+
+def become(part: Path, locked: int, runner: Path, host: str) -> NoReturn:
+    """Be the runner of a part, in a session of its own that no hang-up reaches."""
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        errors = os.open(part / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for source, target in ((null, 0), (errors, 1), (errors, 2)):
+            os.dup2(source, target)
+        os.set_inheritable(locked, True)
+        ours = {name: text for name, text in os.environ.items() if not name.startswith("SSH_")}
+        ours[MARK] = part.name
+        there = os.environ.get("SSH_CONNECTION", "").split()
+        if len(there) == 4:
+            ours[ADDRESS] = there[2]
+        program = [sys.executable, "-I", str(runner), str(part / "ticket.json"), host]
+        os.execve(program[0], program, ours)  # noqa: S606
+    finally:
+        os._exit(126)
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Answers requests about the parts of one fleet on this host."""
+
+    def __init__(self, folder: str, fleet: str, host: str) -> None:
+        self.host = host
+        self.top = private_folder(Path(folder).expanduser().absolute())
+        self.base = private_folder(self.top / fleet / host)
+        self.parts = private_folder(self.base / "parts")
+
+    def answer(self, request: Json) -> Json:
+        """Do one request."""
+        handler = getattr(self, "do_" + request.pop("op"))
+        with alone(self.base / "mutex"):
+            return handler(**request)
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    def do_open(self, instance: str) -> Json:
+        """Take over from the connection that the same process had before, which may hang."""
+        before = json.loads(read(self.base / "session") or "{}")
+        pid = before.get("pid", 0)
+        if (
+            before.get("instance") == instance
+            and pid != os.getppid()
+            and _began(pid) == before.get("began")
+            and _SSHD.match(_command(pid))
+        ):
+            send([pid], signal.SIGTERM)
+        ours = {"instance": instance, "pid": os.getppid(), "began": _began(os.getppid())}
+        write(self.base / "session", json.dumps(ours))
+        socket, home = self.base / f"s.{secrets.token_hex(4)}", self.base / "home"
+        if len(os.fsencode(str(socket))) > LONGEST_SOCKET_BYTES:
+            raise Refused(
+                f"{socket} is too long for a socket: set option `folder` to a shorter one"
+            )
+        return {"socket": str(socket), "home": str(home)}
+
+    def do_home(self, socket: str) -> Json:
+        """From now on runners reach home by this socket."""
+        draft = self.base / f".home.{secrets.token_hex(4)}"
+        draft.symlink_to(socket)
+        draft.replace(self.base / "home")
+        for other in self.base.glob("s.*"):
+            if str(other) != socket:
+                other.unlink()
+        return {}
+
+    # --- the launcher's calls ---------------------------------------------------------------------
+
+    def do_runner(self, digest: str, text: str) -> Json:
+        """Keep a version of the runner."""
+        write(self._runner(digest), text)
+        return {}
+
+    def _runner(self, digest: str) -> Path:
+        return self.top / f"runner-{digest}.py"
+
+    def do_submit(self, name: str, runner: str, ticket: Json) -> Json:
+        """Have a part of this name, held, unless there is one in whatever state."""
+        if not self._runner(runner).exists():
+            return {"missing": runner}
+        draft = self.base / f".{name}.{secrets.token_hex(4)}"
+        facts = {"id": secrets.token_hex(8), "submitted_s": time.time(), "runner": runner}
+        try:
+            draft.mkdir(mode=0o700)
+            write(draft / "part.json", json.dumps(facts))
+            write(draft / "ticket.json", json.dumps(ticket))
+            if not (self.parts / name).exists():
+                draft.rename(self.parts / name)
+        except OSError as error:
+            raise Refused(f"{draft}: {error.strerror}") from None
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sync(self.parts)
+        return {}
+
+    def do_release(self, name: str, id: str) -> Json:
+        """Start the runner of a held part."""
+        part = self._part(name, id)
+        if part is None or (part / "released").exists() or (part / "cancelled").exists():
+            return {}
+        facts = json.loads(read(part / "part.json"))
+        locked = lock(part)
+        if locked is None:
+            return {}
+        write(part / "released", boot_id())  # if the start fails now, it is lost, and not repeated
+        child = os.fork()
+        if child == 0:
+            become(part, locked, self._runner(facts["runner"]), self.host)
+        os.waitpid(child, 0)
+        os.close(locked)
+        return {}
+
+    def do_cancel(self, name: str, id: str, grace_s: float) -> Json:
+        """End a part; listings see to it that the grace does too."""
+        part = self._part(name, id)
+        if part is None:
+            return {}
+        kill_s = boot_s() + grace_s
+        with contextlib.suppress(ValueError):
+            kill_s = min(kill_s, float(read(part / "cancelled")))
+        write(part / "cancelled", str(kill_s))
+        if self._state(part, processes())["state"] == "running":
+            own = processes().get(name, [])
+            parent_of = parents()
+            send([pid for pid in own if parent_of.get(pid) not in own], signal.SIGTERM)
+            self._kill_in_time(part)
+        return {}
+
+    def do_list(self) -> Json:
+        """Everything there is."""
+        names = sorted(path.name for path in self.parts.iterdir())
+        found: dict[str, list[int]] | None = None
+        parts = []
+        for part in (self.parts / name for name in names):
+            if found is None and self._is_doubtful(part):
+                found = processes()
+            parts.append(self._state(part, found or {}))
+            if parts[-1]["state"] == "running":
+                self._kill_in_time(part)
+        return {"parts": parts}
+
+    def do_forget(self, name: str, id: str) -> Json:
+        """Delete what is here of a part that has ended."""
+        part = self._part(name, id)
+        if part is not None and self._state(part, processes())["state"] == "ended":
+            gone = self.base / f".{name}.{secrets.token_hex(4)}"
+            part.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+        return {}
+
+    def do_facts(self) -> Json:
+        """What this host has."""
+        memory_kib = next(
+            int(line.split()[1])
+            for line in read(Path("/proc/meminfo")).splitlines()
+            if line.startswith("MemTotal:")
+        )
+        gpus, why = graphics()
+        return {
+            "cpus": len(os.sched_getaffinity(0)), "memory_bytes": memory_kib << 10,
+            "gpus": gpus, "why": why,
+        }  # fmt: skip
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def _part(self, name: str, id: str) -> Path | None:
+        """The part with this name and id."""
+        part = self.parts / name
+        return part if json.loads(read(part / "part.json") or "{}").get("id") == id else None
+
+    def _is_doubtful(self, part: Path) -> bool:
+        """Whether processes must be looked at to tell how far it is."""
+        if (part / "ended").exists() or read(part / "released") != boot_id():
+            return False
+        locked = lock(part)
+        if locked is None:
+            return False
+        os.close(locked)
+        return True
+
+    def _state(self, part: Path, found: dict[str, list[int]]) -> Json:
+        facts = json.loads(read(part / "part.json"))
+        told = {"name": part.name, "id": facts["id"], "submitted_s": facts["submitted_s"]}
+        cancelled = (part / "cancelled").exists()
+        released = read(part / "released")
+        if not released:
+            why = "cancelled before it started" if cancelled else ""
+            state = "ended" if cancelled else "held"
+            return {**told, "state": state, "why": why, "cancelled": cancelled}
+        if not (part / "ended").exists():
+            if released == boot_id():
+                locked = lock(part)
+                if locked is None:
+                    return {**told, "state": "running", "why": ""}
+                os.close(locked)
+                if found.get(part.name):
+                    why = "its runner was killed, and processes of it live"
+                    return {**told, "state": "running", "why": why}
+            rebooted = released != boot_id()
+            (part / "ended").write_text("the host was restarted" if rebooted else _last(part))
+        return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
+
+    def _kill_in_time(self, part: Path) -> None:
+        with contextlib.suppress(ValueError):
+            if boot_s() >= float(read(part / "cancelled")):
+                kill(part.name)
+
+
+def _last(part: Path) -> str:
+    """The last line that the runner wrote, which says why it failed."""
+    lines = read(part / "errors")[-TAIL_BYTES:].strip().splitlines()
+    return lines[-1] if lines else "its runner has ended"
+
+
+def graphics() -> tuple[list[Json], str]:
+    """The GPUs as nvidia-smi tells them, or why there are none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], "there is no nvidia-smi"
+    query = ["--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run([program, *query], timeout=SMI_S, capture_output=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi: {error}"
+    text = said.stdout.decode(errors="replace").strip()
+    if said.returncode:
+        return [], f"nvidia-smi: {text or said.stderr.decode(errors='replace').strip()}"
+    rows = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
+    gpus = [
+        {"name": name.strip(), "memory_bytes": int(size) << 20 if size.strip().isdigit() else 0}
+        for name, size in rows
+    ]
+    return gpus, "" if gpus else "nvidia-smi shows no GPU"
+
+
+def main() -> None:
+    """Answer until the connection ends. The first request names the folder, fleet and host."""
+    source, out = sys.stdin.buffer, sys.stdout.buffer
+    keeper: Keeper | None = None
+    reply: Json
+    while True:
+        size = source.readline()
+        if not size:
+            return
+        request = json.loads(source.read(int(size)))
+        try:
+            if request["op"] == "begin":
+                keeper = Keeper(request["folder"], request["fleet"], request["host"])
+                reply = {"ok": {"began": True}}
+            else:
+                assert keeper is not None
+                reply = {"ok": keeper.answer(request)}
+        except Refused as error:
+            reply = {"refused": str(error)}
+        except Exception as error:
+            reply = {"failed": f"{type(error).__name__}: {error}"}
+        body = json.dumps(reply).encode()
+        out.write(b"%d\n" % len(body) + body)
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

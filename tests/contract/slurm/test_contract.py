@@ -1,0 +1,54 @@
+"""The contract of engines, kept by an engine over a real Slurm cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.engines import HOSTS, Rig, opened, order, site_of
+from tests.contract.test_engine import *  # noqa: F403
+from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
+from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
+from topmast.model.fleet import ClusterSpec, HostSpec
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    """Hosts with the names that the contract uses."""
+    if reason := missing():
+        pytest.skip(reason)
+    with slurm_cluster(
+        "h", nodes=len(HOSTS), parameters=("SchedulerParameters=batch_sched_delay=1",)
+    ) as lab:
+        yield lab
+
+
+@pytest.fixture  # type: ignore[no-redef]
+def rig(cluster: SlurmCluster, tmp_path: Path) -> Iterator[Rig]:
+    def make(rig: Rig) -> SlurmEngine:
+        hosts = tuple(HostSpec(name, "h100", 8) for name in HOSTS)
+        options = SlurmOptions(conf=str(cluster.conf), poll_s=0.5, lease_s=60.0)
+        spec = ClusterSpec("east-1", hosts, "slurm")
+        return SlurmEngine(spec, rig.folder / "engine", site_of(rig), options)
+
+    with opened(make, tmp_path) as rig:
+        yield rig
+    for job, *_ in cluster.jobs():
+        cluster.run("scancel", job, check=False)
+
+
+def test_a_gang_knows_its_ranks_and_hosts(rig: Rig) -> None:  # type: ignore[no-redef]
+    """As in the contract, but for GPUs: Slurm gives each host some, and its tasks share them out."""
+    said = "echo $RANK/$WORLD_SIZE $LOCAL_RANK $TOPMAST_HOST $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
+    gang = order("j1", f"{said}; echo $MASTER_ADDR:$MASTER_PORT >&2", tasks=4)
+    rig.engine.start_gang(gang)
+    logs = []
+    for rank in range(4):
+        assert rig.end_of("j1", rank).code == 0
+        logs.append(rig.log("j1", rank).splitlines())
+    assert [log[0].rsplit(" ", 1)[0] for log in logs] == [
+        "0/4 0 h0 h0", "1/4 0 h1 h1", "2/4 1 h0 h0", "3/4 1 h1 h1",
+    ]  # fmt: skip
+    gpus = [log[0].rsplit(" ", 1)[1] for log in logs]
+    assert sorted(gpus[0::2]) == sorted(gpus[1::2]) == ["0", "1"]
+    assert len({log[1] for log in logs}) == 1

@@ -1,0 +1,1 @@
+"""Examples of frameworks, run with the frameworks themselves."""

@@ -1,0 +1,83 @@
+"""Unmodified programs of PyTorch and Ray over two hosts: the examples, as they are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.live import eventually, live
+from topmast import Client
+from topmast.client import document_of
+from topmast.model.views import JobView
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FLEET = """
+regions:
+  here:
+    clusters:
+      here-1: {hosts: [{count: 3, gpu: H100, gpus: 2}]}
+"""
+PATIENCE_S = 400.0
+
+
+def submitted(client: Client, file: str, **envs: str) -> str:
+    document, folder = document_of(EXAMPLES / file)
+    document.setdefault("envs", {}).update(envs)
+    return client.submit(document, workdir=folder).id
+
+
+def output(client: Client, job: str, tasks: int = 2) -> str:
+    [ended] = client.wait(job, timeout_s=PATIENCE_S)
+    said = "".join(chunk.text for task in range(tasks) for chunk in client.logs(job, task=task))
+    assert ended.state == "SUCCEEDED", said
+    return said
+
+
+@pytest.mark.parametrize(("file", "tasks"), [("ddp/job.yaml", 2), ("ddp/ranks.yaml", 4)])
+def test_data_parallel_training_runs_on_two_hosts(tmp_path: Path, file: str, tasks: int) -> None:
+    """Four ranks on two hosts find one another, and end with the same weights."""
+    with live(tmp_path, FLEET) as (_, client):
+        job = submitted(client, file)
+        said = output(client, job, tasks)
+        hosts = client.job(job).hosts
+    assert len(hosts) == 2
+    ends = re.findall(r"rank (\d) of 4: loss (\S+), weights alike on all ranks", said)
+    assert sorted(rank for rank, _ in ends) == ["0", "1", "2", "3"], said
+    assert all(float(loss) < 0.5 for _, loss in ends), said
+
+
+def test_data_parallel_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """Drained in the middle, it runs elsewhere and begins where it stopped."""
+
+    def saved(client: Client, job: str) -> JobView | None:
+        view = client.job(job)
+        return view if any((tmp_path / "state").rglob("last.pt")) else None
+
+    with live(tmp_path, FLEET) as (_, client):
+        job = submitted(client, "ddp/job.yaml", STEPS="1500")
+        first = eventually(lambda: saved(client, job), "a checkpoint", PATIENCE_S)
+        client.drain(first.hosts[0])
+        said = output(client, job)
+        outcomes = [attempt.outcome for attempt in client.story(job).attempts]
+    assert outcomes == ["preempted", "succeeded"], said
+    assert "weights alike" in said
+
+
+def test_a_ray_program_runs_on_a_cluster_of_the_jobs_own(tmp_path: Path) -> None:
+    """Its parts are computed on both hosts; afterwards nothing of Ray is left."""
+    with live(tmp_path, FLEET) as (_, client):
+        said = output(client, submitted(client, "ray/job.yaml"))
+    assert "pi is about 3.1" in said
+    assert "on 2 nodes" in said
+
+
+def test_a_ray_program_that_fails_fails_its_job(tmp_path: Path) -> None:
+    """The exit status of the command is that of task 0."""
+    with live(tmp_path, FLEET) as (_, client):
+        document, folder = document_of(EXAMPLES / "ray" / "job.yaml")
+        document |= {"envs": {"DRAWS": "many"}, "max_restarts": 0}
+        job = client.submit(document, workdir=folder).id
+        [ended] = client.wait(job, timeout_s=PATIENCE_S)
+        said = "".join(chunk.text for chunk in client.logs(job, task=0))
+    assert ended.state == "FAILED"
+    assert "invalid literal for int() with base 10: 'many'" in said
