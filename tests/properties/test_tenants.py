@@ -244,7 +244,7 @@ def _check_promises(ledger: Ledger, specs: Specs) -> None:
                 most = spec.borrow_limit.get(model, 0) * MILLI
                 assert ledger.holding(name, model).borrowed <= most
             if spec.lend_limit is not None:
-                assert ledger.lent_milli(name, model) <= spec.lend_limit.get(model, 0) * MILLI
+                assert ledger.lent(model).get(name, 0) <= spec.lend_limit.get(model, 0) * MILLI
 
 
 @quick

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from topmast.model.job import Accelerator, JobSpec, Topology
 from topmast.model.plan import PlacementRequest
-from topmast.policies.options import ScoreWeights
+from topmast.policies.options import Profile, ScoreWeights
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -336,3 +336,16 @@ class RebalancePolicy(Protocol):
     def good(self, view: MovedView) -> Bools:
         """Which moves were good (n); the others are undone where possible."""
         ...
+
+
+class Policies(Struct, frozen=True):
+    """A profile and the policies that it names."""
+
+    profile: Profile
+    order: OrderPolicy
+    score: ScorePolicy
+    bind: BindPolicy | None = None
+    share: SharePolicy | None = None
+    reserve: ReservePolicy | None = None
+    pack: PackPolicy | None = None
+    rebalance: RebalancePolicy | None = None

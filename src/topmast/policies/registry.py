@@ -25,8 +25,8 @@ from topmast.policies.base import (
     BindPolicy,
     OrderPolicy,
     PackPolicy,
+    Policies,
     RebalancePolicy,
-    ReservePolicy,
     ScorePolicy,
     SharePolicy,
 )
@@ -90,19 +90,6 @@ Each class states its ``source`` and ``options``.
 Policy = TypeVar("Policy")
 FAMILY = 4
 """More profiles than that which begin alike are told as one family."""
-
-
-class Policies(Struct, frozen=True):
-    """A profile and the policies that it names."""
-
-    profile: Profile
-    order: OrderPolicy
-    score: ScorePolicy
-    bind: BindPolicy | None = None
-    share: SharePolicy | None = None
-    reserve: ReservePolicy | None = None
-    pack: PackPolicy | None = None
-    rebalance: RebalancePolicy | None = None
 
 
 def policies_of(profile: Profile) -> Policies:

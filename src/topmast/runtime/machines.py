@@ -54,11 +54,7 @@ class Machines:
             self._packing = Packing(
                 policies.pack, policies.rebalance, profile.pack_trial_s, profile.rebalancing.retry_s
             )
-        self.queue = GlobalQueue(
-            profile,
-            policies.order, policies.bind, policies.score, policies.share, policies.reserve,
-            pair_speeds,
-        )  # fmt: skip
+        self.queue = GlobalQueue(policies, pair_speeds)
         self.placers: dict[str, RegionalPlacer] = {}
         self.clusters: dict[str, ClusterManager] = {}
         self.pool = Pool()

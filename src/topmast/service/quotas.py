@@ -285,8 +285,6 @@ def _branch(ledger: Ledger, tenant: str) -> str:
 
 
 def _let_go(ledger: Ledger, record: JobRecord) -> None:
-    plan = record.plan
+    plan, tenant = record.plan, record.spec.tenant
     for model, milli in plan.held().items() if plan is not None else ():
-        ledger.give_back(
-            record.spec.tenant, plan.region if plan else "", model, milli, record.over_quota
-        )
+        ledger.give_back(tenant, plan.region if plan else "", model, milli, record.over_quota)

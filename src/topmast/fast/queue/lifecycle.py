@@ -77,25 +77,22 @@ def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
             queue.decide(f.Moved(record.id, JobState.CANCELLING, record.cause))
 
 
-def running(queue: QueueViews, event: m.AttemptRunning) -> None:
-    """Every task is up."""
+GOES_ON = {
+    m.AttemptRunning: (JobState.STARTING, JobState.RUNNING, ""),
+    m.AttemptSuspended: (JobState.RUNNING, JobState.SUSPENDED, "others take their turn"),
+    m.AttemptContinued: (JobState.SUSPENDED, JobState.RUNNING, ""),
+}
+"""By the news that a gang is up, waits for its turn, or has it again: from which state to which."""
+
+
+def goes_on(
+    queue: QueueViews, event: m.AttemptRunning | m.AttemptSuspended | m.AttemptContinued
+) -> None:
+    """All of a gang runs, or rests while others have its GPUs."""
+    before, after, cause = GOES_ON[type(event)]
     record = queue.jobs.current(event.job, event.epoch)
-    if record is not None and record.state is JobState.STARTING:
-        queue.decide(f.Moved(record.id, JobState.RUNNING))
-
-
-def suspended(queue: QueueViews, event: m.AttemptSuspended) -> None:
-    """Others have the gang's GPUs for a while."""
-    record = queue.jobs.current(event.job, event.epoch)
-    if record is not None and record.state is JobState.RUNNING:
-        queue.decide(f.Moved(record.id, JobState.SUSPENDED, "others take their turn"))
-
-
-def continued(queue: QueueViews, event: m.AttemptContinued) -> None:
-    """It is the gang's turn again."""
-    record = queue.jobs.current(event.job, event.epoch)
-    if record is not None and record.state is JobState.SUSPENDED:
-        queue.decide(f.Moved(record.id, JobState.RUNNING))
+    if record is not None and record.state is before:
+        queue.decide(f.Moved(record.id, after, cause))
 
 
 def packed(queue: QueueViews, event: m.AttemptPacked) -> None:

@@ -28,15 +28,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import RegionSpec
 from topmast.model.owners import owners_of, settled
-from topmast.policies.base import (
-    BindPolicy,
-    OrderPolicy,
-    PairSpeeds,
-    ReservePolicy,
-    ScorePolicy,
-    SharePolicy,
-)
-from topmast.policies.options import Profile
+from topmast.policies.base import PairSpeeds, Policies
 
 
 class GlobalQueue(QueueViews):
@@ -45,18 +37,10 @@ class GlobalQueue(QueueViews):
     It alone knows the hooks: rounds where time is shared, and sizes where jobs may change theirs.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        order: OrderPolicy,
-        bind: BindPolicy | None = None,
-        score: ScorePolicy | None = None,
-        share: SharePolicy | None = None,
-        reserve: ReservePolicy | None = None,
-        pair_speeds: PairSpeeds | None = None,
-    ) -> None:
+    def __init__(self, policies: Policies, pair_speeds: PairSpeeds | None = None) -> None:
+        profile, share = policies.profile, policies.share
         self.rounds = None if share is None else Rounds(profile.shares, share)
-        super().__init__(profile, order, bind, score, reserve, self.rounds)
+        super().__init__(policies, self.rounds)
         self.pair_speeds = pair_speeds
         hooks = list[QueueHooks]()
         if self.rounds is not None:
@@ -142,9 +126,9 @@ class GlobalQueue(QueueViews):
         m.LinkDown: cycle.link_down,
         m.Unblocked: cycle.may_fit,
         m.AttemptStarting: lifecycle.starting,
-        m.AttemptRunning: lifecycle.running,
-        m.AttemptSuspended: lifecycle.suspended,
-        m.AttemptContinued: lifecycle.continued,
+        m.AttemptRunning: lifecycle.goes_on,
+        m.AttemptSuspended: lifecycle.goes_on,
+        m.AttemptContinued: lifecycle.goes_on,
         m.AttemptPacked: lifecycle.packed,
         m.AttemptStopping: lifecycle.stopping,
         m.AttemptCheckpointed: lifecycle.checkpointed,

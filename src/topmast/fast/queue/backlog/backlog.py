@@ -248,11 +248,6 @@ class Backlog:
         self.ranking.rerank(now)
         self.unblock(Anything())
 
-    @property
-    def ranked_at_s(self) -> float:
-        """As of when jobs are ranked."""
-        return self.ranking.ranked_at_s
-
     def next(self) -> Candidate | None:
         """The first job in order that may be asked about; of one job, first within its quota."""
         best: Candidate | None = None

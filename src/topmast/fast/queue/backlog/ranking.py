@@ -55,6 +55,9 @@ _TYPES: dict[str, type[np.generic]] = {
     "since_s": np.float64,
 }
 
+_SEEN = [name for name in _TYPES if name not in ("alive", "job_class", "number")]
+"""The columns that an order sees."""
+
 
 class Waiting(Struct, frozen=True):
     """A job as it is ranked."""
@@ -90,7 +93,6 @@ class Ranking:
         self.ranked_at_s = 0.0
         self._fairness_of = fairness
         self._tenants: dict[str, int] = {}
-        self._tenant_names: list[str] = []
         self._fairness: Floats = np.ones(16)
         self._columns: dict[str, NDArray[Any]] = {
             name: np.zeros(FIRST_CAPACITY, dtype=kind) for name, kind in _TYPES.items()
@@ -176,7 +178,6 @@ class Ranking:
         known = self._tenants.get(name)
         if known is None:
             known = self._tenants[name] = len(self._tenants)
-            self._tenant_names.append(name)
             if known >= len(self._fairness):
                 self._fairness = np.concatenate([self._fairness, np.ones(len(self._fairness))])
             self._fairness[known] = self._fairness_of(name)
@@ -203,25 +204,11 @@ class Ranking:
         self._sort(rows)
 
     def _compute(self, rows: Ints | slice) -> Floats:
-        columns = self._columns
+        columns = {name: self._columns[name][rows] for name in _SEEN}
+        tenant = columns["tenant"]
+        runs, fairness = np.zeros(len(tenant), np.bool_), self._fairness[tenant]
         return self.order.keys(
-            QueueView(
-                now_s=self.ranked_at_s,
-                band=columns["band"][rows],
-                submit_s=columns["submit_s"][rows],
-                gpus=columns["gpus"][rows],
-                tasks=columns["tasks"][rows],
-                tenant=columns["tenant"][rows],
-                fairness=self._fairness[columns["tenant"][rows]],
-                duration_s=columns["duration_s"][rows],
-                remaining_s=columns["remaining_s"][rows],
-                attained_gpu_s=columns["attained_gpu_s"][rows],
-                turn=columns["turn"][rows],
-                executed_s=columns["executed_s"][rows],
-                first_start_s=columns["first_start_s"][rows],
-                since_s=columns["since_s"][rows],
-                running=np.zeros(len(columns["tenant"][rows]), dtype=np.bool_),
-            )
+            QueueView(self.ranked_at_s, fairness=fairness, running=runs, **columns)
         )
 
     def _sort(self, rows: Ints) -> None:
@@ -284,19 +271,14 @@ class Ranking:
 
     def view_of(self, others: Sequence[Waiting], now: float, *, running: bool) -> QueueView:
         """Jobs that are not in, as the order sees them at a time. O(others)."""
-        tenants = np.array([self._tenant(other.tenant) for other in others])
+        tenant = np.array([self._tenant(other.tenant) for other in others])
         columns = {
-            name: np.array([getattr(other, name) for other in others], dtype=kind)
-            for name, kind in _TYPES.items()
-            if name not in ("alive", "tenant", "job_class", "number")
+            name: np.array([getattr(other, name) for other in others], dtype=_TYPES[name])
+            for name in _SEEN
+            if name != "tenant"
         }
-        return QueueView(
-            now_s=now,
-            tenant=tenants,
-            fairness=self._fairness[tenants],
-            running=np.full(len(others), running),
-            **columns,
-        )
+        runs, fairness = np.full(len(others), running), self._fairness[tenant]
+        return QueueView(now, tenant=tenant, fairness=fairness, running=runs, **columns)
 
     def keys_of(self, others: Sequence[Waiting], running: bool = True) -> list[Key]:
         """Where jobs that are not in would rank, with their band. O(others)."""

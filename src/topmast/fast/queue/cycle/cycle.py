@@ -39,7 +39,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.quota_may_help():
         touched = queue.tenancy.ledger.take_touched()
         queue.backlog.unblock(QuotaFreed(touched, queue.choices_of))
-    if queue.now - queue.backlog.ranked_at_s >= queue.profile.rerank_interval_s:
+    if queue.now - queue.backlog.ranking.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.backlog.rerank(queue.now)
         queue.backlog.mix.settle()
     for hook in queue.hooks:

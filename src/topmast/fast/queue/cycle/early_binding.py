@@ -6,11 +6,11 @@ alarms are working memory, counted anew from the jobs.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.data.catalogue import Catalogue
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.dataset import ReplicaState
@@ -74,8 +74,8 @@ class EarlyBinding:
         self._regions: list[str] = []
         self._able: dict[object, Ints] = {}
         self._loads = Loads(0, options.signal_s)
-        self._due: dict[str, float] = {}
-        self._alarms: list[tuple[float, int, str]] = []
+        self._patience: Timers[str] = Timers()
+        """When each waiting job has waited long enough where it is."""
 
     def configure(self, fleet: Fleet, records: Mapping[str, JobRecord], now: float) -> None:
         """Take up the clusters of a fleet, and the jobs bound to them. O(clusters + jobs)."""
@@ -221,28 +221,19 @@ class EarlyBinding:
         """A job begins to wait where it was sent: its patience begins. O(log jobs)."""
         patience_s = self.options.patience_s
         if record.bound is not None and patience_s is not None:
-            self._due[record.id] = now + patience_s
-            heapq.heappush(self._alarms, (now + patience_s, record.number, record.id))
+            self._patience.set(record.id, now + patience_s, record.number)
 
     def rests(self, job: str) -> None:
         """A job waits no more."""
-        self._due.pop(job, None)
+        self._patience.drop(job)
 
     def due(self, now: float) -> list[str]:
         """The jobs that ran out of patience by ``now``, each told once."""
-        found = []
-        while self._alarms and self._alarms[0][0] <= now:
-            at_s, _, job = heapq.heappop(self._alarms)
-            if self._due.get(job) == at_s:
-                del self._due[job]
-                found.append(job)
-        return found
+        return self._patience.take_due(now)
 
     def next_s(self) -> float | None:
         """When the next job's patience will be over."""
-        while self._alarms and self._due.get(self._alarms[0][2]) != self._alarms[0][0]:
-            heapq.heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+        return self._patience.next_s()
 
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:

@@ -25,8 +25,7 @@ from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
-from topmast.policies.base import BindPolicy, OrderPolicy, ReservePolicy, ScorePolicy
-from topmast.policies.options import Profile
+from topmast.policies.base import Policies
 
 
 class Saved(Struct):
@@ -59,39 +58,32 @@ class QueueState(EventMachine):
     ``grants``: of a policy that shares time; None: every job may have what it asked for.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        order: OrderPolicy,
-        bind: BindPolicy | None = None,
-        score: ScorePolicy | None = None,
-        reserve: ReservePolicy | None = None,
-        grants: Grants | None = None,
-    ) -> None:
+    def __init__(self, policies: Policies, grants: Grants | None = None) -> None:
         super().__init__()
-        self.profile = profile
+        self.profile = profile = policies.profile
         self.preemption = profile.preemption
         """What may be stopped for a job."""
         self.hooks: tuple[QueueHooks, ...] = ()
         """Policies that act at the steps of the queue, in their order."""
-        self._policies = order, score, reserve, grants
+        self._policies, self._grants = policies, grants
         self.fleet = Fleet(())
         self.regions: list[str] = []
         """By name."""
         self.homes: dict[str, str] = {}
         """Where the fleet file has those hosts that belong to another cluster now."""
-        self.cycle = Cycle(profile, bind)
+        self.cycle = Cycle(profile, policies.bind)
         self._begin()
 
     def _begin(self) -> None:
         """All that facts change is empty."""
-        profile, (order, score, reserve, grants) = self.profile, self._policies
+        profile, policies = self.profile, self._policies
         self.jobs = Jobs()
-        self.tenancy = Tenancy(reserve, profile.reserve.patience_s)
+        self.tenancy = Tenancy(policies.reserve, profile.reserve.patience_s)
         self.data = Data(profile)
         self.backlog = Backlog(
-            order, self.tenancy.ledger.fairness,
-            Durations(profile.default_duration_s, profile.predict), TopologyPolicy(score), grants,
+            policies.order, self.tenancy.ledger.fairness,
+            Durations(profile.default_duration_s, profile.predict),
+            TopologyPolicy(policies.score), self._grants,
             rerank_interval_s=profile.rerank_interval_s,
         )  # fmt: skip
 

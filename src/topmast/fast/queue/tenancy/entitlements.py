@@ -46,19 +46,12 @@ class Entitlements:
         other._memory_of = self._memory_of
         return other
 
-    def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
-        """Which of a job's accelerators its tenant may use now, within quota or beyond it.
-
-        O(accelerators x groups x depth of the tenant); *any model* counts as all of the fleet's.
-        """
-        return self.choices_of(spec, self.wanted(spec))[over_quota]
-
     def wanted(self, spec: JobSpec) -> Wanted:
         """By choice, what the gang takes of each model. O(accelerators x groups)."""
         return tuple(self._wanted(spec, choice) for choice in range(len(self.accelerators(spec))))
 
     def choices_of(self, spec: JobSpec, wanted: Wanted) -> dict[bool, tuple[int, ...]]:
-        """By mode, the `choices` of a gang that wants so much. O(choices x models x depth)."""
+        """By mode, what a gang may use that wants so much. O(choices x models x depth)."""
         if not wanted:
             return {False: (0,), True: ()}
         within = [i for i, milli in enumerate(wanted) if self.is_within(spec, milli)]

@@ -94,15 +94,12 @@ class Ledger:
         """What the tenant and all below it hold of the model."""
         return self._total(self.tree.node(tenant), model)
 
-    def take(self, tenant: str, region: str, model: str, milli: int, over_quota: bool) -> None:
-        """Book an attempt. O(depth)."""
-        self._move(tenant, region, model, milli, over_quota)
-
     def give_back(self, tenant: str, region: str, model: str, milli: int, over_quota: bool) -> None:
         """Book the end of an attempt. O(depth)."""
-        self._move(tenant, region, model, -milli, over_quota)
+        self.take(tenant, region, model, -milli, over_quota)
 
-    def _move(self, tenant: str, region: str, model: str, milli: int, over_quota: bool) -> None:
+    def take(self, tenant: str, region: str, model: str, milli: int, over_quota: bool) -> None:
+        """Book an attempt. O(depth)."""
         holding = self.held.get((tenant, model))
         if holding is None:
             holding = self.held[tenant, model] = Holding()
@@ -243,10 +240,6 @@ class Ledger:
         return True
 
     # --- lending ----------------------------------------------------------------------------------
-
-    def lent_milli(self, tenant: str, model: str) -> int:
-        """What one tenant lends of a model. As `lent`."""
-        return self.lent(model).get(tenant, 0)
 
     def lent(self, model: str) -> dict[str, int]:
         """What every tenant lends of a model: idle quota that tenants outside its branch use now.

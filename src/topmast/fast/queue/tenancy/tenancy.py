@@ -51,8 +51,12 @@ class Tenancy:
             self.ledger.give_back(tenant, plan.region, model, milli, over_quota)
 
     def choices(self, spec: JobSpec, over_quota: bool) -> tuple[int, ...]:
-        """Which of a job's accelerators its tenant may use now, within quota or beyond it."""
-        return self.entitlements.choices(spec, over_quota)
+        """Which of a job's accelerators its tenant may use now, within quota or beyond it.
+
+        O(accelerators x groups x depth of the tenant); *any model* counts as all of the fleet's.
+        """
+        entitlements = self.entitlements
+        return entitlements.choices_of(spec, entitlements.wanted(spec))[over_quota]
 
     def choices_of(self, gate: QuotaGate) -> dict[bool, tuple[int, ...]]:
         """By mode, what a gate lets use; looked up while nothing was booked in its branch."""
