@@ -57,7 +57,7 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
                 free_gpus=float(free[available].sum()) / MILLI,
                 unavailable_gpus=total - usable,
                 running_jobs=len(placer.state.allocations),
-                demand_supply=queue.tenancy.demand_supply(name),
+                demand_supply=queue.tenancy.loads((name,))[name],
                 datasets=sum(name in d.replicas for d in queue.data.catalogue.datasets.values()),
                 stored_bytes=queue.data.catalogue.stored_bytes(name),
                 storage_bytes=placer.state.region.storage_bytes,

@@ -33,9 +33,10 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     decision.awaited = regions_of(queue, decision, step)
     decision.held, decision.changes = request.held, queue.backlog.blocked.changes
     queue.cycle.decision = decision
-    here = [region for region in decision.awaited if region not in queue.cycle.reach.apart]
+    apart = queue.cycle.reach.apart
+    here = [r for r in decision.awaited if r not in apart] if apart else decision.awaited
     if here:
-        terms = {region: queue.terms(region, decision.costs[region]) for region in here}
+        terms = queue.terms_of(here, decision.costs)
         placement = queue.backlog.job_class(record.id).placement[decision.candidate.over_quota]
         whole = m.RequestFleetBids(
             queue.cycle.batch, request, terms, placement.number, queue.cycle.reach.hold_s()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
@@ -85,7 +87,14 @@ class QueueViews(QueueState):
 
     def terms(self, region: str, cost: DataCost) -> RegionTerms:
         """What a region adds to the request."""
-        return RegionTerms(cost.bytes, cost.seconds, self.tenancy.demand_supply(region))
+        return self.terms_of((region,), {region: cost})[region]
+
+    def terms_of(
+        self, regions: Sequence[str], costs: Mapping[str, DataCost]
+    ) -> dict[str, RegionTerms]:
+        """What each region adds to the request."""
+        loads = self.tenancy.loads(regions)
+        return {r: RegionTerms(costs[r].bytes, costs[r].seconds, loads[r]) for r in regions}
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
         """Running jobs that rank behind a waiting one, the last first. O(running log running)."""

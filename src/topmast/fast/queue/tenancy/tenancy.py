@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Self
 
 from topmast.fast.queue.tenancy.entitlements import Entitlements
@@ -83,7 +84,11 @@ class Tenancy:
         listed, gpus = self.entitlements.accelerators(spec), spec.gpus_milli() / MILLI
         return self.model_reservation.until_s(listed, gpus, submit_s, now)
 
-    def demand_supply(self, region: str) -> float:
-        """GPUs held or promised in a region over the GPUs present."""
-        supply = self.gpus_by_region.get(region, 0)
-        return self.ledger.by_region.get(region, 0) / MILLI / supply if supply else 0.0
+    def loads(self, regions: Iterable[str]) -> dict[str, float]:
+        """By region, GPUs held or promised over the GPUs present. O(regions)."""
+        gpus, held_milli = self.gpus_by_region, self.ledger.by_region
+        return {
+            region: held_milli.get(region, 0) / MILLI / supply if supply else 0.0
+            for region in regions
+            for supply in (gpus.get(region, 0),)
+        }
