@@ -15,7 +15,6 @@ from topmast.fast.queue.backlog.placement_class import (
 )
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
 from topmast.fast.queue.backlog.task_mix import Mix
-from topmast.fast.queue.cycle.admission import first_verdict
 from topmast.fast.queue.cycle.auction import (
     PendingDecision,
     Phase,
@@ -23,6 +22,7 @@ from topmast.fast.queue.cycle.auction import (
     most_hopeful,
     winner,
 )
+from topmast.fast.queue.cycle.checks import first_verdict
 from topmast.fast.queue.cycle.early_binding import could_hold
 from topmast.fast.queue.cycle.pipeline import (
     Step,

@@ -198,10 +198,6 @@ class Backlog:
         """The class of a job that may be placed now."""
         return self._class_of[job]
 
-    def retry_at_s(self, one: JobClass) -> float | None:
-        """When time alone unblocks a job class; None if it does not."""
-        return self.blocked.retries.at_s(one.number)
-
     def block_class(self, placement: PlacementClass, from_s: float, exempt: str | None) -> None:
         """Block a placement class as a whole; not while some job may do what others may not. O(1).
 

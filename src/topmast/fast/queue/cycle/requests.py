@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.placement_class import colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.checks import first_verdict
 from topmast.fast.queue.cycle.pipeline import (
     Step,
     first_step,
@@ -100,21 +101,16 @@ def _upcoming(
     for candidate in following(queue.backlog.ranking, first.candidate, count):
         record = queue.jobs.records[candidate.job]
         job_class = queue.backlog.job_class(candidate.job)
-        choices = queue.choices_of(job_class)[candidate.over_quota]
-        choices = queue.allowed(record.spec, record, choices)
-        if not queue.backlog.grants.may_start(candidate.job):
-            break
-        if not choices or queue.data.catalogue.unknown(record.spec.datasets):
+        decision = PendingDecision(candidate, queue.choices_of(job_class), colocated_of(job_class))
+        if first_verdict(queue, record, decision) is not None:
             continue
-        costs = queue.costs_of(record)
-        decision = PendingDecision(candidate, {}, colocated_of(job_class), choices, costs)
         request = request_of(queue, record, decision, first_step(queue, record, decision))
         if _is_alone(record, request):
             break
         stops = not queue.preemption.by_rank
         stops = stops and not queue.cycle.backfill.may_reserve(record, queue.now)
-        stops = stops and may_preempt(queue, record, candidate.over_quota, costs)
-        found.append((request, costs, stops))
+        stops = stops and may_preempt(queue, record, candidate.over_quota, decision.costs)
+        found.append((request, decision.costs, stops))
     return found
 
 

@@ -9,7 +9,6 @@ from typing import Self
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.fast.queue.tenancy.gate import QuotaGate
 from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.queue.tenancy.model_reservation import ModelReservation
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan
@@ -17,12 +16,16 @@ from topmast.policies.base import ReservePolicy
 
 
 class Tenancy:
-    """The books of all tenants. ``reserve``: the policy that keeps models for some jobs."""
+    """The books of all tenants.
+
+    ``reserve``: the policy that keeps GPU models for the jobs that need them. ``patience_s``: how
+    long another job waits for that; None: for good.
+    """
 
     def __init__(self, reserve: ReservePolicy | None, patience_s: float | None) -> None:
         self.ledger = Ledger(())
         self.entitlements = Entitlements(self.ledger)
-        self.model_reservation = ModelReservation(reserve, patience_s)
+        self._reserve, self._patience_s = reserve, patience_s
         self.gpus_by_region: dict[str, int] = {}
         self._fleet = Fleet(())
 
@@ -71,18 +74,24 @@ class Tenancy:
 
     def not_kept(self, spec: JobSpec, waited_s: float, choices: tuple[int, ...]) -> tuple[int, ...]:
         """The choices of a job that are not kept for others."""
-        if not self.model_reservation.is_anything:
-            return choices
-        listed = self.entitlements.accelerators(spec)
-        wasted = self.model_reservation.wasted(listed, spec.gpus_milli() / MILLI, waited_s)
+        wasted = self._kept(spec, waited_s)
         return tuple(c for c in choices if c not in wasted) if wasted else choices
 
     def kept_until_s(self, spec: JobSpec, submit_s: float, now: float) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
-        if not self.model_reservation.is_anything:
+        if self._patience_s is None or not self._kept(spec, now - submit_s):
             return None
-        listed, gpus = self.entitlements.accelerators(spec), spec.gpus_milli() / MILLI
-        return self.model_reservation.until_s(listed, gpus, submit_s, now)
+        return submit_s + self._patience_s
+
+    def _kept(self, spec: JobSpec, waited_s: float) -> tuple[int, ...]:
+        """The accelerators that a job may not use yet, having waited so long. O(accelerators)."""
+        patient = self._patience_s is None or waited_s < self._patience_s
+        if self._reserve is None or not patient:
+            return ()
+        listed = self.entitlements.accelerators(spec)
+        if len(listed) < 2:
+            return ()
+        return self._reserve.held_back(listed, spec.gpus_milli() / MILLI)
 
     def loads(self, regions: Iterable[str]) -> dict[str, float]:
         """By region, GPUs held or promised over the GPUs present. O(regions)."""
