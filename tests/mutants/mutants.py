@@ -4,24 +4,13 @@ A mutant replaces one piece of the source. A row whose piece is not found any mo
 was changed, and somebody has to see to it that the promise is still tested.
 """
 
-from dataclasses import dataclass
+from tests.mutants.far import FAR
+from tests.mutants.mutant import Mutant
 
 LOOP = "runtime/loop.py"
 LOCAL = "adapters/engines/local"
 TEST_LOOP = "tests/unit/runtime/test_loop.py"
 TEST_DURABLE = "tests/contract/test_engine_durable.py"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """In ``file`` below src/topmast, ``old`` becomes ``new``; then ``test`` must fail."""
-
-    promise: str
-    file: str
-    old: str
-    new: str
-    test: str
-
 
 MUTANTS = (
     Mutant(
@@ -171,4 +160,5 @@ MUTANTS = (
         "known = None",
         "tests/unit/fast/queue/test_admission.py::test_one_key_admits_once",
     ),
+    *FAR,
 )

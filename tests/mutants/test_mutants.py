@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants.mutant import Mutant
+from tests.mutants.mutants import MUTANTS
 from tests.mutants.run import REPO, OutOfDate, break_it, noticed
 
 

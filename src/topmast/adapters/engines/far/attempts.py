@@ -26,6 +26,8 @@ class Place:
     """Since the UTC epoch."""
     address: str = ""
     port: int = 0
+    run: str = ""
+    """Of the part, in which the runner is."""
     doubled: bool = False
     """Another runner asked for it too."""
     left: int = 0
@@ -159,7 +161,7 @@ class Attempts:
                 attempt, part = self._parts[name]
                 place = part.places[fact.host]
                 place.nonce, place.claimed_at_s = fact.nonce, fact.at_s
-                place.address, place.port = fact.address, fact.port
+                place.address, place.port, place.run = fact.address, fact.port, fact.run
                 attempt.version += 1
             case e.Doubled(part=name):
                 self._parts[name][1].places[fact.host].doubled = True
@@ -223,7 +225,7 @@ class Attempts:
 
 def _facts_of(part: str, place: Place) -> Iterator[e.Fact]:
     if place.nonce:
-        at = (place.claimed_at_s, place.address, place.port)
+        at = (place.claimed_at_s, place.address, place.port, place.run)
         yield e.Claimed(part, place.host, place.nonce, *at)
     if place.doubled:
         yield e.Doubled(part, place.host)

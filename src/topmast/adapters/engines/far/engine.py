@@ -40,7 +40,7 @@ from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.messages import StartGang, TaskLost
+from topmast.model.messages import StartGang
 from topmast.ports import Engine, LogPage, Post, Site
 
 TICK_S = 1.0
@@ -382,14 +382,14 @@ class FarEngine(Engine):
         try:
             plans.check(gang, self._site)
             envs = plans.environment(gang, self._cluster, self._site)
-            fleet, many = self._identity.fleet, self.launcher_type.many_hosts
-            self._tell(e.Start(gang, plans.make_parts(gang, fleet, many_hosts=many), envs))
-        except (plans.CannotStart, OSError, ValueError) as error:
-            for seat in gang.seats:
-                text = files.clean_text(str(error))
-                self._post(TaskLost(gang.job, gang.epoch, seat.rank, text, blameless=True))
-        except Exception:
-            log.exception("an attempt cannot be prepared", job=gang.job, epoch=gang.epoch)
+        except Exception as error:
+            if not isinstance(error, plans.CannotStart | OSError | ValueError):
+                log.exception("an attempt cannot be prepared", job=gang.job, epoch=gang.epoch)
+            why = files.clean_text(str(error)) or repr(error)
+            self._tell(e.Start(gang, (), {}, cannot=why))
+            return
+        fleet, many = self._identity.fleet, self.launcher_type.many_hosts
+        self._tell(e.Start(gang, plans.make_parts(gang, fleet, many_hosts=many), envs))
 
     def _runner_plan(self, attempt: Attempt, part: AttemptPart, host: str) -> dict[str, Any]:
         """What the runner on a host is told to run; from the listener's thread."""

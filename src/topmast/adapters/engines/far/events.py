@@ -39,6 +39,8 @@ class Start(Struct, frozen=True):
     parts: tuple[PartPlan, ...]
     envs: dict[str, str]
     """What all its tasks see."""
+    cannot: str = ""
+    """Why it cannot start at all."""
 
 
 class Stop(Struct, frozen=True):
@@ -105,6 +107,8 @@ class Claim(Struct, frozen=True):
     """By which other hosts reach it."""
     port: int = 0
     """One that is free there, for rank 0 to listen on."""
+    run: str = ""
+    """Of the part, as its scheduler calls it."""
 
 
 class Beat(Struct, frozen=True):
@@ -165,6 +169,7 @@ class Claimed(Struct, frozen=True, tag=True):
     at_s: float
     address: str
     port: int
+    run: str = ""
 
 
 class Doubled(Struct, frozen=True, tag=True):
@@ -181,6 +186,8 @@ class Stopped(Struct, frozen=True, tag=True):
     epoch: int
     grace_s: float
     """The shortest that was ordered."""
+    why: str = ""
+    """It cannot start; empty: it was ordered."""
 
 
 class Suspended(Struct, frozen=True, tag=True):

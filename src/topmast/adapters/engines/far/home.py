@@ -33,6 +33,7 @@ class ClaimBody(Runner, frozen=True, kw_only=True):
 
     address: str = ""
     port: int = 0
+    run: str = ""
 
 
 class BeatBody(Runner, frozen=True, kw_only=True):
@@ -100,7 +101,9 @@ class Home:
 
     async def _claim(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=ClaimBody)
-        claim = e.Claim(call.part, body.host, body.nonce, body.address, body.port)
+        claim = e.Claim(
+            call.part, body.host, body.nonce, body.address, body.port, body.run
+        )  # fmt: skip
         answer: e.Answer = await self._ask(claim)
         found = self._find(call.part)
         if answer.status != e.GRANTED or found is None:

@@ -98,6 +98,10 @@ class Listed(Struct, frozen=True):
     """Why it waits, or how it ended, in the scheduler's words."""
     evicted: bool = False
     """Ended by the scheduler or its people (preempted, evicted, timed out, cancelled)."""
+    run: str = ""
+    """Which run of it this is, if the scheduler can run it again (a restart count, a start time):
+    what the runner finds in its variable ``TOPMAST_RUN``. The end of another run proves nothing.
+    """
 
 
 class Host(Struct, frozen=True):

@@ -147,12 +147,15 @@ class Protocol:
         if key in self.attempts.known:
             self._tell(self.attempts.known[key])
             return
+        unfit = event.cannot or self.hosts.unfit(seat.host for seat in gang.seats)
         if self.attempts.is_forgotten(*key):
             self._refuse(gang, "it ran long ago, and is not run twice", blameless=True)
         elif key in self.attempts.stopped:
-            self._refuse(gang, STOPPED_EARLY, blameless=True)
-        elif strange := self.hosts.unfit(seat.host for seat in gang.seats):
-            self._refuse(gang, strange, blameless=False)
+            self._refuse(gang, self.attempts.stopped[key].why or STOPPED_EARLY, blameless=True)
+        elif unfit:
+            # Recorded: what was told to be lost must not start when it is ordered again.
+            self._note(e.Stopped(*key, 0.0, unfit))
+            self._refuse(gang, unfit, blameless=bool(event.cannot))
         else:
             self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s))
             for part in self.attempts.known[key].parts:
@@ -193,22 +196,25 @@ class Protocol:
         over = [attempt for attempt in self.attempts if attempt.over]
         over.sort(key=lambda attempt: max(end.at_s for end in attempt.ends.values()))
         for attempt in over[: max(0, len(over) - keep)]:
-            if self._newest_kept(attempt):
+            if self._all_over(*attempt.key):
                 self._note(e.Forgotten(*attempt.key))
                 self._do(e.Delete(*attempt.key))
+        stopped = list(self.attempts.stopped)
+        for key in stopped[: max(0, len(stopped) - keep)]:
+            if self._all_over(*key):
+                self._note(e.Forgotten(*key))
         return self._end()
 
-    def _newest_kept(self, attempt: Attempt) -> bool:
-        """Whether forgetting it forgets no older epoch of its job that still runs."""
-        job, epoch = attempt.key
-        return all(a.over for a in self.attempts if a.key[0] == job and a.key[1] < epoch)
+    def _all_over(self, job: str, epoch: int) -> bool:
+        """Whether no older epoch of the job runs: to forget one is to forget all before it."""
+        return all(a.over for a in self.attempts if a.key[0] == job and a.key[1] <= epoch)
 
     # --- runners --------------------------------------------------------------------------------
 
     def _claim(self, event: e.Claim) -> None:
         attempt, place, status = self._find(event)
         if status == e.GRANTED and attempt is not None and place is not None and not place.nonce:
-            at = (self._now.wall_s, event.address, event.port)
+            at = (self._now.wall_s, event.address, event.port, event.run)
             self._note(e.Claimed(event.part, event.host, event.nonce, *at))
             for rank in place.ranks:
                 self._say(m.TaskStarted(*attempt.key, rank, place.claimed_at_s))
@@ -365,7 +371,8 @@ class Protocol:
         for place in part.running:
             if self._now.s - place.heard_s <= self.terms.silence_s:
                 continue  # the runner lives, or has the time to tell more
-            truth = chosen is not None and alone and not place.doubled
+            own = chosen is not None and chosen.run == place.run and not place.doubled
+            truth = own and alone
             if attempt.lease_s is None or (truth and self.hosts.answers(place.host)):
                 self._lose(attempt, place, why, evicted=evicted)
 

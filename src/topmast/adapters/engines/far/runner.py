@@ -694,6 +694,7 @@ class Caller:
 
     def _claim(self, home: Home) -> tuple[int, bytes]:
         body = {**self.me, "address": home.address(), "port": self.keeper.port_number}
+        body["run"] = os.environ.get("TOPMAST_RUN", "")
         return home.call("claim", json.dumps(body).encode())
 
     def _beat(self, home: Home) -> tuple[int, bytes]:

@@ -1,0 +1,173 @@
+"""Steps of the protocol of far engines, each left out once, with the test that must notice."""
+
+from tests.mutants.mutant import Mutant
+
+PROTOCOL = "adapters/engines/far/protocol.py"
+STEPS = "tests/unit/adapters/engines/far/test_protocol.py"
+STORIES = "tests/properties/test_far_protocol.py"
+
+
+def step(promise: str, old: str, new: str, test: str = STORIES) -> Mutant:
+    """A step of the protocol that is left out."""
+    return Mutant(promise, PROTOCOL, old, new, test)
+
+
+FAR = (
+    step(
+        "only a look that began after an intent counts",
+        "            if event.began_s >= part.since_s and not part.submitting:",
+        "            if not part.submitting:",
+        STEPS,
+    ),
+    step(
+        "a part is recorded before it is released",
+        "            self._note(e.Recorded(part.name, live[0].id, live[0].submitted_s))",
+        "            self.attempts.apply(e.Recorded(part.name, live[0].id, live[0].submitted_s))",
+        STEPS,
+    ),
+    step(
+        "of two submissions the other is cancelled",
+        "            if other is not chosen and other.state in (State.HELD, State.WAITING):",
+        "            if False:",
+        STEPS,
+    ),
+    step(
+        "a second runner is refused",
+        "        if place.nonce and place.nonce != event.nonce:",
+        "        if False:",
+    ),
+    step(
+        "a claim is recorded",
+        "            self._note(e.Claimed(event.part, event.host, event.nonce, *at))",
+        "            self.attempts.apply(e.Claimed(event.part, event.host, event.nonce, *at))",
+    ),
+    step(
+        "nothing is claimed after its end",
+        "return found[0], place, e.GRANTED if place.left else e.OVER",
+        "return found[0], place, e.GRANTED",
+    ),
+    step(
+        "a stop fences what is unclaimed",
+        "                self._lose(attempt, place, STOPPED_EARLY, blameless=True)",
+        "                pass",
+        STEPS,
+    ),
+    step(
+        "a stop is recorded",
+        "            self._note(e.Stopped(*key, grace_s))",
+        "            self.attempts.apply(e.Stopped(*key, grace_s))",
+    ),
+    step(
+        "leases count anew after a restart",
+        "                    place.heard_s = now.s\n            self._tell(attempt)",
+        "                    pass\n            self._tell(attempt)",
+    ),
+    step(
+        "ends are told again after a restart",
+        "            self._tell(attempt)\n        return self._end()",
+        "        return self._end()",
+        STEPS,
+    ),
+    step(
+        "nothing is told dead before its lease is over",
+        "place.heard_s + attempt.lease_s + self.terms.margin_s",
+        "place.heard_s + attempt.lease_s / 2",
+    ),
+    step(
+        "what is silent for a lease is told dead",
+        "            e.Tick: lambda event: self._check_leases(),",
+        "            e.Tick: lambda event: None,",
+    ),
+    step(
+        "an end by the scheduler needs the host's daemon",
+        "(truth and self.hosts.answers(place.host))",
+        "truth",
+    ),
+    step(
+        "an end by the scheduler may be that of another run",
+        "chosen.run == place.run and not place.doubled",
+        "chosen.run == place.run",
+    ),
+    step(
+        "a second claim is remembered",
+        "                self._note(e.Doubled(event.part, event.host))",
+        "                self.attempts.apply(e.Doubled(event.part, event.host))",
+        STEPS,
+    ),
+    step(
+        "an end by the scheduler needs a silent runner",
+        "            if self._now.s - place.heard_s <= self.terms.silence_s:\n                continue",
+        "            if False:\n                continue",
+    ),
+    step(
+        "what is claimed and not listed may live",
+        "            truth = own and alone",
+        "            truth = (own or chosen is None) and alone",
+    ),
+    step(
+        "a host is not down while something is claimed there",
+        "            if any(place.left and place.nonce for _, place in there):",
+        "            if False:",
+    ),
+    step(
+        "nothing starts on a host that is down",
+        "            for attempt, place in there:\n                self._lose(attempt, place, self.hosts.DOWN)",
+        "            for attempt, place in there:\n                pass",
+        STEPS,
+    ),
+    step(
+        "an end is recorded",
+        "        self._note(end)\n        self._tell_end(end)",
+        "        self.attempts.apply(end)\n        self._tell_end(end)",
+    ),
+    step(
+        "a refused start is recorded",
+        "            self._note(e.Stopped(*key, 0.0, unfit))\n",
+        "",
+    ),
+    step(
+        "a submission that vanished is repeated",
+        "        elif not part.submits or part.absent >= TWO_LOOKS:",
+        "        elif not part.submits:",
+    ),
+    step(
+        "what is held is released",
+        "                self._do(e.Release(chosen))",
+        "                pass",
+    ),
+    step(
+        "a refused submission is told",
+        "                self._lose(attempt, place, event.refused, blameless=True)",
+        "                pass",
+        STEPS,
+    ),
+    step(
+        "what is over is cleared from the scheduler",
+        "            self._clear(name, listed)",
+        "            pass",
+    ),
+    step(
+        "one listing without a part is not its end",
+        "TWO_LOOKS = 2",
+        "TWO_LOOKS = 1",
+        STEPS,
+    ),
+    step(
+        "the truth waits for a complete look",
+        "        asked = [at_s for at_s in self._asked_s if at_s <= began_s]",
+        "        asked = list(self._asked_s)",
+        STEPS,
+    ),
+    step(
+        "a runner that does not obey is ended by the scheduler",
+        "                self._do(e.Cancel(chosen, attempt.stop.grace_s))",
+        "                pass",
+        STEPS,
+    ),
+    step(
+        "nothing is submitted beside a running one",
+        "        if part.claimed:  # something",
+        "        if False:  # something",
+        STEPS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,339 @@
+"""The steps of the protocol, one at a time. Its promises as a whole: tests/properties."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.launcher import Host, Listed, State
+from topmast.adapters.engines.far.plan import make_parts
+from topmast.adapters.engines.far.protocol import Protocol, Terms
+from topmast.model import messages as m
+from topmast.model.job import JobSpec, Resources, TaskGroup
+from topmast.model.plan import Seat
+
+LEASE_S = 600.0
+HOSTS = ("h0", "h1")
+PART = "tm-f-j1-1-0"
+A = TypeVar("A")
+
+
+def gang(tasks: int = 1, hosts: tuple[str, ...] = HOSTS) -> m.StartGang:
+    spec = JobSpec("a job", (TaskGroup("trainer", tasks, Resources(), "true"),))
+    seats = tuple(Seat("trainer", n, hosts[n % len(hosts)], (n,)) for n in range(tasks))
+    return m.StartGang("j1", 1, spec, "east", "east-1", seats)
+
+
+@dataclass
+class Story:
+    """A protocol, and what it said so far."""
+
+    protocol: Protocol = field(
+        default_factory=lambda: Protocol(Terms(LEASE_S, 15.0, 30.0, 60.0), HOSTS)
+    )
+    now_s: float = 100.0
+    facts: list[e.Fact] = field(default_factory=list)
+
+    def does(self, event: Any, after_s: float = 1.0) -> e.Outcome:
+        self.now_s += after_s
+        outcome = self.protocol.handle(event, e.Moment(self.now_s, self.now_s))
+        self.facts += outcome.facts
+        return outcome
+
+    def start(self, tasks: int = 1) -> e.Outcome:
+        order = gang(tasks)
+        return self.does(e.Start(order, make_parts(order, "f", many_hosts=True), {}))
+
+    def looks(
+        self, *listed: Listed, silent: tuple[str, ...] = (), began_s: float = 0.0
+    ) -> e.Outcome:
+        hosts = tuple(Host(host, host not in silent) for host in HOSTS)
+        self.now_s += 1.0
+        return self.does(e.Looked(began_s or self.now_s, listed, hosts))
+
+    def claims(self, host: str = "h0", nonce: str = "n1") -> e.Answer:
+        answer: e.Answer = self.does(e.Claim(PART, host, nonce, "a", 1)).answer
+        return answer
+
+    def submitted(self) -> "Story":
+        self.start()
+        self.looks()
+        self.does(e.Submitted(PART))
+        return self
+
+    def released(self) -> "Story":
+        self.submitted().looks(held())
+        return self
+
+    def restarted(self) -> "Story":
+        """Another process with what was recorded."""
+        other = Story(now_s=5.0, facts=list(self.facts))
+        for fact in self.facts:
+            other.protocol.attempts.apply(fact)
+        return other
+
+
+def held(id: str = "1", submitted_s: float = 1.0) -> Listed:
+    return Listed(PART, id, submitted_s, State.HELD)
+
+
+def listed(state: State, **more: Any) -> Listed:
+    return Listed(PART, "1", 1.0, state, **more)
+
+
+def only(outcome: e.Outcome, kind: type[A]) -> list[A]:
+    return [action for action in outcome.actions if isinstance(action, kind)]
+
+
+def news(outcome: e.Outcome, kind: type[A]) -> list[A]:
+    return [
+        a.message for a in outcome.actions if isinstance(a, e.Post) and isinstance(a.message, kind)
+    ]
+
+
+def test_nothing_is_submitted_before_a_look_that_began_later() -> None:
+    """A crash may have come after a submission: only a look after the intent shows what is there."""
+    story = Story()
+    assert not only(story.start(), e.Submit)
+    assert not only(story.looks(began_s=story.now_s - 0.5), e.Submit)
+    assert [submit.plan.name for submit in only(story.looks(), e.Submit)] == [PART]
+
+
+def test_what_is_there_already_is_not_submitted_again() -> None:
+    """It was found by its name."""
+    story = Story()
+    story.start()
+    assert not only(story.looks(held()), e.Submit)
+
+
+def test_a_part_is_recorded_before_it_is_released() -> None:
+    """Both are of one outcome, whose facts are durable before its actions are done."""
+    outcome = Story().submitted().looks(held())
+    assert outcome.facts == (e.Recorded(PART, "1", 1.0),)
+    assert only(outcome, e.Release) == [e.Release(held())]
+
+
+def test_of_two_the_first_is_released_and_the_other_cancelled() -> None:
+    """A submission that timed out arrived after all."""
+    outcome = Story().submitted().looks(held("2", 2.0), held())
+    assert only(outcome, e.Release) == [e.Release(held())]
+    assert only(outcome, e.Cancel) == [e.Cancel(held("2", 2.0), 0.0)]
+
+
+def test_a_release_that_was_lost_is_repeated() -> None:
+    """As long as looks show the part held."""
+    assert only(Story().released().looks(held()), e.Release) == [e.Release(held())]
+
+
+def test_a_vanished_submission_is_repeated_after_two_looks() -> None:
+    """One listing may be wrong."""
+    story = Story().submitted()
+    assert not only(story.looks(), e.Submit)
+    assert only(story.looks(), e.Submit)
+
+
+def test_a_recorded_part_is_lost_after_two_looks_without_it() -> None:
+    """One empty listing is not the end of a part; two are, as no runner can claim it any more."""
+    story = Story().released()
+    assert not news(story.looks(), m.TaskLost)
+    assert [lost.blameless for lost in news(story.looks(), m.TaskLost)] == [True]
+    assert story.claims().status == e.OVER
+
+
+def test_a_refused_submission_is_lost_with_the_reason() -> None:
+    """The scheduler's own words reach the job."""
+    story = Story()
+    story.start()
+    story.looks()
+    (lost,) = news(story.does(e.Submitted(PART, refused="no such partition")), m.TaskLost)
+    assert lost.error == "no such partition"
+
+
+def test_a_claim_is_recorded_and_tells_the_start() -> None:
+    """The answer goes out after the fact is durable."""
+    story = Story().released()
+    outcome = story.does(e.Claim(PART, "h0", "n1", "10.0.0.1", 4000))
+    assert [type(fact) for fact in outcome.facts] == [e.Claimed]
+    assert [started.rank for started in news(outcome, m.TaskStarted)] == [0]
+    assert (outcome.answer.orders.address, outcome.answer.orders.port) == ("10.0.0.1", 4000)
+
+
+def test_a_claim_whose_answer_was_lost_is_repeated() -> None:
+    """The same runner gets the same answer, also from the next process; another one does not."""
+    story = Story().released()
+    assert story.claims().status == e.GRANTED
+    after = story.restarted()
+    assert [after.claims().status, after.claims(nonce="n2").status] == [e.GRANTED, e.TAKEN]
+
+
+def test_a_stop_fences_what_is_unclaimed_at_once() -> None:
+    """Its end is told without waiting for the scheduler, and its runner comes too late."""
+    story = Story().released()
+    assert news(story.does(e.Stop("j1", 1, 30.0)), m.TaskLost)
+    assert story.claims().status == e.OVER
+    assert only(story.looks(held()), e.Cancel)
+
+
+def test_a_stop_reaches_the_runner_with_the_shortest_grace() -> None:
+    """The grace can be cut, not stretched."""
+    story = Story().released()
+    before = story.claims().orders
+    for grace_s in (30.0, 5.0, 60.0):
+        story.does(e.Stop("j1", 1, grace_s))
+    orders = story.does(e.Beat(PART, "h0", "n1")).answer.orders
+    assert before is not None
+    assert orders.grace_s == 5.0
+    assert orders.version > before.version
+
+
+def test_a_runner_that_does_not_obey_is_ended_by_the_scheduler() -> None:
+    """After the grace and some time; a runner that cannot be heard, at the next look."""
+    story = Story().released()
+    story.claims()
+    story.does(e.Stop("j1", 1, 20.0))
+    assert not only(story.looks(listed(State.RUNNING)), e.Cancel)
+    story.does(e.Beat(PART, "h0", "n1"), after_s=29.0)
+    assert only(story.looks(listed(State.RUNNING)), e.Cancel)
+    assert not only(story.looks(listed(State.RUNNING)), e.Cancel), "not at every look"
+
+
+def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answers() -> None:
+    """Each of the three is needed, and that no other run is meant."""
+    ended = listed(State.ENDED, why="NODE_FAIL", run="r1")
+    for story_of, silent_s, silent, run, want_lost in (
+        ("all is so", 40.0, (), "r1", True),
+        ("the runner was just heard", 1.0, (), "r1", False),
+        ("the daemon is silent", 40.0, ("h0",), "r1", False),
+        ("it is another run", 40.0, (), "r0", False),
+    ):
+        story = Story().released()
+        story.does(e.Claim(PART, "h0", "n1", run=run))
+        story.now_s += silent_s
+        lost = news(story.looks(ended, silent=silent), m.TaskLost)
+        assert bool(lost) is want_lost, story_of
+
+
+def test_after_a_second_claim_the_scheduler_is_not_believed() -> None:
+    """What ended may be the second run; that is remembered."""
+    story = Story().released()
+    story.claims()
+    story.claims(nonce="n2")
+    after = story.restarted()
+    after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    after.now_s += 60.0
+    assert not news(after.looks(listed(State.ENDED)), m.TaskLost)
+
+
+def test_a_claimed_part_that_is_not_listed_is_waited_for() -> None:
+    """Until its runner speaks, or the lease and the margin are over."""
+    story = Story().released()
+    story.claims()
+    for _ in range(5):
+        assert not news(story.looks(), m.TaskLost)
+    assert not news(story.does(e.Tick(), after_s=LEASE_S), m.TaskLost)
+    assert news(story.does(e.Tick(), after_s=15.0), m.TaskLost)
+
+
+def test_leases_count_anew_after_a_restart() -> None:
+    """What was answered just before is not known."""
+    story = Story().released()
+    story.claims()
+    after = story.restarted()
+    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    assert news(outcome, m.TaskStarted)
+    assert not news(after.does(e.Tick(), after_s=LEASE_S), m.TaskLost)
+
+
+def test_ends_are_told_again_after_a_restart() -> None:
+    """They may not have been delivered."""
+    story = Story().released()
+    story.claims()
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 7, 5.0))
+    after = story.restarted()
+    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    assert [ended.code for ended in news(outcome, m.TaskExited)] == [7]
+
+
+def test_a_host_is_closed_first_and_down_when_nothing_lives_there() -> None:
+    """Silence of a daemon says nothing about what runs."""
+    story = Story()
+    story.start(tasks=2)
+    story.looks()
+    story.does(e.Submitted(PART))
+    story.looks(held())
+    story.claims("h0")
+    story.looks(listed(State.RUNNING), silent=HOSTS)
+    outcome = story.looks(listed(State.RUNNING), silent=HOSTS)
+    assert [closed.host for closed in news(outcome, m.HostClosed)] == ["h0", "h1"]
+    assert [down.host for down in news(outcome, m.HostDown)] == ["h1"]
+    assert [lost.rank for lost in news(outcome, m.TaskLost)] == [1]
+    assert story.claims("h1").status == e.OVER
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 1.0))
+    down = news(story.looks(listed(State.RUNNING), silent=HOSTS), m.HostDown)
+    assert [one.host for one in down] == ["h0"]
+    back = story.looks()
+    assert [up.host for up in news(back, m.HostUp)] == ["h0", "h1"]
+    assert [opened.host for opened in news(back, m.HostOpened)] == ["h0", "h1"]
+
+
+def test_the_truth_waits_for_a_complete_look() -> None:
+    """One that began after the question; a failed one tells nothing."""
+    story = Story().released()
+    story.claims()
+    assert not news(story.does(e.ListTasks()), m.TaskList)
+    assert not news(story.looks(began_s=story.now_s - 1.0), m.TaskList)
+    assert not news(story.does(e.LookFailed("no answer")), m.TaskList)
+    (truth,) = news(story.looks(listed(State.RUNNING)), m.TaskList)
+    assert [(task.rank, task.running) for task in truth.tasks] == [(0, True)]
+
+
+def test_a_scheduler_that_cannot_be_asked_closes_its_hosts() -> None:
+    """No new work, with the reason; the next complete look opens them."""
+    story = Story()
+    story.looks()
+    assert not news(story.does(e.LookFailed("it hangs")), m.HostClosed)
+    closed = news(story.does(e.LookFailed("it hangs"), after_s=90.0), m.HostClosed)
+    assert [(one.host, "it hangs" in one.why) for one in closed] == [("h0", True), ("h1", True)]
+    assert len(news(story.looks(), m.HostOpened)) == 2
+
+
+def test_nothing_is_submitted_or_released_beside_a_running_one() -> None:
+    """A runner claimed before any look showed its part; later it is listed as held, and cancelled."""
+    story = Story().submitted()
+    story.claims()
+    for _ in range(3):
+        assert not only(story.looks(), e.Submit)
+    outcome = story.looks(held())
+    assert not only(outcome, e.Release)
+    assert only(outcome, e.Cancel)
+
+
+def test_an_eviction_is_told_as_one() -> None:
+    """By the scheduler's people, not by our own stop."""
+    story = Story().released()
+    story.claims()
+    evicted = story.does(e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "preempted", evicted=True))
+    assert [one.why for one in news(evicted, m.TaskEvicted)] == ["preempted"]
+    story = Story().released()
+    story.claims()
+    story.does(e.Stop("j1", 1, 5.0))
+    stopped = story.does(e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "", evicted=True))
+    assert [one.code for one in news(stopped, m.TaskExited)] == [143]
+
+
+def test_what_was_forgotten_does_not_start_again() -> None:
+    """Nor is what the scheduler still has of it left there."""
+    story = Story().released()
+    story.claims()
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 5.0))
+    outcome = story.protocol.forget(0, e.Moment(story.now_s, story.now_s))
+    assert outcome.facts == (e.Forgotten("j1", 1),)
+    (lost,) = news(story.start(), m.TaskLost)
+    assert "not run twice" in lost.error
+    assert only(story.looks(held()), e.Cancel)
+
+
+def test_what_is_of_no_part_of_ours_is_left_alone() -> None:
+    """Its runner is refused; the part may be of a copy of this folder."""
+    story = Story()
+    assert not only(story.looks(held()), e.Cancel)
+    assert story.claims().status == e.OVER
