@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -153,12 +153,17 @@ def local_with(rig: Rig, options: LocalOptions, names: Sequence[str]) -> LocalEn
 
 
 def far(rig: Rig) -> ProcessEngine:
-    """A far engine with two hosts whose runners are processes of this machine."""
+    """A far engine with two hosts, its runners processes of this machine."""
+    return far_with(rig, lease_s=60.0)
+
+
+def far_with(rig: Rig, **options: Any) -> ProcessEngine:
+    """The same with these options."""
     hosts = tuple(HostSpec(name, "H100", 8) for name in HOSTS)
     scheduler = os.fspath(rig.folder / "scheduler" / "parts")
-    options = ProcessOptions(folder=scheduler, poll_s=0.2, lease_s=60.0)
     cluster = ClusterSpec("east-1", hosts, "far")
-    return ProcessEngine(cluster, rig.folder / "engine", site_of(rig), options)
+    given = ProcessOptions(folder=scheduler, poll_s=0.2, **options)
+    return ProcessEngine(cluster, rig.folder / "engine", site_of(rig), given)
 
 
 def site_of(rig: Rig) -> Site:
@@ -173,9 +178,9 @@ ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}
 
 
 @contextmanager
-def opened(make: Callable[[Rig], Engine], folder: Path) -> Iterator[Rig]:
+def opened(make: Callable[[Rig], Engine], folder: Path, kind: type[Rig] = Rig) -> Iterator[Rig]:
     """A rig that leaves no process behind."""
-    rig = Rig(folder, make)
+    rig = kind(folder, make)
     rig.open()
     try:
         yield rig

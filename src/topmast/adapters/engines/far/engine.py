@@ -52,7 +52,10 @@ CALLS = 8
 RETRY_S = 1.0
 FORGET_EVERY_S = 10.0
 HOLD_MOST_S = 10.0
+SLACK_S = 10.0
+"""Beyond three beats that did not come, before a runner counts as silent."""
 MARGIN_S = 15.0
+"""Beyond the lease, before a runner that was silent counts as dead: what dies takes time."""
 DRIFT = 0.01
 """Of two clocks against each other, at most."""
 DISTRUST_S = 60.0
@@ -63,8 +66,9 @@ log = structlog.get_logger(__name__)
 def terms_of(options: FarOptions) -> Terms:
     """How long the protocol waits, by the options."""
     lease_s = None if options.lease_s == "none" else options.lease_s
-    margin_s = MARGIN_S + (lease_s or 0.0) * DRIFT
-    silence_s = 3 * hold_s(options) + 10 * TICK_S
+    scale_s = 600.0 if lease_s is None else lease_s
+    margin_s = min(MARGIN_S, scale_s / 4) + scale_s * DRIFT
+    silence_s = 3 * hold_s(options) + min(SLACK_S, scale_s / 4)
     return Terms(lease_s, margin_s, silence_s, max(DISTRUST_S, 10 * options.poll_s))
 
 

@@ -52,7 +52,7 @@ LEFTOVER_GRACE_S = 2.0
 OBEY_S = 2.0
 """How long after SIGKILL a supervisor may need to see that nothing is left."""
 FROZEN_S = 15.0
-"""A process that did not turn for so long stands still."""
+"""A process that did not turn for so long stands still; with a short lease, for a quarter of it."""
 PAGE_BYTES = 256 * 1024
 SHIP_S = 0.1
 CALL_S = 30.0
@@ -332,6 +332,7 @@ class Keeper:
         self.ticket = ticket
         self.host = host
         self.nonce = secrets.token_hex(16)
+        self.frozen_s = min(FROZEN_S, (ticket["lease_s"] or PATIENCE_S) / 4)
         self.turns = mmap.mmap(-1, 16)
         """When the keeper and the caller turned last: shared with the caller."""
         self.plan: Json = None
@@ -671,7 +672,7 @@ class Caller:
         while now_s() - self.heard_s < 2 * self.patience_s:
             turned_s = struct.unpack_from("d", self.keeper.turns, 0)[0]
             # A keeper that stands still obeys no order: then home is to hear nothing.
-            if turned_s > now_s() - FROZEN_S or os.getppid() != self.parent:
+            if turned_s > now_s() - self.keeper.frozen_s or os.getppid() != self.parent:
                 self.asked_s = now_s()
                 try:
                     status, answer = ask(home)
@@ -767,7 +768,11 @@ class Caller:
                         self.news.set()
             lease_s = self.ticket["lease_s"]
             turned_s = struct.unpack_from("d", self.keeper.turns, 0)[0]
-            if lease_s and turned_s < now_s() - FROZEN_S and now_s() - self.heard_s > lease_s:
+            if (
+                lease_s
+                and turned_s < now_s() - self.keeper.frozen_s
+                and now_s() - self.heard_s > lease_s
+            ):
                 os.kill(self.parent, signal.SIGKILL)
                 break
         self._replace_keeper()

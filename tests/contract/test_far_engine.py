@@ -1,0 +1,197 @@
+"""A far engine with the real runner, whatever is done to its processes; hosts are names here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.contract.engines import (
+    HOSTS,
+    Rig,
+    eventually,
+    far_with,
+    of_folder,
+    opened,
+    order,
+    scripts_of,
+)
+from topmast.adapters.engines.far import runner_path
+from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
+
+LEASE_S = 8.0
+STUBBORN = "trap '' TERM\n(trap '' TERM; setsid sleep 1000 &)\necho up\nwhile true; do sleep 0.05 || true; done"
+
+
+class Watched(Rig):
+    """A rig that looks for living processes at each news of an end."""
+
+    broken: list[str]
+
+    def open(self) -> None:
+        self.broken = getattr(self, "broken", [])
+        super().open()
+        post = self.news.post
+
+        def look(message: Message) -> None:
+            if isinstance(message, TaskExited | TaskLost | TaskEvicted):
+                self.broken += [f"{message}: {pid} lives" for pid in alive_of(self, message.job)]
+            post(message)
+
+        self.engine._post = look  # type: ignore[attr-defined]
+
+    def keeper(self, job: str) -> psutil.Process:
+        """The process that the scheduler started for a job."""
+        for file in (self.folder / "scheduler" / "parts").glob("*.json"):
+            record = json.loads(file.read_text())
+            if f"-{job}-" in record["name"]:
+                (runner,) = record["runners"].values()
+                return psutil.Process(runner["pid"])
+        raise AssertionError(f"{job} has no runner")
+
+    def caller(self, job: str) -> psutil.Process:
+        """The first child of the keeper."""
+        return min(self.keeper(job).children(), key=lambda process: process.create_time())
+
+
+def alive_of(rig: Rig, job: str) -> list[int]:
+    """Living processes of the tasks of a job of this rig."""
+    found = []
+    own = str(rig.folder / "checkpoints" / job)
+    for process in psutil.process_iter():
+        try:
+            about = process.environ()
+            dead = process.status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            continue
+        if not dead and about.get("TOPMAST_CHECKPOINT_DIR") == own and "TOPMAST_TASK" in about:
+            found.append(process.pid)
+    return found
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Watched]:
+    """An engine whose leases are short."""
+    with opened(lambda rig: far_with(rig, lease_s=LEASE_S), tmp_path, Watched) as rig:
+        assert isinstance(rig, Watched)
+        yield rig
+        assert not rig.broken
+
+
+def started(rig: Watched, job: str, script: str = STUBBORN, tasks: int = 1) -> None:
+    rig.engine.start_gang(order(job, script, tasks=tasks))
+    for rank in range(tasks):
+        rig.says(job, "up", rank)
+
+
+def told(rig: Rig, job: str) -> list[Message]:
+    news: list[Message] = []
+    for kind in (TaskExited, TaskLost, TaskEvicted):
+        news += rig.news.all(kind, job=job)
+    return news
+
+
+def kill_all(rig: Watched, job: str) -> None:
+    """Both processes of a runner at once, as when a node's memory is full."""
+    keeper = rig.keeper(job)
+    caller = rig.caller(job)
+    keeper.suspend()
+    caller.kill()
+    keeper.kill()
+
+
+FAULTS: dict[str, tuple[Callable[[Watched, str], None], str]] = {
+    "k1": (lambda rig, job: rig.keeper(job).kill(), "its runner was killed"),
+    "k2": (lambda rig, job: rig.keeper(job).suspend(), "its runner was"),
+    "k3": (lambda rig, job: rig.caller(job).suspend(), "silent for 8 s"),
+    "k4": (lambda rig, job: supervisor(rig, job).kill(), "its supervisor was killed"),
+    "k5": (kill_all, "the scheduler ended it"),
+}
+
+
+def supervisor(rig: Watched, job: str) -> psutil.Process:
+    return max(rig.keeper(job).children(), key=lambda process: process.create_time())
+
+
+def test_dead_means_dead_whatever_is_killed_or_frozen(rig: Watched) -> None:
+    """Each is told as lost, soon after the lease at the latest, and then nothing of it lives."""
+    for job in FAULTS:
+        started(rig, job)
+    for job, (strike, _) in FAULTS.items():
+        strike(rig, job)
+    for job, (_, want_error) in FAULTS.items():
+        eventually(lambda job=job: told(rig, job), f"{job} is told")  # type: ignore[misc]
+        (end,) = told(rig, job)
+        assert isinstance(end, TaskLost), end
+        assert want_error in end.error, job
+        assert not alive_of(rig, job), job
+
+
+def test_a_killed_caller_is_replaced(rig: Watched) -> None:
+    """The task runs on, its output arrives, and orders reach it."""
+    script = "trap 'echo saved; exit 5' TERM\necho up\nwhile true; do sleep 0.05; done"
+    started(rig, "j1", script)
+    rig.caller("j1").kill()
+    eventually(lambda: len(rig.keeper("j1").children()) == 2, "there is another")
+    rig.engine.stop("j1", 1, 20.0)
+    assert rig.end_of("j1").code == 5
+    assert rig.log("j1").endswith("saved\n")
+
+
+def test_the_scheduler_may_end_a_runner(rig: Watched) -> None:
+    """Its tasks have their grace, and it is told that they were evicted."""
+    script = "trap 'sleep 0.3; echo saved; exit 0' TERM\necho up\nwhile true; do sleep 0.05; done"
+    started(rig, "j1", script, tasks=2)
+    for file in (rig.folder / "scheduler" / "parts").glob("*.json"):
+        for runner in json.loads(file.read_text())["runners"].values():
+            os.kill(runner["pid"], signal.SIGTERM)
+    for rank in (0, 1):
+        evicted = rig.news.wait(TaskEvicted, job="j1", rank=rank)
+        assert "the scheduler" in evicted.why
+        assert rig.log("j1", rank).endswith("saved\n")
+
+
+def test_nothing_outlives_a_lease_without_home(rig: Watched) -> None:
+    """With its engine gone for long a runner ends its tasks by itself, and tells so later."""
+    started(rig, "j1")
+    rig.engine.close()
+    began_s = time.monotonic()
+    eventually(lambda: not scripts_of(rig.folder), "the tasks end")
+    assert time.monotonic() - began_s < LEASE_S + 4.0
+    rig.open()
+    assert "home was silent" in rig.news.wait(TaskEvicted, job="j1").why
+
+
+def test_a_second_runner_of_a_part_is_refused(rig: Watched) -> None:
+    """The scheduler runs a part again while it runs, and after its end: nothing starts."""
+    script = "echo up; while [ ! -e $TOPMAST_CHECKPOINT_DIR/go ]; do sleep 0.02; done"
+    started(rig, "j1", script)
+    (file,) = (rig.folder / "scheduler" / "parts").glob("*.json")
+    ticket = json.dumps(json.loads(file.read_text())["ticket"])
+
+    def again() -> int:
+        command = [sys.executable, "-I", "-S", str(runner_path()), "-", HOSTS[0]]
+        return subprocess.run(command, input=ticket.encode(), timeout=60, check=False).returncode
+
+    assert again() == 3
+    (rig.folder / "checkpoints" / "j1" / "go").touch()
+    rig.end_of("j1")
+    assert again() == 3
+    assert rig.log("j1") == "up\n"
+    assert len(rig.news.all(TaskStarted)) == 1
+
+
+def test_a_runner_leaves_nothing_behind(rig: Watched) -> None:
+    """No process, and no folder."""
+    rig.engine.start_gang(order("j1", "pwd; touch here"))
+    rig.end_of("j1")
+    work = Path(rig.log("j1").strip())
+    eventually(lambda: not of_folder(rig.folder), "the runner ended")
+    assert work.name == "work"
+    assert not work.parent.exists()
