@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-frameworks test-slurm slurm-tools test-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-frameworks test-slurm chaos-slurm slurm-tools test-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ RAY ?= ray
 
 test-frameworks: frameworks ## the examples with PyTorch and Ray, which it installs
 	@TOPMAST_TEST_FRAMEWORKS=$(FRAMEWORKS)/bin $(PY) -m pytest -q -m frameworks $(or $(ARGS),tests/frameworks)
+
+chaos-slurm: slurm-tools ## N rounds of faults on a real Slurm cluster: nothing runs twice, nothing is lost
+	@$(PY) -m tests.crash.slurm --rounds $(N) $(ARGS)
 
 slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 	@$(PY) -m tests.support.slurmlab install

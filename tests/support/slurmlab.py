@@ -131,7 +131,7 @@ class SlurmCluster:
     def _pids(self) -> Iterator[int]:
         """All processes of the cluster: daemons, steps, and the tasks of jobs."""
         mark = f"SLURM_CONF={self.conf}".encode()
-        return (pid for pid, env in _environments() if mark in env)
+        return (pid for pid, env in environments() if mark in env)
 
     def until(self, what: Callable[[], object], story: str, patience_s: float = PATIENCE_S) -> None:
         """Wait for something."""
@@ -170,7 +170,7 @@ class SlurmCluster:
         mark, job = f"SLURM_CONF={self.conf}".encode(), f"SLURM_JOB_NAME={name}".encode()
         return [
             pid
-            for pid, env in _environments()
+            for pid, env in environments()
             if mark in env
             and job in env
             and any(entry.startswith(b"SLURM_STEP_ID=") for entry in env)
@@ -309,7 +309,7 @@ def _signal(pid: int, what: signal.Signals) -> None:
         os.kill(pid, what)
 
 
-def _environments() -> Iterator[tuple[int, list[bytes]]]:
+def environments() -> Iterator[tuple[int, list[bytes]]]:
     """The environment of every process here but this one."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
