@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from topmast.adapters.engines.registry import check_engines
+from topmast.adapters.engines.registry import with_engines
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch
@@ -78,9 +78,10 @@ class ControlPlane(Process):
         queue = self.machines.queue
         if fleet is None:
             fleet = queue.fleet if self.rebuilt.seq else small_fleet()
-        self.fleet = settled(fleet, queue.fleet, queue.homes)
+        self.fleet = with_engines(
+            settled(fleet, queue.fleet, queue.homes), profile, outside.engines
+        )
         """With each host in the cluster to which it moved: engines need them there."""
-        check_engines(self.fleet.regions, profile, outside.engines)
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
         self.mover = StoreMover(self._stores(), clock=self.clock)

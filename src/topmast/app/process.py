@@ -118,7 +118,7 @@ class Process(ABC):
     # --- engines --------------------------------------------------------------------------------
 
     def equip(self, region: str, cluster: ClusterSpec) -> None:
-        """Run a cluster as its specification says now. Raises InvalidInput as `check_engines`."""
+        """Run a cluster as its specification says now. Raises InvalidInput as `with_engines`."""
         with self._equipping:
             if self._specs.get(cluster.name) == cluster:
                 return

@@ -21,6 +21,7 @@ from topmast.app.roles import serve
 from topmast.cli import Root
 from topmast.cli import main as cli_main
 from topmast.model import messages as m
+from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import HostSpec
 from topmast.ports import Engine, LogPage, Post
 
@@ -28,6 +29,7 @@ from topmast.ports import Engine, LogPage, Post
 class FakeEngine(Engine):
     """An engine of hosts that are not there: tasks run when they are told to, and until then."""
 
+    capabilities = PROCESSES - {Capability.SUSPEND}
     _gangs: dict[tuple[str, int], int]
     """How many tasks each attempt has that runs."""
 

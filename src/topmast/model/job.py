@@ -96,6 +96,11 @@ class TaskGroup(Struct, frozen=True, gc=False):
         return self.count if self.max_count is None else self.max_count
 
 
+def has_image(spec: JobSpec) -> bool | UnsetType:
+    """True of a job that names an image; else absent."""
+    return UNSET if spec.image is UNSET else True
+
+
 def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
     """The speed of a gang with ``tasks`` elastic tasks, relative to the requested number.
 

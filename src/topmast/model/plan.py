@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from topmast.model.engines import Capability
 from topmast.model.job import MILLI, Band, Level, Resources, TaskGroup, Topology
 
 
@@ -87,6 +88,13 @@ class Binding(Struct, frozen=True, gc=False):
 
     region: str
     cluster: str | None = None
+
+
+def capabilities_for(tasks: Iterable[Resources], *, image: bool) -> tuple[Capability, ...]:
+    """What an engine must be able to do for tasks that may take these resources."""
+    shares = any(0 < a.gpus_milli < MILLI for needs in tasks for a in needs.accelerators)
+    wanted = {Capability.SHARES: shares, Capability.IMAGES: image}
+    return tuple([capability for capability, is_needed in wanted.items() if is_needed])
 
 
 class GroupRequest(Struct, frozen=True, gc=False):
@@ -203,6 +211,13 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     """Sizes of recent tasks, in GPUs, with their shares."""
     cluster: str | None = None
     """The only cluster that may hold the gang; None: any."""
+    image: bool | UnsetType = UNSET
+    """Whether the tasks need a container; absent: they do not."""
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What the engine of a cluster must be able to do for the gang. O(groups x choices)."""
+        return capabilities_for([g.resources for g in self.groups], image=bool(self.image))
 
     @property
     def preempt(self) -> bool:

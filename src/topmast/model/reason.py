@@ -41,6 +41,7 @@ class Rejection(StrEnum):
     STORAGE_FULL = "StorageFull"
     UNREACHABLE = "RegionUnreachable"
     BOUND_ELSEWHERE = "BoundElsewhere"
+    NOT_SUPPORTED = "NotSupported"
     NO_MATCHING_HARDWARE = "NoMatchingHardware"
     HOST_UNAVAILABLE = "HostUnavailable"
     HOST_AVOIDED = "HostAvoided"

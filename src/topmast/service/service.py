@@ -23,7 +23,7 @@ from topmast.model import views as v
 from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
 from topmast.model.files.fields import nearest
 from topmast.model.files.jobfile import faults_in_fleet, parse_job
-from topmast.model.job import MILLI, JobSpec
+from topmast.model.job import MILLI, JobSpec, has_image
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, HostState, JobState
 from topmast.ports import Clock, Journal, LogPage, Mover
@@ -119,7 +119,16 @@ class Service:
         shape = tuple((g.count, g.resources) for g in spec.groups)
         datasets = len(queue.data.catalogue.datasets) if unknown else 0
         books = (id(queue.tenancy.ledger.tree), shapes, datasets)
-        key = (shape, spec.topology, spec.tenant, spec.band, spec.preemptible, unknown, books)
+        key = (
+            shape,
+            has_image(spec),
+            spec.topology,
+            spec.tenant,
+            spec.band,
+            spec.preemptible,
+            unknown,
+            books,
+        )
         if key not in self._warned:
             if len(self._warned) > 10_000:
                 self._warned.clear()

@@ -8,8 +8,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
-from topmast.fast.region import Columns, Space, choices_of, cpus_of, gpus_of_task, roomy_hosts
+from topmast.fast.region import (
+    Columns,
+    Space,
+    choices_of,
+    cpus_of,
+    emptied,
+    gpus_of_task,
+    roomy_hosts,
+)
 from topmast.model.bisection import most_with
+from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup
@@ -67,10 +76,28 @@ def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
     """What is too much of a job that no empty cluster could hold, and the most that would do."""
     ask = queue.request(spec, False, EVERY_CHOICE)
-    spaces = [Space(columns.empty()) for columns in regions]
+    spaces = [emptied(columns, ask) for columns in regions]
     if _where(spaces, ask) is not None:
         return ()
+    if _where([Space(columns.empty()) for columns in regions], ask) is not None:
+        return (_unsupported(ask),)
     return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
+
+
+def _unsupported(ask: PlacementRequest) -> str:
+    """What no engine can do of those of the clusters with room."""
+    field = "image" if Capability.IMAGES in ask.capabilities else "resources.accelerators"
+    wants = " and ".join(_WANTS[capability] for capability in ask.capabilities)
+    return (
+        f"{field}: no cluster with the hardware for it has an engine that {wants}: "
+        "the job waits until one has"
+    )
+
+
+_WANTS = {
+    Capability.SHARES: "gives parts of a GPU",
+    Capability.IMAGES: "runs container images",
+}
 
 
 def gang_in_words(spec: JobSpec) -> str:

@@ -93,6 +93,33 @@ def test_a_fleet_with_every_field(tmp_path: Path) -> None:
     assert read_fleet(tmp_path / "fleet.yaml") == want
 
 
+def test_an_image_and_paths_of_a_cluster() -> None:
+    """Absent where a file says nothing of them; paths without surplus slashes."""
+    more = {"image": "site/train:1", "paths": {"/data/east/": "/mnt//lustre/data", "/": "/far"}}
+    document = {"regions": {"r": {"clusters": {"c": {"hosts": [entry(1)], **more}}}}}
+    (found,) = parse_fleet(document).regions[0].clusters
+    assert (found.image, found.paths) == (
+        "site/train:1", {"/data/east": "/mnt/lustre/data", "/": "/far"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("here", "want"),
+    [
+        ("/data/east", "/mnt/lustre/data"),
+        ("/data/east/words/1", "/mnt/lustre/data/words/1"),
+        ("/data/eastern/words", "/far/data/eastern/words"),
+        ("/data/east/hot/x", "/flash/x"),
+        ("/data", "/far/data"),
+    ],
+)
+def test_the_longest_folder_that_is_mapped_counts(here: str, want: str) -> None:
+    """And a name that only begins alike is another one."""
+    paths = {"/data/east": "/mnt/lustre/data", "/": "/far", "/data/east/hot": "/flash"}
+    assert ClusterSpec("c", (), paths=paths).path_there(here) == want
+    assert ClusterSpec("c", ()).path_there(here) == here
+
+
 def test_the_smallest_fleet() -> None:
     """Nothing limits what is not said; one tenant may use it all."""
     document = {"regions": {"r": {"clusters": {"c": {"hosts": [entry(1)]}}}}}
@@ -282,6 +309,18 @@ HOSTS = [
     Case("too many hosts together", "regions: {r: {clusters: {c: {hosts: [\n"
          "{count: 60000, gpu: H, gpus: 1},\n{count: 60000, gpu: H, gpus: 1}]}}}}",
          "regions.r.clusters.c.hosts[1].count", ("too many hosts", "100,000"), 3),
+    Case("an image with blanks", "regions: {r: {clusters: {c: {image: a b, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.image", ("not a name of an image",), 1),
+    Case("a relative path", "regions: {r: {clusters: {c: {paths: {data: /mnt}, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.paths.data", ("not a usable path", "/data/east"), 1),
+    Case("a path that leads out", "regions: {r: {clusters: {c: {paths: {/a: /mnt/../b}, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.paths./a", ("not a usable path",), 1),
+    Case("a path to a bucket", "regions: {r: {clusters: {c: {paths: {/a: 's3://b'}, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.paths./a", ("is a URL",), 1),
+    Case("one folder twice", "regions: {r: {clusters: {c: {paths: {/a: /b, /a/: /c}, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.paths./a/", ("a second entry for '/a'",), 1),
+    Case("no folder", "regions: {r: {clusters: {c: {paths: {}, hosts: [{count: 1, gpu: H100, gpus: 8}]}}}}",
+         "regions.r.clusters.c.paths", ("maps no folder",), 1),
     Case("an option with a list", "regions: {r: {clusters: {c: {options: {a: []}, hosts: [x]}}}}",
          "regions.r.clusters.c.hosts[0]", ("wanted a mapping",), 1),
     Case("an option that is a list", "regions: {r: {clusters: {c: {options: {a: []},"

@@ -451,7 +451,17 @@ FOREIGN = [
         "a checkpoint at a short URL", "checkpoint: {path: 'gs:/b'}", "checkpoint.path", "is a URL"
     ),
     bad("a work folder in a bucket", "workdir: s3://b/c", "workdir", "is a URL"),
-    bad("an image", "image_id: docker:x", "image_id", "setup"),
+    bad("an image at another place", "image_id: docker:x", "image_id", "write image: NAME"),
+    bad(
+        "an image of one kind of tasks",
+        "resources: {image: x}",
+        "resources.image",
+        "move image to the top",
+    ),
+    bad("an image with a scheme", "image: docker:x", "image", "leave out docker:"),
+    bad("an image like an option", "image: --privileged", "image", "not a name of an image"),
+    bad("an image with blanks", "image: a b", "image", "not a name of an image"),
+    bad("an image that is a list", "image: [a]", "image", "wanted text"),
     bad("a service", "service: {}", "service", "serving is not supported"),
     bad("secrets", "secrets: {A: b}", "secrets", "not supported"),
     bad("GPUs at the top", "accelerators: H100:8", "accelerators", "belongs to resources"),
@@ -562,6 +572,18 @@ def test_a_share_of_the_parameters_is_a_skew(skew: float | str) -> None:
     found = spec_of(skew=skew)
     assert found.skew == float(skew)
     assert parse_job(dump_job(found)).spec == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nvcr.io/nvidia/pytorch:24.05-py3", "a@sha256:0a", "nvcr.io#nvidia/x:1", "/shared/x.sqsh"],
+)
+def test_the_image_of_a_job(name: str) -> None:
+    """As registries, Slurm's containers and Kubernetes write it; written back as read."""
+    found = spec_of(image=name)
+    assert found.image == name
+    assert parse_job(dump_job(found)).spec == found
+    assert "image" not in dump_job(spec_of())
 
 
 def test_what_a_table_of_speeds_calls_a_job() -> None:

@@ -5,19 +5,21 @@ Agents and supervisors do not import it, so that they start fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from topmast.adapters.engines.far.kubernetes.engine import KubernetesEngine
 from topmast.adapters.engines.far.slurm import SlurmEngine
 from topmast.adapters.engines.far.ssh import SshEngine
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
-from topmast.model.fleet import ClusterSpec, RegionSpec
+from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.policies.options import Profile
 from topmast.ports import Capability, Engine, Site
 
@@ -40,26 +42,36 @@ def engine_of(
     profile: Profile,
     engines: Engines = ENGINES,
 ) -> Engine:
-    """The engine of a cluster, not open yet. Raises InvalidInput as `check_engines` does."""
-    kind, options = _checked(cluster, region, profile, engines)
+    """The engine of a cluster, not open yet. Raises InvalidInput as `with_engines` does."""
+    kind, options, _ = _checked(cluster, region, profile, engines)
     return kind(cluster, folder, site, options)
 
 
-def check_engines(
-    regions: Iterable[RegionSpec], profile: Profile, engines: Engines = ENGINES
-) -> None:
-    """Raise InvalidInput for a cluster that cannot have its engine, wherever its region is placed.
+def with_engines(fleet: Fleet, profile: Profile, engines: Engines = ENGINES) -> Fleet:
+    """The fleet, each cluster told what its engine can do and how long that may take.
 
-    There may be none of that name, or it lacks an option or what the policies need.
+    Raises InvalidInput for a cluster that cannot have its engine, wherever its region is placed:
+    there is none of that name, or it lacks an option, or what the policies or the file need.
     """
-    for region in regions:
+    regions = []
+    for region in fleet.regions:
+        clusters = []
         for cluster in region.clusters:
-            _checked(cluster, region.name, profile, engines)
+            kind, _, deadlines = _checked(cluster, region.name, profile, engines)
+            able = tuple(sorted(kind.capabilities))
+            told = replace(
+                cluster,
+                capabilities=UNSET if kind.capabilities == PROCESSES else able,
+                deadlines=UNSET if deadlines == Deadlines() else deadlines,
+            )
+            clusters.append(told)
+        regions.append(replace(region, clusters=tuple(clusters)))
+    return replace(fleet, regions=tuple(regions))
 
 
 def _checked(
     cluster: ClusterSpec, region: str, profile: Profile, engines: Engines
-) -> tuple[type[Engine], Struct]:
+) -> tuple[type[Engine], Struct, Deadlines]:
     field = f"regions.{region}.clusters.{cluster.name}"
     kind = engines.get(cluster.engine)
     if kind is None:
@@ -70,27 +82,64 @@ def _checked(
     for capability in _needs(profile):
         if capability not in kind.capabilities:
             raise InvalidInput(
-                f"profile '{profile.name}' needs engines that can {capability} tasks, and engine "
-                f"'{cluster.engine}' cannot",
+                f"profile '{profile.name}' needs engines that can {_IN_WORDS[capability]}, and "
+                f"engine '{cluster.engine}' cannot",
                 field=f"{field}.engine", remedy="choose another profile (--profile)",
             )  # fmt: skip
-    options = read_options(
-        cluster.options, kind.options_type, engine=cluster.engine, field=f"{field}.options"
-    )
-    return kind, options
+    if cluster.image and Capability.IMAGES not in kind.capabilities:
+        raise InvalidInput(
+            f"engine '{cluster.engine}' runs no container images", field=f"{field}.image",
+            remedy="leave it out, and prepare the environment on the hosts or in setup",
+        )  # fmt: skip
+    deadlines, options = _options_of(cluster, kind, f"{field}.options")
+    return kind, options, deadlines
+
+
+_IN_WORDS = {
+    Capability.SUSPEND: "suspend tasks",
+    Capability.EXACT_SLOTS: "give a task just the GPUs that were chosen for it",
+    Capability.PAIRS: "run two jobs on the same GPUs",
+}
 
 
 def _needs(profile: Profile) -> list[Capability]:
-    return [Capability.SUSPEND] if profile.slices.layers > 1 else []
+    """What every engine must be able to do for the policies; what single jobs need is apart."""
+    turns, pairs = profile.slices.layers > 1, bool(profile.shares.pairs)
+    packs = turns and profile.pack != "none"
+    wanted = {
+        Capability.SUSPEND: turns,
+        Capability.EXACT_SLOTS: turns or pairs,
+        Capability.PAIRS: pairs or packs,
+    }
+    return [capability for capability, is_needed in wanted.items() if is_needed]
+
+
+def _options_of(cluster: ClusterSpec, kind: type[Engine], field: str) -> tuple[Deadlines, Struct]:
+    """The deadlines of a cluster, those of its engine unless the options say else; the rest."""
+    names = [option.name for option in msgspec.structs.fields(Deadlines)]
+    ours = {name: text for name, text in cluster.options.items() if name in names}
+    others = {name: text for name, text in cluster.options.items() if name not in names}
+    given = read_options(ours, Deadlines, engine=cluster.engine, field=field)
+    deadlines = replace(kind.deadlines, **{name: getattr(given, name) for name in ours})
+    options = read_options(
+        others, kind.options_type, engine=cluster.engine, field=field, also=names
+    )
+    return deadlines, options
 
 
 def read_options(
-    given: Mapping[str, str], options_type: type[Options], *, engine: str, field: str
+    given: Mapping[str, str],
+    options_type: type[Options],
+    *,
+    engine: str,
+    field: str,
+    also: Sequence[str] = (),
 ) -> Options:
     """Options as an engine declares them. Raises InvalidInput.
 
     A mapping is filled key by key: ``gpu.H100: x`` is key ``H100`` of option ``gpu``, and without a
-    key (``gpu: x``) it is the key "", the default of the others.
+    key (``gpu: x``) it is the key "", the default of the others. An error names ``also`` what is
+    read elsewhere.
     """
     known = {option.name: option.type for option in msgspec.structs.fields(options_type)}
     found: dict[str, Any] = {}
@@ -99,7 +148,7 @@ def read_options(
         if option not in known or (key and known[option] != dict[str, str]):
             raise InvalidInput(
                 f"engine '{engine}' has no such option", field=f"{field}.{name}",
-                remedy=f"options: {', '.join(known)}" if known else "it has no options",
+                remedy=f"options: {', '.join([*known, *also])}",
             )  # fmt: skip
         if known[option] == dict[str, str]:
             found.setdefault(option, {})[key] = text

@@ -22,9 +22,11 @@ T = TypeVar("T")
 NAME_LIMIT = 128
 MODEL_LIMIT = 64
 PATH_LIMIT_BYTES = 1024
+IMAGE_LIMIT_BYTES = 500
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@#+-]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
 _COMPARED = 2_000
@@ -215,6 +217,24 @@ class Value:
                 f"{show(text)} is a URL, and must be a path", "buckets are not supported here"
             )
         return text
+
+    def image(self) -> str:
+        """The name of a container image, or the path of its file."""
+        text = self.text(limit_bytes=IMAGE_LIMIT_BYTES)
+        if text.startswith("docker:"):
+            raise self.error(f"{show(text)} is not a name of an image", "leave out docker:")
+        if not _IMAGE.fullmatch(text):
+            remedy = "such as nvcr.io/nvidia/pytorch:24.05-py3"
+            raise self.error(f"{show(text)} is not a name of an image", remedy)
+        return text
+
+    def absolute_path(self, text: str) -> str:
+        """``text``, if it is a path from the root, without empty and ``.`` parts."""
+        parts = self.no_url(text).split("/")
+        bad = not text.startswith("/") or ".." in parts or not text.isprintable()
+        if bad or len(text.encode()) > PATH_LIMIT_BYTES:
+            raise self.error(f"{show(text)} is not a usable path", "a path such as /data/east")
+        return "/" + "/".join(part for part in parts if part not in ("", "."))
 
     def relative_path(self) -> str:
         """A path below some folder, never leaving it, without empty and ``.`` parts."""

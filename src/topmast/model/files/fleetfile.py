@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from topmast.model.dataset import Paths
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import Record, Value
@@ -33,6 +35,7 @@ MAX_HOSTS = 100_000
 MAX_GPUS = 10_000_000
 MAX_DATASETS = 100_000
 MAX_OPTIONS = 100
+MAX_PATHS = 100
 MAX_GBPS = 1e6
 MAX_USD_PER_GB = 1e6
 BYTES_PER_S_PER_GBPS = 1e9 / 8
@@ -41,7 +44,7 @@ OWN_FOLDER = "give each dataset a folder of its own: dropping it deletes the who
 
 _FLEET_FIELDS = ("regions", "links", "tenants", "datasets")
 _REGION_FIELDS = ("storage", "store", "clusters")
-_CLUSTER_FIELDS = ("engine", "options", "hosts")
+_CLUSTER_FIELDS = ("engine", "options", "hosts", "image", "paths")
 _LINK_FIELDS = ("from", "to", "gbps", "usd_per_gb", "one_way")
 _DATASET_FIELDS = ("size", "path", "replicas", "allowed", "min_replicas")
 
@@ -132,13 +135,29 @@ def _cluster(name: str, value: Value, region: str, totals: _Totals) -> ClusterSp
     totals.clusters[name] = value.field
     fields = value.record(_CLUSTER_FIELDS)
     engine, options, hosts = fields.get("engine"), fields.get("options"), fields.need("hosts")
+    image, paths = fields.get("image"), fields.get("paths")
     given = options.entries(limit=MAX_OPTIONS).items() if options else ()
     return ClusterSpec(
         name=name,
         hosts=_hosts(hosts, name, region, totals),
         engine=engine.name() if engine else "local",
         options={key: _option(option) for key, option in given},
+        image=image.image() if image else UNSET,
+        paths=_paths(paths) if paths else UNSET,
     )
+
+
+def _paths(value: Value) -> dict[str, str]:
+    """Where the hosts have folders of this machine, by folder."""
+    found: dict[str, str] = {}
+    for here, there in value.entries(limit=MAX_PATHS).items():
+        folder = there.absolute_path(here)
+        if folder in found:
+            raise there.error(f"a second entry for {show(folder)}", "keep one")
+        found[folder] = there.absolute_path(there.text())
+    if not found:
+        raise value.error("maps no folder", "leave it out where hosts have the same paths")
+    return found
 
 
 def _option(value: Value) -> str:

@@ -10,7 +10,7 @@ from topmast.model.files.source import Node
 
 _CHOSEN = "Topmast chooses the region and the cluster (leave it out)"
 _HARDWARE = "a fleet has the hosts it has (say what a task needs with accelerators, cpus, memory)"
-_IMAGE = "images are not supported (prepare the environment in setup)"
+_IMAGE = "unknown field (write image: NAME at the top of the file, without docker:)"
 _DISK = "disks are not requested (leave it out)"
 _PREEMPTIBLE = "there are no spot machines (write preemptible: true at the top of the file)"
 _ALTERNATIVES = "alternatives are a list in order of preference (accelerators: [H100:8, A100:8])"
@@ -62,6 +62,7 @@ TOP_FIELDS = {
     "command": "unknown field (write run)",
     "cmd": "unknown field (write run)",
     "env": "unknown field (write envs)",
+    "container": _IMAGE,
     "nodes": "unknown field (write num_nodes)",
     "queue": "unknown field (write tenant, priority)",
     "timeout": "unknown field (write time_limit)",
@@ -83,6 +84,7 @@ RESOURCE_FIELDS = {
     "local_disk": _DISK,
     "network_tier": "say how near the tasks must be instead (topology: {preferred: rack})",
     "image_id": _IMAGE,
+    "image": "belongs to the whole job (move image to the top of the file)",
     "ports": "ports are not opened (tasks of a job reach one another through TOPMAST_HOSTS)",
     "labels": _TAGS,
     "any_of": _ALTERNATIVES,

@@ -60,7 +60,7 @@ LEVELS = {level.name.lower(): level for level in Level}
 _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
     "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts", "preemptible",
-    "group", "setup", "run", "expected_duration", "skew", "work", "groups",
+    "group", "setup", "run", "expected_duration", "skew", "work", "image", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
@@ -121,6 +121,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
     tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
     restarts, preemptible, name = job.get("max_restarts"), job.get("preemptible"), job.get("name")
     expected, skew, work = job.get("expected_duration"), job.get("skew"), job.get("work")
+    image = job.get("image")
     digest, folder = _workdir(job.get("workdir"))
     band = _band(job.get("priority"))
     if band is Band.OPPORTUNISTIC and preemptible and not preemptible.boolean():
@@ -144,6 +145,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         duration_s=_duration(expected, above_zero=True) if expected else None,
         skew=skew.quantity(_parse_skew, "a share of the parameters, 0 to 1") if skew else None,
         work=work.text(limit_bytes=200) if work else UNSET,
+        image=image.image() if image else UNSET,
     )
     return JobFile(spec, folder)
 
@@ -403,6 +405,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document |= {field: value for field, value in optional.items() if value}
     document |= {} if spec.skew is None else {"skew": spec.skew}
     document |= {"work": spec.work} if spec.work else {}
+    document |= {"image": spec.image} if spec.image else {}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

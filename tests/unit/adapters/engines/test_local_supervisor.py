@@ -17,13 +17,14 @@ from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.plan import make_plan
 from topmast.adapters.engines.local.supervisor import BLOCKED, Supervisor
+from topmast.model.fleet import ClusterSpec
 from topmast.ports import Site
 
 folder = Path(sys.argv[1])
 layout = Layout(folder / "engine")
 files.make_folder(layout.tasks)
 site = Site(SystemClock(), lambda *_: None, lambda _: None, folder / "checkpoints")
-plan = make_plan(order("j1", f"echo ran > {folder}/ran"), layout, site)
+plan = make_plan(order("j1", f"echo ran > {folder}/ran"), layout, site, ClusterSpec("east-1", ()))
 claim = files.claim
 
 def claim_and_wait(file, note):

@@ -4,18 +4,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
-from topmast.adapters.engines.registry import ENGINES, Engines, check_engines, engine_of
+from topmast.adapters.engines.registry import ENGINES, Engines, engine_of, with_engines
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model import messages as m
+from topmast.model.engines import Capability, Deadlines
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.registry import load_profile
-from topmast.ports import Site
+from topmast.ports import Engine, Site
 
 PROFILE = load_profile("mast")
 TURNS = load_profile("gandiva")
@@ -33,9 +35,9 @@ def _site(folder: Path) -> Site:
 def test_every_engine_there_is_has_a_name() -> None:
     """A fleet of engines that are there is taken; of another one the field and the remedy are said."""
     assert "local" in ENGINES
-    check_engines(fleet(_cluster()).regions, PROFILE)
+    with_engines(fleet(_cluster()), PROFILE)
     with pytest.raises(InvalidInput) as caught:
-        check_engines(fleet(_cluster("nomad"), cluster("west-1")).regions, PROFILE)
+        with_engines(fleet(_cluster("nomad"), cluster("west-1")), PROFILE)
     assert caught.value.field == "regions.east.clusters.east-1.engine"
     assert "local" in (caught.value.remedy or "")
 
@@ -64,7 +66,7 @@ def test_options_reach_the_engine(tmp_path: Path) -> None:
         ("local", {"partition": "a"}, "partition", r"no such option.*host_return_s, progress_s"),
         ("local", {"linger_s": "soon"}, "linger_s", "'soon': Expected `float`"),
         ("local", {"linger_s": "-1"}, "linger_s", "> 0"),
-        ("fake", {"linger_s": "1"}, "linger_s", "no such option.*has no options"),
+        ("fake", {"linger_s": "1"}, "linger_s", "no such option.*options: start_within_s"),
     ],
 )
 def test_an_option_that_an_engine_does_not_take_is_refused(
@@ -72,7 +74,7 @@ def test_an_option_that_an_engine_does_not_take_is_refused(
 ) -> None:
     """The error names the cluster, the option, and what there is."""
     with pytest.raises(InvalidInput, match=want) as caught:
-        check_engines(fleet(_cluster(engine, **options)).regions, PROFILE, WITH_FAKE)
+        with_engines(fleet(_cluster(engine, **options)), PROFILE, WITH_FAKE)
     assert caught.value.field == f"regions.east.clusters.east-1.options.{want_field}"
 
 
@@ -98,19 +100,83 @@ def test_an_option_that_is_a_mapping_is_filled_key_by_key(tmp_path: Path) -> Non
     assert engine._options == Sites({"": "all", "vision": "vis", "a.b": "ab"}, 2.0)
     for wrong in ("pace_s.x", "acount.vision"):
         with pytest.raises(InvalidInput, match="no such option") as caught:
-            check_engines(fleet(_cluster("sites", **{wrong: "1"})).regions, PROFILE, engines)
+            with_engines(fleet(_cluster("sites", **{wrong: "1"})), PROFILE, engines)
         assert caught.value.field == f"regions.east.clusters.east-1.options.{wrong}"
 
 
 def test_an_engine_that_cannot_do_what_the_policies_need_is_refused() -> None:
     """Jobs take turns only where tasks can be suspended."""
-    check_engines(fleet(_cluster("fake")).regions, PROFILE, WITH_FAKE)
-    check_engines(fleet(_cluster("local")).regions, TURNS, WITH_FAKE)
+    with_engines(fleet(_cluster("fake")), PROFILE, WITH_FAKE)
+    with_engines(fleet(_cluster("local")), TURNS, WITH_FAKE)
     with pytest.raises(
         InvalidInput, match=r"'gandiva' needs engines that can suspend.*'fake'"
     ) as e:
-        check_engines(fleet(_cluster("fake")).regions, TURNS, WITH_FAKE)
+        with_engines(fleet(_cluster("fake")), TURNS, WITH_FAKE)
     assert e.value.field == "regions.east.clusters.east-1.engine"
+
+
+class Contained(FakeEngine):
+    """An engine that knows containers, and neither which GPUs a task has nor parts of one."""
+
+    capabilities = frozenset({Capability.IMAGES, Capability.SUSPEND})
+    deadlines = Deadlines(start_within_s=900.0, stop_within_s=60.0)
+
+
+WITH_CONTAINED: Engines = {**ENGINES, "contained": Contained}
+
+
+def test_a_cluster_is_told_what_its_engine_can_do() -> None:
+    """The placer goes by that. Of what nearly all can do, nothing need be said."""
+    told = with_engines(fleet(_cluster("contained"), cluster("west-1")), PROFILE, WITH_CONTAINED)
+    (east,), (west,) = (region.clusters for region in told.regions)
+    assert east.capabilities == (Capability.IMAGES, Capability.SUSPEND)
+    assert [east.can(c) for c in Capability] == [True, False, False, False, True]
+    assert [west.can(c) for c in Capability] == [True, True, True, True, False]
+    assert west == cluster("west-1")
+    assert with_engines(told, PROFILE, WITH_CONTAINED) == told
+
+
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        ("gandiva", r"'gandiva' needs engines that can give a task just the GPUs.*'contained'"),
+        ("gavel-makespan-packed", r"needs engines that can give a task just the GPUs"),
+    ],
+)
+def test_turns_and_pairs_need_engines_that_know_the_gpus(profile: str, want: str) -> None:
+    """Else the gangs that are to share GPUs would get different ones."""
+    with pytest.raises(InvalidInput, match=want):
+        with_engines(fleet(_cluster("contained")), load_profile(profile), WITH_CONTAINED)
+
+
+def test_an_image_for_an_engine_without_containers_is_refused() -> None:
+    """The default of a cluster is checked when the fleet file is read."""
+    with pytest.raises(InvalidInput, match="engine 'local' runs no container images") as caught:
+        with_engines(fleet(replace(_cluster(), image="site/train:1")), PROFILE, WITH_CONTAINED)
+    assert caught.value.field == "regions.east.clusters.east-1.image"
+    named = replace(_cluster("contained"), image="site/train:1")
+    assert with_engines(fleet(named), PROFILE, WITH_CONTAINED).regions[0].clusters[0].image
+
+
+def test_deadlines_are_those_of_the_engine_unless_the_options_say_else(tmp_path: Path) -> None:
+    """They are options of every engine, and do not reach its own."""
+    spec = _cluster("contained", stop_within_s="90")
+    (told,) = with_engines(fleet(spec), PROFILE, WITH_CONTAINED).regions[0].clusters
+    assert told.deadlines == Deadlines(900.0, 90.0, 60.0)
+    engine = engine_of(told, "east", tmp_path, _site(tmp_path), PROFILE, WITH_CONTAINED)
+    assert isinstance(engine, Contained)
+    (told,) = with_engines(fleet(_cluster()), PROFILE).regions[0].clusters
+    assert told.deadlines is UNSET
+    with pytest.raises(InvalidInput, match="'0': Expected `float` > 0") as caught:
+        with_engines(fleet(_cluster(start_within_s="0")), PROFILE)
+    assert caught.value.field == "regions.east.clusters.east-1.options.start_within_s"
+
+
+@pytest.mark.parametrize("kind", [*ENGINES.values(), Contained])
+def test_no_engine_has_an_option_named_like_a_deadline(kind: type[Engine]) -> None:
+    """It could not be set."""
+    names = {field.name for field in msgspec.structs.fields(Deadlines)}
+    assert names.isdisjoint(field.name for field in msgspec.structs.fields(kind.options_type))
 
 
 def test_an_order_calls_the_method_of_the_engine_that_it_is_for(tmp_path: Path) -> None:

@@ -405,7 +405,7 @@ class LocalEngine(Engine):
                 raise CannotStart("it ran long ago, and is not run twice")
             if strange:
                 raise CannotStart(f"this cluster has no host {strange[0]!r}")
-            plan = make_plan(gang, self._layout, self._site)
+            plan = make_plan(gang, self._layout, self._site, self._cluster)
         except (CannotStart, OSError, ValueError) as error:
             # This process makes plans: if that fails, no host is at fault but an absent one.
             text, blameless = files.clean_text(str(error)), not strange

@@ -12,6 +12,7 @@ from pathlib import Path
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.model.dataset import dataset_variable
+from topmast.model.fleet import ClusterSpec
 from topmast.model.ids import attempt_name
 from topmast.model.messages import StartGang
 from topmast.model.plan import Seat
@@ -28,7 +29,7 @@ class CannotStart(Exception):
     """The attempt cannot run here, and the text says why."""
 
 
-def make_plan(gang: StartGang, layout: Layout, site: Site) -> Json:
+def make_plan(gang: StartGang, layout: Layout, site: Site, cluster: ClusterSpec) -> Json:
     """Write the attempt's folder, scripts and plan; the plan that is there already wins."""
     attempt = attempt_name(gang.job, gang.epoch)
     made = files.read_json(layout.plan(attempt))
@@ -43,7 +44,7 @@ def make_plan(gang: StartGang, layout: Layout, site: Site) -> Json:
         "shell": shutil.which("bash") or "/bin/bash",
         "grace_s": gang.spec.checkpoint.grace_s,
         "workdir": _workdir(gang.spec.workdir, site),
-        "envs": _shared_environment(gang, site),
+        "envs": _shared_environment(gang, site, cluster),
         "tasks": _tasks(gang, layout, scripts),
     }
     # Not durable: after a crash of the machine the claims count, and they are.
@@ -52,6 +53,8 @@ def make_plan(gang: StartGang, layout: Layout, site: Site) -> Json:
 
 
 def _check(gang: StartGang) -> None:
+    if gang.spec.image:
+        raise CannotStart(f"image {gang.spec.image}: this engine runs no container images")
     if not SAFE_JOB.fullmatch(gang.job):
         raise CannotStart(f"{gang.job!r} cannot name a file")
     if sorted(seat.rank for seat in gang.seats) != list(range(len(gang.seats))):
@@ -85,7 +88,7 @@ def _workdir(digest: str, site: Site) -> str:
     return str(archive.resolve())
 
 
-def _shared_environment(gang: StartGang, site: Site) -> dict[str, str]:
+def _shared_environment(gang: StartGang, site: Site, cluster: ClusterSpec) -> dict[str, str]:
     """What all tasks see, but for what is theirs. The job's own variables cannot hide ours."""
     hosts = dict.fromkeys(seat.host for seat in _by_rank(gang))
     ours = {
@@ -95,7 +98,7 @@ def _shared_environment(gang: StartGang, site: Site) -> dict[str, str]:
         "TOPMAST_HOSTS": ",".join(hosts),
         "TOPMAST_REGION": gang.region,
         "TOPMAST_CLUSTER": gang.cluster,
-        "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, site.checkpoints),
+        "TOPMAST_CHECKPOINT_DIR": cluster.path_there(_checkpoint_folder(gang, site.checkpoints)),
         "TOPMAST_PYTHON": sys.executable,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
@@ -105,7 +108,7 @@ def _shared_environment(gang: StartGang, site: Site) -> dict[str, str]:
         replica = site.dataset_path(dataset, gang.region)
         if replica is None:
             raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
-        ours[dataset_variable(dataset)] = str(replica.resolve())
+        ours[dataset_variable(dataset)] = cluster.path_there(str(replica.resolve()))
     return {
         **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
         "PATH": search_path(os.environ.get("PATH", ""), Path(sys.executable).parent),

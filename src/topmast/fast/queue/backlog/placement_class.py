@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.hooks import Grant
 from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
-from topmast.model.job import Band, JobSpec, Topology
+from topmast.model.job import Band, JobSpec, Topology, has_image
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
 
@@ -106,6 +106,7 @@ def placement_key(
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
         wanted_of(spec),
+        has_image(spec),
         topology,
         spec.datasets,
         avoid_hosts,

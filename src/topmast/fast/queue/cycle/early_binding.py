@@ -15,8 +15,8 @@ from topmast.fast.queue.data.catalogue import Catalogue
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
-from topmast.model.job import MILLI, JobSpec, Resources
-from topmast.model.plan import Binding
+from topmast.model.job import MILLI, JobSpec, Resources, has_image
+from topmast.model.plan import Binding, capabilities_for
 from topmast.policies.base import BindPolicy, BindView, Bools, Floats, Ints
 from topmast.policies.options import BindOptions
 
@@ -181,7 +181,7 @@ class EarlyBinding:
 
     def _able_to_hold(self, spec: JobSpec) -> Ints:
         """The clusters that could hold a job if they were empty. O(1) if asked for its like."""
-        kind = tuple((g.least, g.resources) for g in spec.groups)
+        kind = (has_image(spec), *((g.least, g.resources) for g in spec.groups))
         able = self._able.get(kind)
         if able is None:
             fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
@@ -237,8 +237,14 @@ class EarlyBinding:
 
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
-    """Whether an empty cluster has room for each group by itself. O(groups x models x hosts)."""
-    return all(_tasks_in(cluster, g.resources) >= g.least for g in spec.groups)
+    """Whether an empty cluster has room for each group by itself, and its engine can run it.
+
+    O(groups x models x hosts).
+    """
+    needs = capabilities_for([g.resources for g in spec.groups], image=bool(has_image(spec)))
+    return all(cluster.can(capability) for capability in needs) and all(
+        _tasks_in(cluster, g.resources) >= g.least for g in spec.groups
+    )
 
 
 def _tasks_in(cluster: ClusterSpec, needs: Resources) -> int:

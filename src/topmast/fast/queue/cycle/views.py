@@ -13,7 +13,7 @@ from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.fleet import Fleet
-from topmast.model.job import JobSpec
+from topmast.model.job import JobSpec, has_image
 from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import HOLDING, WAITING
@@ -83,6 +83,7 @@ class QueueViews(QueueState):
             reserve=reserve,
             mix=self.backlog.mix.current,
             cluster=cluster,
+            image=has_image(spec),
         )
 
     def terms(self, region: str, cost: DataCost) -> RegionTerms:

@@ -8,18 +8,20 @@ from functools import cached_property
 import numpy as np
 
 from topmast.fast.preemption_cost import gpu_seconds, points
-from topmast.fast.region.explain.space import Space
+from topmast.fast.region.explain.space import Space, emptied
 from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of
 from topmast.fast.region.search.search import choices_of, levels_of
+from topmast.model.engines import Capability
 from topmast.model.job import MILLI
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, VictimVerdict
 
 ON_THE_WAY = (
+    Rejection.NOT_SUPPORTED,
     Rejection.NO_MATCHING_HARDWARE,
     Rejection.QUOTA,
     Rejection.HOST_UNAVAILABLE,
@@ -30,6 +32,11 @@ ON_THE_WAY = (
 )
 """What a host is asked, in this order; the first that it fails excludes it."""
 REASONS_KEPT = 1_000
+UNABLE = {
+    Capability.SHARES: "its engine gives no part of a GPU",
+    Capability.IMAGES: "its engine runs no container images",
+}
+"""Why a gang that needs a capability may not be in a cluster."""
 
 
 class Verdicts:
@@ -48,7 +55,9 @@ class Verdicts:
         counts, fitting = self._count_hosts(rows, roomy, found)
         return ClusterVerdict(
             cluster=cluster,
-            rejections=tuple(Count(reason, counts[reason]) for reason in sorted(counts)),
+            rejections=tuple(
+                Count(reason, counts[reason], self._detail(reason)) for reason in sorted(counts)
+            ),
             ever=bool(roomy.any()),
             free_gpus=self.columns.free_gpus_milli(rows) / MILLI,
             total_gpus=float(self.columns.gpus[rows].sum()),
@@ -61,6 +70,11 @@ class Verdicts:
             spared=self._count_spared(cluster) if found is None and roomy.any() else (),
             stopped=victims_of(self.search, found) if found else (),
         )
+
+    def _detail(self, reason: Rejection) -> str:
+        """What the engine of a cluster cannot do, in words."""
+        needs = self.ask.capabilities if reason is Rejection.NOT_SUPPORTED else ()
+        return ", ".join(UNABLE[capability] for capability in needs)
 
     def barred(self, cluster: str, why: Rejection, detail: str) -> ClusterVerdict:
         """The verdict on a cluster of a region that is ruled out as a whole. O(hosts)."""
@@ -76,7 +90,7 @@ class Verdicts:
 
     @cached_property
     def _empty(self) -> Space:
-        return Space(self.columns.empty())
+        return emptied(self.columns, self.ask)
 
     @cached_property
     def _stage(self) -> Ints:
@@ -146,7 +160,7 @@ def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
 
     What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
     """
-    kind = (ask.groups, ask.topology.required, ask.models)
+    kind = (ask.groups, ask.topology.required, ask.models, ask.image)
     reason = columns.reasons.get(kind)
     if reason is None:
         if len(columns.reasons) >= REASONS_KEPT:
@@ -156,7 +170,7 @@ def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
 
 
 def _reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
-    empty = Space(columns.empty())
+    empty = emptied(columns, ask)
     if any(roomy_hosts(empty, ask, rows).any() for rows in columns.clusters.values()):
         return PendingReason.INSUFFICIENT_CAPACITY
     for choice in choices_of(ask):
@@ -215,9 +229,11 @@ def _passes(columns: Columns, ask: PlacementRequest, group: GroupRequest) -> lis
             free |= usable & _has_slots(columns, milli)
     avoided = np.zeros(count, dtype=np.bool_)
     avoided[columns.rows_of(ask.avoid_hosts)] = True
+    able = np.ones(count, dtype=np.bool_)
+    able[columns.unfit(ask)] = False
     cpus = columns.free_cpus + 1e-9 >= cpus_of(resources)
     memory = columns.free_memory >= resources.memory_bytes
-    return [has, may, columns.available, ~avoided, free, cpus, memory]
+    return [able, has, may, columns.available, ~avoided, free, cpus, memory]
 
 
 def _has_slots(columns: Columns, milli: int) -> Bools:

@@ -23,10 +23,10 @@ DOMAINS_SEATED = 8
 
 
 class Space:
-    """Columns, without hosts to avoid, and what each host could take of tasks seen before."""
+    """Columns, without some rows, and what each host could take of tasks seen before."""
 
-    def __init__(self, columns: Columns, avoid_hosts: Sequence[str] = ()) -> None:
-        self.columns = columns.avoiding(avoid_hosts)
+    def __init__(self, columns: Columns, without: Sequence[int] = ()) -> None:
+        self.columns = columns.avoiding(without)
         self._room: dict[tuple[Resources, int], Ints] = {}
 
     def room(self, resources: Resources, choice: int) -> Ints:
@@ -52,6 +52,11 @@ class Space:
             if seat_gang(self.columns, domain.rows, ask.groups, domain.choice) is not None:
                 return domain
         return None
+
+
+def emptied(columns: Columns, ask: PlacementRequest) -> Space:
+    """The hosts that could ever run the gang, with nothing on them and all of them healthy."""
+    return Space(columns.empty(), columns.unfit(ask))
 
 
 def fewest_gone(

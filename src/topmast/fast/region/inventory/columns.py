@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
+from topmast.model.engines import Capability
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
-from topmast.model.plan import Seat
+from topmast.model.plan import PlacementRequest, Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 
@@ -172,8 +173,8 @@ class Columns(Amounts):
         self.parts = [(name, number) for name in sorted(self.clusters) for number in range(slices)]
         """Each cluster in each slice, in the order of the index."""
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
-        self.free_cpus = self.cpus.copy()
-        self.free_memory = self.memory.copy()
+        self.free_cpus, self.free_memory = self.cpus.copy(), self.memory.copy()
+        self.unable = self._unable(region)
         self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
         self.sections = Sections(
@@ -224,6 +225,14 @@ class Columns(Amounts):
                 domain[level, i] = numbers.setdefault(key, len(numbers))
         return domain
 
+    def _unable(self, region: RegionSpec) -> dict[Capability, list[int]]:
+        """By capability, the rows of the hosts of clusters without it."""
+        found: dict[Capability, list[int]] = {}
+        for capability in Capability:
+            names = {c.name for c in region.clusters if not c.can(capability)}
+            found[capability] = [i for i, name in enumerate(self.cluster_of) if name in names]
+        return found
+
     def known(self, host: str) -> HostSpec:
         """A host as the fleet file has it, with all of its memory."""
         return self._known[self.index[host]]
@@ -236,6 +245,14 @@ class Columns(Amounts):
         """The rows of these hosts in every slice, of those that are there. O(hosts x slices)."""
         known = [self.index[host] for host in hosts if host in self.index]
         return [row + number * self.places for row in known for number in range(self.slices)]
+
+    def unfit(self, ask: PlacementRequest) -> list[int]:
+        """The rows of hosts in clusters with an engine that cannot run the gang. O(these)."""
+        return [row for capability in ask.capabilities for row in self.unable[capability]]
+
+    def excluded(self, ask: PlacementRequest) -> list[int]:
+        """The rows of hosts that the gang avoids, and of those that cannot run it. O(these)."""
+        return self.rows_of(ask.avoid_hosts) + self.unfit(ask)
 
     def row(self, host: str, time_slice: int) -> int:
         """The row of a host in a slice."""
@@ -379,9 +396,8 @@ class Columns(Amounts):
         """A copy once some attempts are gone. O(slots)."""
         return self.trial().release(gone)
 
-    def avoiding(self, hosts: Iterable[str]) -> Columns:
-        """The columns with some hosts out of service; itself for none. O(slots)."""
-        rows = self.rows_of(hosts)
+    def avoiding(self, rows: Sequence[int]) -> Columns:
+        """The columns with the hosts of some rows out of service; itself for none. O(slots)."""
         if not rows:
             return self
         copy = self.trial()

@@ -18,6 +18,7 @@ from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of, recount
 from topmast.fast.region.inventory.columns import Columns
 from topmast.model.job import Band
+from topmast.model.plan import PlacementRequest
 
 Workspace = TypeVar("Workspace")
 
@@ -121,11 +122,11 @@ class Index:
         a = self.arrays
         return a.members[a.member_start[section] : a.member_start[section + 1]]
 
-    def rows_of(self, hosts: Sequence[str]) -> list[int]:
-        """The rows of these hosts, in every slice. O(names * regions)."""
-        if not hosts:
+    def excluded(self, ask: PlacementRequest) -> list[int]:
+        """The rows that the gang may not use, as `Columns.excluded`. O(names * regions + these)."""
+        if not ask.avoid_hosts and not ask.capabilities:
             return []  # as for most jobs: not one look for each region
-        return [p.first_row + row for p in self.parts for row in p.rows_of(hosts)]
+        return [p.first_row + row for p in self.parts for row in p.excluded(ask)]
 
     def _of_model(self, names: list[str]) -> list[NDArray[np.bool_]]:
         models = _joined([p.models for p in self.parts], object)

@@ -25,7 +25,7 @@ from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
 from topmast.fast.region.search.search import choices_of
-from topmast.model.job import MILLI, Accelerator, Resources
+from topmast.model.job import MILLI, Accelerator, Resources, has_image
 from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat, needs_of
 from topmast.policies.options import Profile
 
@@ -232,7 +232,9 @@ def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
         for g in allocation.spec.groups
     )
     spec = allocation.spec
-    return PlacementRequest(allocation.job, groups, spec.topology, allocation.band)
+    return PlacementRequest(
+        allocation.job, groups, spec.topology, allocation.band, image=has_image(spec)
+    )
 
 
 def _held(columns: Columns, allocation: Allocation, needs: Resources, seat: Seat) -> Resources:
@@ -263,6 +265,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
     Age and worth do not matter: an operator decides. O(attempts + region + movable x search).
     """
     emptied = set(hosts)
+    gone = search.columns.rows_of(sorted(emptied))
     here = [a for a in search.allocations.values() if not emptied.isdisjoint(a.plan.hosts)]
     trial: Columns | None = None
     found = []
@@ -270,7 +273,7 @@ def departures(search: PreemptiveSearch, hosts: Iterable[str]) -> tuple[Departur
         why = _stays(allocation)
         to = None
         if not why:
-            trial = trial or search.columns.trial().avoiding(sorted(emptied))
+            trial = trial or search.columns.trial().avoiding(gone)
             to = place_for(search, trial, allocation)
             if to is None:
                 why = f"no other hosts in region {search.region} have room for it now"

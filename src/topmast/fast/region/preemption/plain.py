@@ -75,9 +75,10 @@ def terms_of(
 ) -> Terms:
     """On which terms attempts may be stopped for this gang."""
     usable = index.arrays.available
-    if ask.avoid_hosts:
+    excluded = index.excluded(ask)
+    if excluded:
         usable = usable.copy()
-        usable[index.rows_of(ask.avoid_hosts)] = False
+        usable[excluded] = False
     needs = ask.groups[0].resources
     return Terms(
         threshold=threshold_of(ask.band) if may == STOP else len(THRESHOLDS) - 1,

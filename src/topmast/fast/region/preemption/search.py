@@ -84,7 +84,7 @@ class PreemptiveSearch(Search):
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         """A plan per domain that may hold the gang without its victims, and may be the best."""
-        columns, weights = self.columns.avoiding(ask.avoid_hosts), self.profile.score
+        columns, weights = self.columns.avoiding(self.columns.excluded(ask)), self.profile.score
         costs = [cost_gpu_s(a, self.profile, self.now, may_of(ask)) for a in eligible]
         chooser = Chooser(columns, eligible, costs, by_band=may_of(ask) == STOP)
         cleared = columns.without(eligible)

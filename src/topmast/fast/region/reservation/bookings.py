@@ -29,7 +29,8 @@ def suits(place: Booking, ask: PlacementRequest, columns: Columns) -> bool:
     plan = place.plan
     if not columns.take_work(plan.hosts, plan.in_slice):
         return False
-    if any(host in ask.avoid_hosts for host in plan.hosts) or not _may_use(ask, plan.model):
+    excluded = set(columns.excluded(ask))
+    if not excluded.isdisjoint(columns.rows_of(plan.hosts)) or not _may_use(ask, plan.model):
         return False
     if ask.held is not None and _overlap(ask.held, plan):
         return False

@@ -78,7 +78,7 @@ def _section_of(index: Index, ask: PlacementRequest, choice: Choice) -> Ints:
         for part in index.parts:
             elsewhere = np.array(part.cluster_of) != ask.cluster
             usable[part.first_row : part.first_row + len(part.hosts)] &= ~elsewhere
-    usable[index.rows_of(ask.avoid_hosts)] = False
+    usable[index.excluded(ask)] = False
     return np.where(usable, section, NOWHERE)
 
 

@@ -188,7 +188,7 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
 def _is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
-    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts)
+    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts or ask.capabilities)
 
 
 def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
@@ -199,7 +199,7 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     for at, choice in enumerate(choices):
         of_model = index.of_model[choice.model]
         limited_kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
-    room[:, index.rows_of(ask.avoid_hosts)] = 0
+    room[:, index.excluded(ask)] = 0
     return room
 
 

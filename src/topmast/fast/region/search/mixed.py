@@ -199,12 +199,12 @@ def _right(columns: Columns, groups: list[GroupRequest], allowed: tuple[int, ...
 
 
 def hosts_of(columns: Columns, ask: PlacementRequest) -> Hosts:
-    """What is free, in whole numbers; hosts that the job avoids are out of service."""
+    """What is free, in whole numbers; hosts that the gang may not use are out of service."""
     usable = columns.available
-    avoided = columns.rows_of(ask.avoid_hosts)
-    if avoided:
+    excluded = columns.excluded(ask)
+    if excluded:
         usable = usable.copy()
-        usable[avoided] = False
+        usable[excluded] = False
     return Hosts(
         columns.free_milli,
         columns.offset,

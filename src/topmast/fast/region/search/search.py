@@ -147,7 +147,7 @@ class Search:
             yield self.plan_of(ask, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        columns = self.columns.avoiding(ask.avoid_hosts)
+        columns = self.columns.avoiding(self.columns.excluded(ask))
         capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
         seen: set[tuple[object, ...]] = set()
         alike = self._alike(columns, ask)

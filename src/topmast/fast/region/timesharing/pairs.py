@@ -7,6 +7,8 @@ has the seats as they are. The request names the primary; pairs are not chosen h
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -23,7 +25,7 @@ def offer(placer: RegionState, ask: PlacementRequest, job: str) -> m.Bid:
     """The place on the GPUs of the job, if the gang can have it now. O(attempts + seats)."""
     primary = placer.state.allocations.get(job)
     plan = None if primary is None else _plan_on(placer, primary, ask)
-    if plan is not None and not _why_not(placer, plan, ask.avoid_hosts):
+    if plan is not None and not _why_not(placer, plan, placer.columns.excluded(ask)):
         trial, needs = Overlay(placer.columns), needs_of(ask.groups)
         trial.take(plan.seats, needs, plan.in_slice)
         if not trial.is_overdrawn(plan.seats, needs, plan.in_slice):
@@ -48,7 +50,7 @@ def why_not(placer: RegionState, plan: Plan) -> str:
     return _why_not(placer, plan, ()) if plan.colocated_with else ""
 
 
-def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
+def _why_not(placer: RegionState, plan: Plan, excluded: Collection[int]) -> str:
     job = plan.colocated_with or ""
     primary = placer.state.allocations.get(job)
     if primary is None or primary.hold not in GOING:
@@ -59,8 +61,8 @@ def _why_not(placer: RegionState, plan: Plan, avoided: tuple[str, ...]) -> str:
         return f"{job} shares its GPUs with another"
     if [(s.host, s.slots) for s in primary.plan.seats] != [(s.host, s.slots) for s in plan.seats]:
         return f"{job} has other GPUs"
-    if any(seat.host in avoided for seat in plan.seats):
-        return f"{job} is on a host to be avoided"
+    if any(row in excluded for row in placer.columns.rows_of(plan.hosts)):
+        return f"{job} is on a host that this job may not use"
     there = placer.columns.take_work(plan.hosts, plan.in_slice)
     return "" if there else f"a host of {job} takes no work"
 

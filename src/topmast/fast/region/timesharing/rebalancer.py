@@ -38,7 +38,7 @@ from topmast.fast.region.timesharing.packing_candidates import (
 )
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
-from topmast.model.job import MILLI, Resources
+from topmast.model.job import MILLI, Resources, has_image
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
@@ -410,6 +410,7 @@ def _place(
     groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)
     ask = PlacementRequest(
         allocation.job, groups, spec.topology, allocation.band, avoid_hosts=tuple(slow),
+        image=has_image(spec),
     )  # fmt: skip
     search = _search(placer, idle)
     to = search.best(ask).plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from topmast.fast.region.explain.changes.trials import Trials, count_of, listed
-from topmast.fast.region.explain.space import Space
+from topmast.fast.region.explain.space import Space, emptied
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.search import choices_of, levels_of
@@ -58,7 +58,7 @@ def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
         return
     served = columns.trial()
     served.available = np.ones(len(columns.hosts), dtype=np.bool_)
-    usable = Space(served, trials.ask.avoid_hosts)
+    usable = Space(served, served.excluded(trials.ask))
     rows = _fewest_hosts(trials, cluster, usable)
     if rows is None:
         return
@@ -105,7 +105,7 @@ def _fewest_hosts(trials: Trials, cluster: str, better: Space) -> list[int] | No
 
 def _size_of_hosts(trials: Trials, cluster: str, count: int) -> float:
     """How many hosts, against how many the gang would need if they were free."""
-    empty = Space(trials.search.columns.empty())
+    empty = emptied(trials.search.columns, trials.ask)
     rows = trials.search.columns.clusters[cluster]
     most = [
         int(empty.room(g.resources, c)[rows].max(initial=0))

@@ -29,7 +29,7 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
     held = trials.ask.held
     if held is None or trials.unheld is None:
         return
-    domain = Space(trials.unheld, trials.ask.avoid_hosts).place_for(trials.ask)
+    domain = Space(trials.unheld, trials.unheld.excluded(trials.ask)).place_for(trials.ask)
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         wait_s = max(0.0, held.from_s - trials.search.now)
@@ -43,7 +43,8 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
 def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     """The hosts on which the job failed would do. O(H)."""
     here = tuple(h for h in trials.ask.avoid_hosts if h in trials.search.columns.index)
-    domain = Space(trials.search.columns).place_for(trials.ask) if here else None
+    columns, ask = trials.search.columns, trials.ask
+    domain = Space(columns, columns.unfit(ask)).place_for(ask) if here else None
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"

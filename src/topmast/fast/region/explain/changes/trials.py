@@ -51,10 +51,14 @@ class Trials:
         self.preempt = preempt and ask.band > Band.OPPORTUNISTIC
         self.unheld = unheld
 
+    @property
+    def _excluded(self) -> list[int]:
+        return self.search.columns.excluded(self.ask)
+
     @cached_property
     def space(self) -> Space:
         """The region as it is."""
-        return Space(self.search.columns, self.ask.avoid_hosts)
+        return Space(self.search.columns, self._excluded)
 
     def place(self, ask: PlacementRequest) -> Spot | None:
         """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
@@ -67,14 +71,14 @@ class Trials:
 
     def holds(self, columns: Columns) -> Domain | None:
         """Where the gang would sit in other columns, on free GPUs. O(H)."""
-        return Space(columns, self.ask.avoid_hosts).place_for(self.ask)
+        return Space(columns, self._excluded).place_for(self.ask)
 
     @cached_property
     def without_victims(self) -> Space:
         """The region once everything is gone that may be stopped for the gang. O(A) once."""
         now = self.search.now
         gone = [a for a in self.lower() if self.old_at_s(a) <= now]
-        return Space(self.search.columns.without(gone), self.ask.avoid_hosts)
+        return Space(self.search.columns.without(gone), self._excluded)
 
     def lower(self) -> list[Allocation]:
         """Attempts that may be stopped for the gang, at once or when they are old enough. O(A)."""

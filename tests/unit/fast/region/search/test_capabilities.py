@@ -1,0 +1,134 @@
+"""Jobs run only on clusters with an engine that can run them, and are told where none can."""
+
+from dataclasses import dataclass
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.build import cluster, fleet, gang, job, needs, profile
+from tests.support.world import World
+from topmast.model.engines import PROCESSES, Capability
+from topmast.model.fleet import ClusterSpec
+from topmast.model.job import Band, JobSpec
+from topmast.model.reason import Rejection
+from topmast.model.states import HostState, JobState
+from topmast.policies.registry import load_profile
+from topmast.service.explain import explain_job
+from topmast.service.warnings import warnings_of
+
+IMAGE = "site/train:1"
+
+
+def _contained(name: str, hosts: int = 2) -> ClusterSpec:
+    """A cluster with an engine that runs images, and gives whole GPUs alone."""
+    return replace(cluster(name, hosts), capabilities=(Capability.IMAGES,))
+
+
+@dataclass
+class Wish:
+    """A job, and the cluster that can run it: `east-1` has images, `west-1` parts of a GPU."""
+
+    story: str
+    spec: JobSpec
+    want: str | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wish("whole GPUs: the first of equals", job(gpus=1), "east-1"),
+        Wish("an image", job(gpus=1, image=IMAGE), "east-1"),
+        Wish("a part of a GPU", job(gpus=0.5), "west-1"),
+        Wish("a part of a GPU in one of its groups",
+             gang({"trainer": (1, needs(1)), "reader": (2, needs(0.2))}), "west-1"),
+        Wish("several groups, and an image",
+             gang({"trainer": (1, needs(1)), "reader": (2, needs(cpus=1))}, image=IMAGE), "east-1"),
+        Wish("no GPU, and an image", job(resources=needs(cpus=2), image=IMAGE), "east-1"),
+        Wish("CPUs and an image", job(resources=needs(1, cpus=2), image=IMAGE), "east-1"),
+        Wish("so many tasks that they are not searched exactly",
+             gang({"a": (1, needs(0.2)), "b": (300, needs(cpus=1)), "c": (300, needs(cpus=1))}),
+             "west-1"),
+        Wish("an image, and a part of a GPU: nowhere", job(gpus=0.5, image=IMAGE), None),
+    ],
+    ids=lambda case: case.story,
+)  # fmt: skip
+@pytest.mark.parametrize("regions", [("east-1", "west-1"), ("east-1", "east-2")])
+def test_a_job_runs_only_where_the_engine_can_run_it(case: Wish, regions: tuple[str, str]) -> None:
+    """In one region or in two: all searches know it."""
+    world = World(fleet(_contained(regions[0]), cluster(regions[1])))
+    world.submit(case.spec)
+    want = {"east-1": regions[0], "west-1": regions[1], None: None}[case.want]
+    assert world.jobs["j1"].cluster == want
+
+
+def test_nothing_is_stopped_where_the_job_could_not_run() -> None:
+    """A lower band gives way in the cluster that can run the image, and nowhere else."""
+    world = World(fleet(_contained("east-1", hosts=1), cluster("west-1", hosts=1)), profile())
+    world.submit(job("a", gpus=8, band=Band.LOW), job("b", gpus=8, band=Band.LOW))
+    by_cluster = {record.cluster: name for name, record in world.jobs.items()}
+    world.submit(job("urgent", gpus=8, band=Band.HIGH, image=IMAGE))
+    assert world.jobs["j3"].cluster == "east-1"
+    assert world.state(by_cluster["east-1"]) is JobState.PENDING
+    assert world.state(by_cluster["west-1"]) is JobState.RUNNING
+
+
+def test_a_drained_job_moves_only_where_it_can_run() -> None:
+    """There is room beside it, on hosts of no use to it."""
+    world = World(fleet(_contained("east-1", hosts=1), cluster("east-2", hosts=2)), profile())
+    world.submit(job(gpus=2, image=IMAGE))
+    world.set_host("east-1-0", HostState.DRAINING)
+    assert (world.state("j1"), world.jobs["j1"].cluster) == (JobState.RUNNING, "east-1")
+
+
+def test_seats_are_reserved_only_where_the_job_can_run() -> None:
+    """The first of the queue waits for GPUs that it can use, though others come free sooner."""
+    world = World(fleet(_contained("east-1", hosts=1), cluster("east-2", hosts=1)),
+                  load_profile("easy"))  # fmt: skip
+    world.submit(job(gpus=8, duration_s=500.0, image=IMAGE))
+    world.submit(job(gpus=8, duration_s=100.0))
+    world.submit(job(gpus=8, duration_s=100.0, image=IMAGE))
+    world.advance(1.0)
+    reservation = world.queue.cycle.backfill.reservation
+    assert reservation is not None
+    assert (reservation.job, reservation.cluster) == ("j3", "east-1")
+
+
+def test_jobs_are_bound_only_to_clusters_that_can_run_them() -> None:
+    """Where a policy sends each job to a cluster before the search."""
+    world = World(fleet(_contained("east-1"), cluster("west-1")), load_profile("manual"))
+    names = world.submit(
+        *[job(gpus=1, image=IMAGE, home="west-1") for _ in range(3)],
+        *[job(gpus=0.5, home="east-1") for _ in range(3)],
+    )
+    assert [world.jobs[name].cluster for name in names] == ["east-1"] * 3 + ["west-1"] * 3
+
+
+def test_it_is_explained_what_the_engine_cannot_do() -> None:
+    """By host, with the reason in words; and a submission is warned at once."""
+    world = World(fleet(cluster("east-1"), cluster("west-1", model="A100")))
+    spec = job(gpus=1, image=IMAGE)
+    world.submit(spec)
+    told = explain_job(world.queue, world.machines.placers, world.jobs["j1"], world.now)
+    assert told.reason == "NoMatchingHardware"
+    (east,) = told.regions[0].clusters
+    assert not east.ever
+    assert [(c.reason, c.count, c.detail) for c in east.rejections] == [
+        (Rejection.NOT_SUPPORTED, 2, "its engine runs no container images")
+    ]
+    warned = (
+        "image: no cluster with the hardware for it has an engine that runs container images: "
+        "the job waits until one has"
+    )
+    assert told.would_help == (warned,)
+    columns = [placer.columns for placer in world.machines.placers.values()]
+    assert warnings_of(world.queue, columns, spec) == (warned,)
+
+
+def test_a_cluster_that_learns_to_do_it_is_asked_at_once() -> None:
+    """A new fleet file or engine: what waits is looked at again."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(gpus=1, image=IMAGE))
+    assert world.reason("j1") == "NoMatchingHardware"
+    able = tuple(sorted(PROCESSES | {Capability.IMAGES}))
+    world.configure(fleet(replace(cluster("east-1"), capabilities=able)))
+    assert world.state("j1") is JobState.RUNNING
