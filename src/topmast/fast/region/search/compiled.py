@@ -66,6 +66,16 @@ class Workspace:
         self.no_loads = Loads(False, nothing, nothing)
         self.loads = Loads(True, nothing.copy(), nothing.copy())
         """What hosts cost the gang that is asked about; only those with room are written."""
+        self._room: Ints = np.zeros((1, len(nothing)), np.int64)
+
+    def room(self, choices: int) -> Ints:
+        """Room to note tasks by host (choices x H), with what the last search left there.
+
+        Made once: so large an array costs more to get than to fill.
+        """
+        if len(self._room) < choices:
+            self._room = np.zeros((choices, self._room.shape[1]), np.int64)
+        return self._room[:choices]
 
 
 def costs_of(
@@ -194,7 +204,7 @@ def _is_limited(ask: PlacementRequest) -> bool:
 def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     """Tasks that each host could take (choices x hosts)."""
     needs = ask.groups[0].resources
-    room: Ints = np.zeros((len(choices), len(index.arrays.whole)), np.int64)
+    room = index.workspace(Workspace).room(len(choices))
     cpus, memory = cpus_of(needs), float(needs.memory_bytes)
     for at, choice in enumerate(choices):
         of_model = index.of_model[choice.model]
@@ -205,7 +215,7 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
 
 def _free_room(index: Index, hosts: Ints, choice: Choice) -> Ints:
     """As `_room`, for a gang that only free GPUs limit, on some hosts of its model. O(hosts)."""
-    room: Ints = np.zeros(len(index.arrays.whole), np.int64)
+    room: Ints = index.workspace(Workspace).room(1)[0]
     room[hosts] = index.arrays.whole[hosts] // choice.gpus * index.arrays.available[hosts]
     return room
 

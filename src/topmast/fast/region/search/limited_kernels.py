@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
-from topmast.fast.region.search.kernels import EXACT_TASKS, HOST_LEVEL, INFINITE, NOWHERE, Question
+from topmast.fast.region.search.kernels import (
+    EPSILON,
+    EXACT_TASKS,
+    HOST_LEVEL,
+    INFINITE,
+    NOWHERE,
+    Question,
+)  # fmt: skip
 from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
 
@@ -29,6 +36,8 @@ class Loads(NamedTuple):
 
 STEPS = 100
 """Loads are told apart in so many steps."""
+ROUNDING = 1e-12
+"""Equal prices may differ by so much, as the terms were added up in another order."""
 
 
 @kernel
@@ -100,7 +109,8 @@ def _best_roomy_section(
         high = a.by_cluster[cluster, model, level - 1, 1]
         for section in range(low, high):
             hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
-            if _least(a, hosts, room, q.tasks, gpus, q.stranded, loads) < best - start:
+            least = _least(a, hosts, room, q.tasks, gpus, q.stranded, loads)
+            if least < best - start - ROUNDING:  # a section as good as the best loses the tie
                 taken = np.zeros(hosts.shape[0], np.int64)
                 change = seat(a, hosts, room, q.tasks, gpus, q.stranded, taken, loads)
                 if start + change < best:
@@ -112,9 +122,12 @@ def _best_roomy_section(
 def _least(
     a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, loads: Loads
 ) -> float:
-    """A price that no seating of the gang on ``hosts`` can be below. O(hosts * tasks)."""
+    """A price that no seating of the gang on ``hosts`` can be below. O(hosts * tasks).
+
+    It is the least price itself where enough hosts take equally many tasks at the best rate.
+    """
     capacity = 0
-    best_rate = INFINITE
+    best_rate, taken, at_best = INFINITE, 1, 0
     for i in range(hosts.shape[0]):
         host = hosts[i]
         most = min(room[host], tasks)
@@ -123,9 +136,15 @@ def _least(
         for t in range(1, most + 1):
             change = stranded[free - t * gpus] - stranded[free]
             change += t * (loads.base[host] + t * loads.rise[host])
-            best_rate = min(best_rate, change / t)
-    # A hair below, so that rounding can never rule out the best.
-    return best_rate * tasks - 1e-9 if capacity >= tasks else INFINITE
+            if change / t < best_rate:
+                best_rate, taken, at_best = change / t, t, t
+            elif change / t == best_rate and t == taken:
+                at_best += t
+    if capacity < tasks:
+        return INFINITE
+    least: float = best_rate * tasks
+    # Else a hair below, so that rounding can never rule out the best.
+    return least if at_best >= tasks and tasks % taken == 0 else least - EPSILON
 
 
 @kernel
