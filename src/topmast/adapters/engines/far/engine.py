@@ -50,7 +50,7 @@ IDLE_POLLS = 5
 CALLS = 8
 """Of a launcher, at a time, beside the look."""
 RETRY_S = 1.0
-FORGET_EVERY_S = 10.0
+FORGET_EVERY_S = 5.0
 HOLD_MOST_S = 10.0
 SLACK_S = 10.0
 """Beyond three beats that did not come, before a runner counts as silent."""

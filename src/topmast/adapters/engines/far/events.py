@@ -77,7 +77,7 @@ class Looked(Struct, frozen=True):
     listed: tuple[Listed, ...]
     hosts: tuple[Host, ...]
     unlisted: tuple[str, ...] = ()
-    """Hosts whose parts it does not show: nothing is known of them."""
+    """Hosts of which it does not show the parts: nothing is known of these."""
 
 
 class LookFailed(Struct, frozen=True):
