@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from msgspec import UNSET
 
 from tests.support.processlauncher import ProcessEngine, ProcessOptions
 from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
@@ -20,6 +21,7 @@ from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import (
     Message,
     StartGang,
+    TaskEvicted,
     TaskExited,
     TaskList,
     TaskLost,
@@ -103,13 +105,25 @@ class Rig:
     make: Callable[["Rig"], Engine]
     datasets: dict[str, Path] = field(default_factory=dict)
     blobs: dict[str, Path] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    """Where hosts have folders of this machine, where that is tried."""
+    broken: list[str] = field(default_factory=list)
+    """News of ends that came while a process of the task was alive."""
     news: News = field(default_factory=News)
     engine: Engine = field(init=False)
 
     def open(self) -> None:
         self.news = News()
         self.engine = self.make(self)
-        self.engine.open(self.news.post)
+        self.engine.open(self._hear)
+
+    def _hear(self, message: Message) -> None:
+        """Dead means dead: at each news of an end no process of the task may be alive."""
+        if isinstance(message, TaskExited | TaskLost | TaskEvicted):
+            task = (message.job, message.epoch, message.rank)
+            with contextlib.suppress(OSError):  # a test took all file descriptors
+                self.broken += [f"{message}: {pid} is alive" for pid in alive_of(self, *task)]
+        self.news.post(message)
 
     def reopen(self) -> None:
         """As if Topmast were started anew."""
@@ -148,7 +162,7 @@ def local(rig: Rig) -> LocalEngine:
 def local_with(rig: Rig, options: LocalOptions, names: Sequence[str]) -> LocalEngine:
     """The local engine with these options and hosts."""
     hosts = tuple(HostSpec(name, "H100", 8) for name in names)
-    cluster = ClusterSpec("east-1", hosts)
+    cluster = ClusterSpec("east-1", hosts, paths=rig.paths or UNSET)
     return LocalEngine(cluster, rig.folder / "engine", site_of(rig), options)
 
 
@@ -161,7 +175,7 @@ def far_with(rig: Rig, **options: Any) -> ProcessEngine:
     """The same with these options."""
     hosts = tuple(HostSpec(name, "H100", 8) for name in HOSTS)
     scheduler = os.fspath(rig.folder / "scheduler" / "parts")
-    cluster = ClusterSpec("east-1", hosts, "far")
+    cluster = ClusterSpec("east-1", hosts, "far", paths=rig.paths or UNSET)
     given = ProcessOptions(folder=scheduler, poll_s=0.2, **options)
     return ProcessEngine(cluster, rig.folder / "engine", site_of(rig), given)
 
@@ -175,6 +189,11 @@ def site_of(rig: Rig) -> Site:
 
 
 ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}
+"""What makes the engine of a rig, by name: a new engine is held to the contract by a row here.
+
+One that needs a laboratory of its own (Slurm, hosts behind SSH) takes the tests of `test_engine`
+into a module of its own, with a fixture ``rig`` that is `opened` with what makes its engine.
+"""
 
 
 @contextmanager
@@ -184,11 +203,30 @@ def opened(make: Callable[[Rig], Engine], folder: Path, kind: type[Rig] = Rig) -
     rig.open()
     try:
         yield rig
+        assert not rig.broken
     finally:
         rig.engine.close()
         for process in of_folder(folder):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def alive_of(rig: Rig, job: str, epoch: int | None = None, rank: int | None = None) -> list[int]:
+    """Living processes of the tasks of a job of this rig, of one attempt or task if that is given."""
+    own = str(rig.folder / "checkpoints" / job)
+    wanted = {"TOPMAST_EPOCH": epoch, "TOPMAST_RANK": rank}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            about, dead = process.environ(), process.status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            continue
+        folder = about.get("TOPMAST_CHECKPOINT_DIR", "")
+        mine = (folder == own or folder.startswith(f"{own}/")) and "TOPMAST_TASK" in about
+        one = all(value is None or about.get(name) == str(value) for name, value in wanted.items())
+        if mine and one and not dead:
+            found.append(process.pid)
+    return found
 
 
 def of_folder(folder: Path) -> list[psutil.Process]:

@@ -15,7 +15,15 @@ import pytest
 
 from tests.contract.engines import ENGINES, Rig, alive, eventually, opened, order, scripts_of
 from topmast.model.job import Checkpoint
-from topmast.model.messages import Checkpointed, Progress, Resumed, TaskExited, TaskLost
+from topmast.model.messages import (
+    Checkpointed,
+    Progress,
+    Resumed,
+    TaskExited,
+    TaskLost,
+    TaskStarted,
+)
+from topmast.ports import LogPage
 
 FOREVER = "echo up $$\nwhile true; do sleep 0.05 || true; done"
 
@@ -110,6 +118,42 @@ def test_nothing_outlives_the_script(rig: Rig) -> None:
     assert not alive(int(rig.log("j1").split()[1]))
 
 
+def test_output_is_read_by_the_page(rig: Rig) -> None:
+    """While the task runs and after its end; without output there is no page."""
+    rig.engine.start_gang(order("j1", f"echo 0123456789\n{FOREVER}"))
+    rig.says("j1", "up")
+    assert rig.engine.read_log("j1", 1, 0, 0, 4) == LogPage(b"0123", 4, complete=False)
+    assert rig.engine.read_log("j1", 1, 1, 0, 4) is None
+    assert rig.engine.read_log("j1", 2, 0, 0, 4) is None
+    rig.engine.stop("j1", 1, 0.0)
+    rig.end_of("j1")
+
+    def rest() -> LogPage | None:
+        return rig.engine.read_log("j1", 1, 0, 4, 1 << 20)
+
+    eventually(lambda: (page := rest()) is not None and page.complete, "all of it is there")
+    page = rest()
+    assert page is not None
+    assert page.data.startswith(b"456789\nup ")
+    assert page.next_offset == 4 + len(page.data)
+    assert rig.engine.read_log("j1", 1, 0, 1 << 30, 4) == LogPage(b"", page.next_offset, True)
+
+
+def test_what_a_cluster_leaves_behind_can_be_read_without_it(rig: Rig) -> None:
+    """It left the fleet: its output is there, and which jobs ran."""
+    rig.engine.start_gang(order("j7", "echo hello", epoch=3))
+    assert rig.news.wait(TaskExited, job="j7").code == 0
+    eventually(lambda: "hello" in rig.log("j7", epoch=3), "the output is there")
+    rig.engine.close()
+    kind, folder = type(rig.engine), rig.folder / "engine"
+    page = kind.read_stored_log(folder, "j7", 3, 0, 0, 100)
+    assert page is not None
+    assert page.data == b"hello\n"
+    assert kind.read_stored_log(folder, "j7", 4, 0, 0, 100) is None
+    assert kind.stored_epochs(folder) == {"j7": 3}
+    rig.open()
+
+
 # --- once, and not twice -----------------------------------------------------------------------
 
 
@@ -150,6 +194,19 @@ def test_what_was_stopped_first_does_not_start(rig: Rig) -> None:
     for rank in (0, 1):
         assert rig.lost("j1", rank).error == "stopped before it started"
     assert rig.log("j1") == ""
+
+
+def test_an_order_of_a_leader_that_was_replaced_is_refused(rig: Rig) -> None:
+    """Also after a restart: it may not know that it was replaced."""
+    rig.engine.order(order("j1", "echo one"), leader=2)
+    rig.end_of("j1")
+    rig.engine.order(order("j2", "echo two"), leader=1)
+    rig.reopen()
+    rig.engine.order(order("j2", "echo two"), leader=1)
+    rig.engine.order(order("j3", "echo three"), leader=2)
+    rig.end_of("j3")
+    assert rig.log("j2") == ""
+    assert not rig.news.all(TaskStarted, job="j2")
 
 
 # --- stopping and suspending -------------------------------------------------------------------

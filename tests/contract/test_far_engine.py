@@ -15,6 +15,7 @@ import pytest
 from tests.contract.engines import (
     HOSTS,
     Rig,
+    alive_of,
     eventually,
     far_with,
     of_folder,
@@ -30,21 +31,7 @@ STUBBORN = "trap '' TERM\n(trap '' TERM; setsid sleep 1000 &)\necho up\nwhile tr
 
 
 class Watched(Rig):
-    """A rig that looks for living processes at each news of an end."""
-
-    broken: list[str]
-
-    def open(self) -> None:
-        self.broken = getattr(self, "broken", [])
-        super().open()
-        post = self.news.post
-
-        def look(message: Message) -> None:
-            if isinstance(message, TaskExited | TaskLost | TaskEvicted):
-                self.broken += [f"{message}: {pid} lives" for pid in alive_of(self, message.job)]
-            post(message)
-
-        self.engine._post = look  # type: ignore[attr-defined]
+    """A rig that finds the processes of a runner."""
 
     def keeper(self, job: str) -> psutil.Process:
         """The process that the scheduler started for a job."""
@@ -60,28 +47,12 @@ class Watched(Rig):
         return min(self.keeper(job).children(), key=lambda process: process.create_time())
 
 
-def alive_of(rig: Rig, job: str) -> list[int]:
-    """Living processes of the tasks of a job of this rig."""
-    found = []
-    own = str(rig.folder / "checkpoints" / job)
-    for process in psutil.process_iter():
-        try:
-            about = process.environ()
-            dead = process.status() == psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            continue
-        if not dead and about.get("TOPMAST_CHECKPOINT_DIR") == own and "TOPMAST_TASK" in about:
-            found.append(process.pid)
-    return found
-
-
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Watched]:
     """An engine whose leases are short."""
     with opened(lambda rig: far_with(rig, lease_s=LEASE_S), tmp_path, Watched) as rig:
         assert isinstance(rig, Watched)
         yield rig
-        assert not rig.broken
 
 
 def started(rig: Watched, job: str, script: str = STUBBORN, tasks: int = 1) -> None:
